@@ -1,0 +1,1 @@
+//! The RabbitMQ adapter of idem.

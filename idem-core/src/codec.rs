@@ -1,0 +1,30 @@
+//! Decoding: bytes in, message out.
+
+use serde::de::DeserializeOwned;
+
+use crate::BoxError;
+
+/// Turns a payload into a message of type `M`.
+///
+/// An error means that the payload can never be decoded: the delivery becomes a dead letter with reason `undecodable`,
+/// kept whole, and the handler is not called. Decoding must neither panic nor abort on any input; an abort takes the
+/// process with it before anything could be counted.
+#[diagnostic::on_unimplemented(
+    message = "the codec `{Self}` cannot decode the message `{M}`",
+    note = "for JSON, the default, the message needs `#[derive(serde::Deserialize)]`",
+    note = "for another format, give the worker a codec with `.codec(..)` before its handlers"
+)]
+pub trait Codec<M>: Send + Sync + 'static {
+    /// Decodes one payload.
+    fn decode(&self, payload: &[u8]) -> Result<M, BoxError>;
+}
+
+/// JSON by serde, the default codec. Nesting is limited to 128 levels by serde_json.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Json;
+
+impl<M: DeserializeOwned> Codec<M> for Json {
+    fn decode(&self, payload: &[u8]) -> Result<M, BoxError> {
+        serde_json::from_slice(payload).map_err(Into::into)
+    }
+}

@@ -1,0 +1,128 @@
+//! One arrival of a message.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Headers;
+
+/// One arrival of a message: its payload, its headers and what the broker says about it.
+///
+/// The same message can have many deliveries; telling them apart from new messages is what idem is for.
+/// As a handler's parameter, `Delivery` is a copy of the facts (the payload is shared, not copied).
+#[derive(Clone)]
+pub struct Delivery {
+    pub(crate) source: Arc<str>,
+    pub(crate) payload: Bytes,
+    pub(crate) headers: Headers,
+    pub(crate) message_id: Option<String>,
+    pub(crate) event_type: Option<String>,
+    pub(crate) position: Option<String>,
+    pub(crate) redelivered: bool,
+    pub(crate) attempt: u32,
+}
+
+impl Delivery {
+    /// A first delivery from `source` (a queue, stream or topic) without headers.
+    pub fn new(source: impl Into<Arc<str>>, payload: impl Into<Bytes>) -> Self {
+        Self {
+            source: source.into(),
+            payload: payload.into(),
+            headers: Headers::new(),
+            message_id: None,
+            event_type: None,
+            position: None,
+            redelivered: false,
+            attempt: 1,
+        }
+    }
+
+    /// With these headers.
+    pub fn with_headers(mut self, headers: Headers) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// With the broker's own message id (AMQP `message-id`, `Nats-Msg-Id`).
+    pub fn with_message_id(mut self, id: Option<String>) -> Self {
+        self.message_id = id;
+        self
+    }
+
+    /// With the type of the event, by which a worker chooses among its handlers (AMQP `type`).
+    pub fn with_event_type(mut self, event_type: Option<String>) -> Self {
+        self.event_type = event_type;
+        self
+    }
+
+    /// With the place where the broker keeps it (topic/partition/offset, stream/sequence).
+    pub fn with_position(mut self, position: Option<String>) -> Self {
+        self.position = position;
+        self
+    }
+
+    /// Marked by the broker as delivered before. Such a delivery is stored before it runs, because a process may have
+    /// died on it.
+    pub fn with_redelivered(mut self, redelivered: bool) -> Self {
+        self.redelivered = redelivered;
+        self
+    }
+
+    /// The queue, stream or topic that it came from.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The payload as the producer sent it.
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    /// The headers as the producer sent them.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// The broker's own message id, if the producer set one.
+    pub fn message_id(&self) -> Option<&str> {
+        self.message_id.as_deref()
+    }
+
+    /// The type of the event, if the producer set one.
+    pub fn event_type(&self) -> Option<&str> {
+        self.event_type.as_deref()
+    }
+
+    /// The place where the broker keeps it, if the broker has such a place.
+    pub fn position(&self) -> Option<&str> {
+        self.position.as_deref()
+    }
+
+    /// Whether the broker had delivered it before. `false` proves nothing: a producer that publishes again makes a new
+    /// message.
+    pub fn redelivered(&self) -> bool {
+        self.redelivered
+    }
+
+    /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+}
+
+/// Shows no payload and no header value: both may hold personal data.
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("source", &self.source)
+            .field("payload", &format_args!("{} bytes", self.payload.len()))
+            .field("headers", &self.headers)
+            .field("message_id", &self.message_id)
+            .field("event_type", &self.event_type)
+            .field("position", &self.position)
+            .field("redelivered", &self.redelivered)
+            .field("attempt", &self.attempt)
+            .finish()
+    }
+}

@@ -1,0 +1,112 @@
+//! Errors: of idem itself, and of handlers.
+
+use std::fmt;
+
+/// Any error, boxed: what handlers and adapters return.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What can keep a worker or a store from starting. Nothing of it concerns a single message: what becomes of messages
+/// is an [`Outcome`](crate::Outcome).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting that would lose or repeat messages, or that cannot work. The text names the cure.
+    #[error("{0}")]
+    Refused(String),
+    /// The database cannot be used. The text names it without its password.
+    #[error("{what}")]
+    Database {
+        /// What was tried.
+        what: String,
+        /// The driver's error.
+        source: BoxError,
+    },
+    /// The broker cannot be used. The text names it without its password.
+    #[error("{what}")]
+    Broker {
+        /// What was tried.
+        what: String,
+        /// The client's error.
+        source: BoxError,
+    },
+}
+
+/// A handler's error that no further attempt can cure: the message becomes a dead letter at once, with reason
+/// `permanent`. The transaction is rolled back as with any other error.
+///
+/// ```
+/// # use idem_core::{permanent, BoxError};
+/// fn check(amount: i64) -> Result<(), BoxError> {
+///     if amount < 0 { return Err(permanent("a negative amount")) }
+///     Ok(())
+/// }
+/// ```
+pub fn permanent(error: impl Into<BoxError>) -> BoxError {
+    Box::new(Permanent(Mark(error.into())))
+}
+
+#[derive(Debug)]
+struct Permanent(Mark);
+
+/// The mark is the *source* of what `permanent` returns, not that error itself: a wrapper that is transparent, as
+/// thiserror's, hands out the source of what it wraps, and would hide the mark otherwise.
+#[derive(Debug)]
+struct Mark(BoxError);
+
+impl fmt::Display for Permanent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Permanent {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Mark {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// The chain of an error, from the outermost to its root.
+pub(crate) fn chain<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+/// Whether [`permanent`] was said anywhere in the chain.
+pub(crate) fn is_permanent(error: &BoxError) -> bool {
+    chain(error.as_ref()).any(|error| error.is::<Mark>())
+}
+
+/// The chain as one text, each part once, for the column `error`: escaped, so that no content can block the storing,
+/// and cut to 4,000 characters.
+pub(crate) fn text(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    for part in chain(error).map(ToString::to_string) {
+        if text.ends_with(&part) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&part);
+    }
+    clean(&text)
+}
+
+/// Escapes control characters and cuts to 4,000 characters.
+pub(crate) fn clean(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect::<String>().chars().take(4000).collect()
+}

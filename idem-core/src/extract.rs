@@ -1,0 +1,105 @@
+//! What a handler can take beside the message and the connection.
+
+use crate::{BoxError, Delivery, Headers, Key};
+
+/// What can stand among a handler's parameters. The check that the worker can provide it is made at `.handler::<..>()`.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot take `{Self}`",
+    label = "not an extractor",
+    note = "the first parameter is the message, the one `&mut` is the connection, and the others are extractors: \
+            `State<T>`, `Headers`, `Delivery`, `IdempotencyKey`"
+)]
+pub trait Param: Send + 'static {}
+
+/// Takes a parameter from a delivery and the state of the worker, before the transaction begins.
+///
+/// An error is the handler's failure: the delivery is parked and tried again.
+#[diagnostic::on_unimplemented(
+    message = "this worker cannot provide `{Self}` to a handler",
+    note = "its state is `{S}`; give another with `.state(..)`, or implement `FromRef<{S}>` for the part that is taken"
+)]
+pub trait Extract<S>: Param + Sized {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// It is not there; the text becomes the error of the attempt.
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError>;
+}
+
+/// What extractors take from.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Extraction<'a, S> {
+    /// The delivery at hand.
+    pub delivery: &'a Delivery,
+    /// Its key.
+    pub key: &'a Key,
+    /// The state of the worker.
+    pub state: &'a S,
+}
+
+impl<'a, S> Extraction<'a, S> {
+    pub(crate) fn new(delivery: &'a Delivery, key: &'a Key, state: &'a S) -> Self {
+        Self { delivery, key, state }
+    }
+}
+
+/// The state of the worker, or a part of it that [`FromRef`] gives. It is cloned for each delivery: put an `Arc` inside.
+#[derive(Debug, Clone, Copy)]
+pub struct State<T>(pub T);
+
+/// Gives a part of a worker's state. Each state gives itself.
+pub trait FromRef<S> {
+    /// The part.
+    fn from_ref(state: &S) -> Self;
+}
+
+impl<S: Clone> FromRef<S> for S {
+    fn from_ref(state: &S) -> Self {
+        state.clone()
+    }
+}
+
+impl<T: Send + 'static> Param for State<T> {}
+impl<S, T: FromRef<S> + Send + 'static> Extract<S> for State<T> {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        Ok(Self(T::from_ref(from.state)))
+    }
+}
+
+impl Param for Headers {}
+impl<S> Extract<S> for Headers {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        Ok(from.delivery.headers().clone())
+    }
+}
+
+impl Param for Delivery {}
+impl<S> Extract<S> for Delivery {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        Ok(from.delivery.clone())
+    }
+}
+
+/// The key under which the message was claimed, for example to hand it on to another system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey(pub Key);
+
+impl Param for IdempotencyKey {}
+impl<S> Extract<S> for IdempotencyKey {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        Ok(Self(*from.key))
+    }
+}
+
+macro_rules! tuples {
+    ($(($($param:ident)*))*) => {$(
+        impl<$($param: Param),*> Param for ($($param,)*) {}
+        impl<S, $($param: Extract<S>),*> Extract<S> for ($($param,)*) {
+            fn extract(_from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+                Ok(($($param::extract(_from)?,)*))
+            }
+        }
+    )*};
+}
+tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }

@@ -1,0 +1,52 @@
+//! The trait that `#[idempotent]` implements.
+
+use crate::{BoxError, Delivery, Fingerprint, Key, KeyError, Param};
+
+/// A message handler: a name, a key, and a function that runs in the transaction of the claim.
+///
+/// `#[idempotent]` implements it for an empty struct with the function's name; writing it by hand is the same thing.
+///
+/// What `handle` writes through `tx` is committed together with the claim, or not at all. It may run more than once for
+/// one message, each time in a new transaction, of which one commits. It must not end the transaction itself: a handler
+/// that runs `COMMIT` or `ROLLBACK` is found out, and its message is given up. The future is dropped at the handler's
+/// deadline and when a shutdown's patience ends; the connection is closed then, which rolls back.
+pub trait Handler: Send + Sync + 'static {
+    /// The stored identity, part of every claim. Under another name all messages are new, so keep it when the function
+    /// is renamed.
+    const NAME: &'static str;
+
+    /// The type of event that this handler takes, where several handlers share a queue. `None` takes every event that
+    /// no other handler of the worker names.
+    const EVENT: Option<&'static str> = None;
+
+    /// The decoded payload.
+    type Message: Send + 'static;
+
+    /// What it takes beside the message, taken before the transaction begins: `()`, or a tuple of extractors.
+    type Params: Param;
+
+    /// The connection that it writes through: `sqlx::PgConnection` or `sqlx::SqliteConnection`.
+    type Connection: Send;
+
+    /// The key of a message. It must be the same for each delivery of one message.
+    ///
+    /// # Errors
+    /// No key can be made; the message becomes a dead letter with reason `no key`.
+    fn key(message: &Self::Message, delivery: &Delivery) -> Result<Key, KeyError>;
+
+    /// What tells a copy from another message under the same key; by default a hash of the payload.
+    fn fingerprint(delivery: &Delivery) -> Fingerprint {
+        Fingerprint::of(delivery.payload())
+    }
+
+    /// Handles one message.
+    ///
+    /// # Errors
+    /// Any error rolls the transaction back. The message runs again after a while, until its attempts are used up;
+    /// [`permanent`](crate::permanent) gives it up at once.
+    fn handle(
+        message: Self::Message,
+        params: Self::Params,
+        tx: &mut Self::Connection,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send;
+}

@@ -1,0 +1,220 @@
+//! The key of a message, and what may be one.
+
+use std::fmt;
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 255;
+
+/// The key of a message: 1 to 255 bytes, compared byte by byte, without case folding or trimming.
+///
+/// A single part is written as it is: a string as its UTF-8, an integer in decimal, a UUID as its 16 bytes. Parts of a
+/// composite key carry their lengths, so that `("a:b", "c")` and `("a", "b:c")` differ.
+/// It is also the buffer that a key is written to, and lives on the stack.
+#[derive(Clone, Copy)]
+pub struct Key {
+    bytes: [u8; MAX_KEY],
+    len: u8,
+}
+
+impl Key {
+    /// A key of one part.
+    ///
+    /// # Errors
+    /// Empty, or longer than 255 bytes.
+    pub fn of<P: KeyPart + ?Sized>(part: &P) -> Result<Self, KeyError> {
+        let mut key = Self::empty();
+        part.write(&mut key)?;
+        Ok(key)
+    }
+
+    /// A key of several parts, each with its length before it.
+    ///
+    /// # Errors
+    /// A part is empty, or all parts and their lengths are longer than 255 bytes.
+    pub fn composite(parts: &[&dyn KeyPart]) -> Result<Self, KeyError> {
+        let mut key = Self::empty();
+        for part in parts {
+            let part = Self::of(*part)?;
+            key.append(&[part.len])?;
+            key.append(part.as_bytes())?;
+        }
+        Ok(key)
+    }
+
+    /// The key as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Adds the bytes of a part. A [`KeyPart`] calls this, usually once.
+    ///
+    /// # Errors
+    /// `bytes` is empty, or the key would be longer than 255 bytes.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), KeyError> {
+        if bytes.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        let start = usize::from(self.len);
+        let end = start + bytes.len();
+        match (self.bytes.get_mut(start..end), u8::try_from(end)) {
+            (Some(room), Ok(len)) => {
+                room.copy_from_slice(bytes);
+                self.len = len;
+                Ok(())
+            }
+            _ => Err(KeyError::TooLong { len: end }),
+        }
+    }
+
+    /// No key. Rows of messages for which no key could be made carry it, since no message can.
+    pub(crate) const fn empty() -> Self {
+        Self { bytes: [0; MAX_KEY], len: 0 }
+    }
+
+    /// A key as a store has kept it.
+    pub(crate) fn stored(bytes: &[u8]) -> Result<Self, KeyError> {
+        if bytes.is_empty() { Ok(Self::empty()) } else { Self::of(bytes) }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Key {}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+/// The key as text, escaped and cut to 64 characters: ids come from outside and go into logs.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(self.as_bytes()) {
+            Ok(text) => {
+                let escaped = text.escape_debug().take(64).collect::<String>();
+                f.write_str(&escaped)
+            }
+            Err(_) => {
+                f.write_str("0x")?;
+                self.as_bytes().iter().take(31).try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// What can be the key of a message, or a part of it: strings, integers, UUIDs, ULIDs and bytes.
+///
+/// A key must be the same on every delivery of one message. Implement it for a newtype by writing its inner value.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the key of a message",
+    label = "this field is the key",
+    note = "a key is a string, an integer, a `Uuid`, a `Ulid` or bytes",
+    note = "floats and times may differ between deliveries of one message, and an `Option` must be decided, not guessed",
+    note = "for a newtype, implement `KeyPart` and write its inner value"
+)]
+pub trait KeyPart {
+    /// Writes the part.
+    ///
+    /// # Errors
+    /// It is empty, or too long.
+    fn write(&self, key: &mut Key) -> Result<(), KeyError>;
+}
+
+impl<P: KeyPart + ?Sized> KeyPart for &P {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        (**self).write(key)
+    }
+}
+
+impl KeyPart for str {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(self.as_bytes())
+    }
+}
+
+impl KeyPart for String {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(self.as_bytes())
+    }
+}
+
+impl KeyPart for [u8] {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(self)
+    }
+}
+
+impl KeyPart for Vec<u8> {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(self)
+    }
+}
+
+impl<const N: usize> KeyPart for [u8; N] {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(self)
+    }
+}
+
+impl KeyPart for bytes::Bytes {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(self)
+    }
+}
+
+impl KeyPart for uuid::Uuid {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(self.as_bytes())
+    }
+}
+
+#[cfg(feature = "ulid")]
+impl KeyPart for ulid::Ulid {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(&self.to_bytes())
+    }
+}
+
+/// In decimal, so that a field which grows from `i32` to `i64` keeps its keys.
+macro_rules! integer {
+    ($($integer:ty)*) => {$(
+        impl KeyPart for $integer {
+            fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+                key.append(self.to_string().as_bytes())
+            }
+        }
+    )*};
+}
+integer!(i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize);
+
+/// Why no key could be made of a message. The delivery becomes a dead letter with reason `no key`, kept whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The key, or a part of a composite key, has no bytes.
+    #[error("the key is empty")]
+    Empty,
+    /// Longer than 255 bytes, which is what an index takes on every database.
+    #[error("the key has {len} bytes, and at most {MAX_KEY} are possible: use a shorter id, or a hash of it")]
+    TooLong {
+        /// The length in bytes.
+        len: usize,
+    },
+    /// The delivery has no such header or property.
+    #[error("the delivery has no {what}")]
+    Missing {
+        /// What was looked for.
+        what: String,
+    },
+}

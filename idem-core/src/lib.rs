@@ -1,0 +1,35 @@
+//! The pipeline, the seams, the worker and the SQL stores of idem.
+//!
+//! Users depend on the facade `idem-rs`; this crate is for those who write an adapter or a store.
+
+mod acker;
+mod codec;
+mod delivery;
+mod error;
+mod extract;
+mod fingerprint;
+mod handler;
+mod headers;
+mod key;
+mod outcome;
+mod retry;
+mod source;
+pub mod store;
+
+pub use acker::{Acker, Settled};
+pub use codec::{Codec, Json};
+pub use delivery::Delivery;
+pub use error::{BoxError, Error, permanent};
+pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, State};
+pub use fingerprint::Fingerprint;
+pub use handler::Handler;
+pub use headers::Headers;
+pub use key::{Key, KeyError, KeyPart, MAX_KEY};
+pub use outcome::{Outcome, Reason};
+pub use retry::RetryPolicy;
+pub use source::{Source, Terms};
+#[cfg(feature = "postgres")]
+pub use store::postgres::Postgres;
+#[cfg(feature = "sqlite")]
+pub use store::sqlite::Sqlite;
+pub use store::{Lends, Store};

@@ -1,0 +1,51 @@
+//! The broker seam: where deliveries come from.
+
+use std::time::Duration;
+
+use crate::{Acker, BoxError, Delivery};
+
+/// Where deliveries come from: one queue, stream or topic of one broker.
+///
+/// The worker drives it: `open`, then `next` until it fails or the worker drains, then `drain` and `close`. When `next`
+/// fails the worker counts the broker as lost, backs off and calls `open` again, on the same value; so a source keeps
+/// no loop of its own for reconnecting. Deliveries of before a failure may still be settled: their ackers say whether
+/// that is possible.
+pub trait Source: Send + 'static {
+    /// Settles the deliveries of this source.
+    type Acker: Acker;
+
+    /// The broker's name as OpenTelemetry writes it (`rabbitmq`, `nats`, `kafka`).
+    fn system(&self) -> &'static str;
+
+    /// The queue, stream or topic. It is written into inbox rows and spans, and must hold no secret.
+    fn name(&self) -> &str;
+
+    /// Subscribes. At most `terms.in_flight` deliveries may be unsettled at a time.
+    ///
+    /// An error of the first call ends the start of the worker, with its message; later ones are tried again.
+    /// A configuration that would lose or repeat messages is refused here, and the message names the cure.
+    fn open(&mut self, terms: Terms) -> impl Future<Output = Result<(), BoxError>> + Send;
+
+    /// The next delivery. Waits as long as there is none. The end of the broker's stream is an error, never a pause:
+    /// a consumer that was cancelled must not look idle.
+    ///
+    /// Cancel safe: a dropped future loses no delivery.
+    fn next(&mut self) -> impl Future<Output = Result<(Delivery, Self::Acker), BoxError>> + Send;
+
+    /// Ends the subscription and releases what is buffered here; deliveries that were handed out stay valid and can
+    /// be settled until [`close`](Self::close).
+    fn drain(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Closes the connection. Whatever is unsettled goes back to the broker.
+    fn close(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// What the worker asks of its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How many deliveries may be unsettled at a time: the prefetch.
+    pub in_flight: u16,
+    /// How long a delivery may stay unsettled when all goes well: the handler's deadline. A broker that takes
+    /// deliveries back after less than a few times this is warned about.
+    pub deadline: Duration,
+}

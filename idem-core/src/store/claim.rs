@@ -1,0 +1,66 @@
+//! Claims: what identifies one, and what the database answers.
+
+use std::time::Duration;
+
+use crate::{BoxError, Fingerprint, Key};
+
+/// (consumer, handler), interned as a small integer in the table `handlers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HandlerId(pub i32);
+
+/// What identifies a message to the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Whose message it is.
+    pub handler: HandlerId,
+    /// Its key. Empty for a message of which no key could be made; such a message has no claim.
+    pub key: Key,
+    /// What it looks like.
+    pub fingerprint: Fingerprint,
+}
+
+/// What a claim promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// The message is processed when this transaction commits: the claim is dated.
+    Processed,
+    /// The message has an inbox row when this transaction commits: the claim is null, and never pruned.
+    Waiting,
+}
+
+/// The answer to a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claimed {
+    /// The claim was inserted.
+    New,
+    /// There is a committed claim of this key. Whether it is this message is for [`Standing`] to say.
+    Found,
+}
+
+/// A committed claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// What the message looked like that holds the key.
+    pub fingerprint: Fingerprint,
+    /// How long ago it was processed; `None` while it has an inbox row.
+    pub age: Option<Duration>,
+}
+
+/// The answer to a commit.
+#[derive(Debug)]
+pub enum Committed {
+    /// It is durable.
+    Done,
+    /// The handler swallowed a SQL error, so that the transaction was aborted; nothing was written.
+    Swallowed,
+    /// The handler had ended the transaction by ROLLBACK; nothing of the claim was written.
+    RolledBack,
+    /// The handler had ended the transaction by COMMIT: the claim, and what it had written by then, stand.
+    CommittedEarly,
+    /// The database refused to commit (a deferred constraint, for example); nothing was written.
+    Refused(BoxError),
+    /// Lost against a concurrent transaction (40001, 40P01); nothing was written, and a new transaction may succeed.
+    Retry(BoxError),
+    /// No answer: it may have committed or not. The connection is closed. The claim will tell.
+    Unknown(BoxError),
+}

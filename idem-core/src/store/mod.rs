@@ -1,0 +1,202 @@
+//! The database seam: claims, the inbox, and the transaction that a handler is lent.
+
+mod claim;
+mod fault;
+mod row;
+
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::{Error, Key, Reason};
+
+pub use claim::{Claimed, Committed, HandlerId, Identity, Promise, Standing};
+pub use fault::Fault;
+pub use row::{
+    Filter, JUDGE_LEASES, Kind, Level, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed, Row, Survey,
+};
+
+/// The database seam. Each method is one statement, or one short transaction of its own; what they are for, and in what
+/// order they come, is decided once for all databases: by the pipeline and the inbox.
+///
+/// All times are the database's clock. A store is a handle: clones share their connections.
+///
+/// Cancel safety: a dropped future of any method leaves no open transaction behind. Where the driver cannot promise
+/// that, the store closes the connection.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// An open transaction, on a connection that nothing else uses. Dropping it closes the connection, which makes the
+    /// database roll back: the way out where the connection's state is unknown (a cancelled or panicked handler).
+    type Txn: Send + 'static;
+
+    // ===== start =====
+
+    /// Interns the names under this consumer, in the order given. The empty name stands for "no handler known".
+    fn register(&self, consumer: &str, names: &[&str]) -> impl Future<Output = Result<Vec<HandlerId>, Fault>> + Send;
+
+    /// The names of this consumer's handlers that have inbox rows, parked or dead.
+    fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<String>, Fault>> + Send;
+
+    /// Sets connections aside for a worker: as many as it can use at once. They are given back when the value is
+    /// dropped.
+    ///
+    /// # Errors
+    /// The store has fewer connections left than that. The text says how to get more.
+    fn reserve(&self, connections: usize) -> Result<Reservation, Error>;
+
+    /// Asks the database for a sign of life, on a new connection where none is known to be good.
+    fn ping(&self) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    // ===== transactions =====
+
+    /// Begins. No statement in the transaction may run for longer than `deadline`, which is a handler's.
+    fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, Fault>> + Send;
+
+    /// Checks that the transaction is still the one in which the claim was made or the row was started (the guard), and
+    /// commits. Without claim or start there is nothing to guard.
+    fn commit(&self, txn: Self::Txn) -> impl Future<Output = Committed> + Send;
+
+    /// Rolls back. [`Fault::Outage`] means that the connection is lost; the transaction then ends by itself.
+    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    // ===== claims, each in a transaction =====
+
+    /// Inserts the claim where there is none. Waits a short while for an uncommitted one of another transaction, then
+    /// answers [`Fault::Busy`].
+    fn claim(
+        &self,
+        txn: &mut Self::Txn,
+        identity: &Identity,
+        promise: Promise,
+    ) -> impl Future<Output = Result<Claimed, Fault>> + Send;
+
+    /// Reads the claim and keeps it from being deleted until the transaction ends (`FOR KEY SHARE`).
+    /// `None` where there is no claim (any more).
+    fn standing(
+        &self,
+        txn: &mut Self::Txn,
+        handler: HandlerId,
+        key: &Key,
+    ) -> impl Future<Output = Result<Option<Standing>, Fault>> + Send;
+
+    /// Sets the claim back to waiting, since an inbox row is about to own it.
+    fn reopen(
+        &self,
+        txn: &mut Self::Txn,
+        handler: HandlerId,
+        key: &Key,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    // ===== inbox rows, each in a transaction =====
+
+    /// Inserts an inbox row. Where one of this handler, key and fingerprint is there, a sighting is counted instead.
+    fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Counts a sighting of a dead row, if there is one; a parked row is left alone.
+    fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Starts a taken row: deletes it and dates its claim, in one statement. `false` where the token is no longer the
+    /// row's: the lease was lost.
+    fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    /// Deletes a taken row and leaves claims alone. `false` where the token is no longer the row's.
+    fn remove(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    // ===== inbox rows, each committed by itself =====
+
+    /// What is to be done for these handlers now. Cheap at any number of rows: it is asked at each poll.
+    fn survey(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<Survey, Fault>> + Send;
+
+    /// Takes at most `limit` due rows of these handlers: counts a start, sets token and lease. Rows that another
+    /// transaction has locked are skipped.
+    fn take(
+        &self,
+        handlers: &[HandlerId],
+        kind: Kind,
+        limit: usize,
+        token: Uuid,
+        lease: Duration,
+    ) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
+
+    /// The rows that carry this token: what a take whose answer was lost has taken.
+    fn taken(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
+
+    /// Writes what became of a taken row, and clears its token. `false` where the token is no longer the row's.
+    fn note(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    /// Takes back the start of a row whose lease was lost, whoever has it now; never below 0, and the token stays.
+    fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Gives up the rows that have 3 starts without an outcome and whose last lease has been over for three leases:
+    /// they become dead, `crashed`. Answers how many.
+    fn judge(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<u64, Fault>> + Send;
+
+    // ===== the operator =====
+
+    /// How full the inbox of these handlers is. Counts rows, so it is asked seldom.
+    fn level(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Level, Fault>> + Send;
+
+    /// The inbox rows of a consumer, newest first.
+    fn list(&self, consumer: &str, filter: &Filter, page: Page)
+    -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
+
+    /// Makes a dead row due now, with no start and no token.
+    fn replay(&self, consumer: &str, id: i64, force: bool) -> impl Future<Output = Result<Replayed, Fault>> + Send;
+
+    /// Makes a conflict row due now under a key of its own: claims the new key and moves the row to it, in one
+    /// transaction.
+    fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> impl Future<Output = Result<Replayed, Fault>> + Send;
+
+    /// Deletes a dead row, and dates the claim that it owned, in one statement. `false` where there is no such row.
+    fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    /// Deletes the claims that are older than the retention, in chunks, until none is left. One pruner works at a time;
+    /// another one answers at once that it did nothing.
+    fn prune(&self) -> impl Future<Output = Result<Pruned, Fault>> + Send;
+}
+
+/// A store that can lend a handler the connection type that it asks for.
+#[diagnostic::on_unimplemented(
+    message = "this handler takes `&mut {C}`, which the store `{Self}` cannot lend",
+    note = "`Postgres` lends `&mut sqlx::PgConnection`, `Sqlite` lends `&mut sqlx::SqliteConnection`"
+)]
+pub trait Lends<C>: Store {
+    /// The connection of the transaction.
+    fn lend(txn: &mut Self::Txn) -> &mut C;
+}
+
+/// Connections set aside for one worker; given back when it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Reservation {
+    taken: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+    connections: usize,
+}
+
+impl Reservation {
+    /// Sets `connections` of `capacity` aside, of which `taken` counts those that are spoken for.
+    /// `None` where there are not that many left; then nothing is set aside.
+    pub fn of(
+        taken: &std::sync::Arc<std::sync::atomic::AtomicUsize>,
+        capacity: usize,
+        connections: usize,
+    ) -> Option<Self> {
+        use std::sync::atomic::Ordering::SeqCst;
+        let more = |n: usize| n.checked_add(connections).filter(|sum| *sum <= capacity);
+        taken.fetch_update(SeqCst, SeqCst, more).ok()?;
+        Some(Self { taken: taken.clone(), connections })
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(self.connections, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// The reason for which no replay happens without force.
+pub(crate) const NEEDS_FORCE: Reason = Reason::Committed;

@@ -1,0 +1,5 @@
+//! The PostgreSQL store.
+
+/// The PostgreSQL store.
+#[derive(Debug, Clone)]
+pub struct Postgres {}

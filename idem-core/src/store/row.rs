@@ -1,0 +1,182 @@
+//! Inbox rows, and what is asked and answered about them.
+
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use crate::{Delivery, Reason, RetryPolicy};
+
+use super::Identity;
+
+/// A row to be inserted.
+#[derive(Debug)]
+pub struct NewRow<'a> {
+    /// Whose message it is.
+    pub identity: &'a Identity,
+    /// Its payload, headers and facts.
+    pub delivery: &'a Delivery,
+    /// How many attempts have failed.
+    pub attempts: u32,
+    /// Dead for this reason, or parked and due in this time.
+    pub state: Result<Duration, Reason>,
+    /// What the last attempt said; empty if there was none.
+    pub error: &'a str,
+}
+
+/// An inbox row.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Its number.
+    pub id: i64,
+    /// Whose message it is.
+    pub identity: Identity,
+    /// The handler's name; empty where no handler is known.
+    pub handler: String,
+    /// The message as it was delivered.
+    pub delivery: Delivery,
+    /// Set while it is taken.
+    pub token: Option<Uuid>,
+    /// Runs that were begun since the last outcome; a running one is counted.
+    pub starts: u32,
+    /// Attempts that failed.
+    pub attempts: u32,
+    /// Runs since the last outcome that lost their database connection.
+    pub breaks: u32,
+    /// How often it was seen, the first time included.
+    pub sightings: u64,
+    /// Why it is dead; `None` while it is parked.
+    pub reason: Option<Reason>,
+    /// What the last attempt said.
+    pub error: String,
+    /// When it was stored.
+    pub created_at: SystemTime,
+    /// When it runs, or when its lease ends.
+    pub due_at: SystemTime,
+    /// When it was given up.
+    pub died_at: Option<SystemTime>,
+}
+
+/// Which due rows to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Rows without a mark: starts 0 and breaks 0.
+    Ordinary,
+    /// Rows that may have ended a process or a connection: starts 1 or 2, or breaks at least 1 (and starts below 3).
+    Suspect,
+}
+
+/// What became of a taken row. Each clears the token, and applies only where the token is still the row's.
+#[derive(Debug, Clone)]
+pub enum Note {
+    /// The run failed: attempts + 1, starts 0, breaks 0; due in this time, or dead for this reason.
+    Failed {
+        /// When it runs again, or why it does not.
+        next: Result<Duration, Reason>,
+        /// What the handler said.
+        error: String,
+    },
+    /// The run lost its connection: start given back, breaks + 1; due in this time, or, at 10 breaks, dead as
+    /// `broke its connection`.
+    Broke {
+        /// When it runs again.
+        due: Duration,
+        /// What was seen.
+        error: String,
+    },
+    /// It was not run: start given back, due in this time.
+    GivenBack {
+        /// When it may be taken again.
+        due: Duration,
+    },
+    /// It cannot be run: dead, with no attempt counted.
+    Dead {
+        /// Why.
+        reason: Reason,
+        /// What was found.
+        error: String,
+    },
+}
+
+/// What is to be done for a consumer's handlers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// An ordinary row is due.
+    pub ordinary: bool,
+    /// A suspect is due.
+    pub suspect: bool,
+    /// A row is to be judged.
+    pub judge: bool,
+}
+
+/// How full the inbox is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Level {
+    /// How many rows are parked.
+    pub parked: u64,
+    /// How many rows are dead.
+    pub dead: u64,
+    /// For how long the oldest due row has been due.
+    pub oldest_due: Option<Duration>,
+}
+
+/// Which rows to list. The default is all dead rows.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Parked rows instead of dead ones.
+    pub parked: bool,
+    /// Only those of this handler.
+    pub handler: Option<String>,
+    /// Only those that died for this reason.
+    pub reason: Option<Reason>,
+}
+
+/// Which part of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Page {
+    /// Only rows with a smaller number: the last one of the page before.
+    pub before: Option<i64>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { before: None, limit: 100 }
+    }
+}
+
+/// The answer to a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// It is due now.
+    Due,
+    /// There is no dead row of this number (any more).
+    NotFound,
+    /// Its handler had committed, so that effects may stand already: replay it by force, or discard it.
+    NeedsForce,
+    /// Its key belongs to another message: replay it under a new key.
+    NeedsKey,
+    /// The new key belongs to another message.
+    KeyTaken,
+}
+
+/// What a prune did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many claims were deleted.
+    pub claims: u64,
+    /// Another pruner was at work, so that nothing was done.
+    pub elsewhere: bool,
+}
+
+/// How many breaks end a message.
+pub const MAX_BREAKS: u32 = 10;
+/// How many starts without an outcome end a message.
+pub const MAX_STARTS: u32 = 3;
+/// For how many leases the last lease has to be over before a row is judged.
+pub const JUDGE_LEASES: u32 = 3;
+
+/// When rows that lost their connection run again: soon, since mostly it was an outage.
+pub(crate) fn break_policy() -> RetryPolicy {
+    RetryPolicy::new().first(Duration::from_millis(200)).factor(2.0).longest(Duration::from_secs(30))
+}

@@ -1,0 +1,5 @@
+//! The SQLite store.
+
+/// The SQLite store.
+#[derive(Debug, Clone)]
+pub struct Sqlite {}
