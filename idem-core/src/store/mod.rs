@@ -1,6 +1,7 @@
 //! The database seam: claims, the inbox, and the transaction that a handler is lent.
 
 mod claim;
+mod envelope;
 mod fault;
 mod row;
 

@@ -1,0 +1,69 @@
+//! How the facts of a delivery are kept in an inbox row.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{Delivery, Headers};
+
+/// The facts of a delivery beside its payload, as JSON in the column `envelope`: bytes, so that no content can block
+/// the storing, and readable to whoever looks at the table.
+#[derive(Serialize, Deserialize)]
+struct Envelope {
+    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<String>,
+    headers: Vec<(String, Value)>,
+}
+
+/// Text where the value is UTF-8, else a list of bytes.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// The facts of a delivery as bytes.
+pub(crate) fn seal(delivery: &Delivery) -> Vec<u8> {
+    let value = |value: &[u8]| match std::str::from_utf8(value) {
+        Ok(text) => Value::Text(text.to_owned()),
+        Err(_) => Value::Bytes(value.to_vec()),
+    };
+    let envelope = Envelope {
+        source: delivery.source().to_owned(),
+        message_id: delivery.message_id.clone(),
+        event_type: delivery.event_type.clone(),
+        position: delivery.position.clone(),
+        headers: delivery.headers.iter().map(|(name, bytes)| (name.to_owned(), value(bytes))).collect(),
+    };
+    // Strings, byte lists and options always serialise; an empty envelope is what a damaged one opens to as well.
+    serde_json::to_vec(&envelope).unwrap_or_default()
+}
+
+/// The delivery that was sealed. A damaged envelope (somebody edited the row) opens without facts, since the payload is
+/// what counts and a row must never block its queue.
+pub(crate) fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
+    let mut delivery = Delivery::new("", payload);
+    delivery.attempt = attempts + 1;
+    if let Ok(envelope) = serde_json::from_slice::<Envelope>(envelope) {
+        delivery.source = envelope.source.into();
+        delivery.message_id = envelope.message_id;
+        delivery.event_type = envelope.event_type;
+        delivery.position = envelope.position;
+        delivery.headers = envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
+    }
+    delivery
+}
+
+impl From<Value> for Bytes {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Text(text) => text.into(),
+            Value::Bytes(bytes) => bytes.into(),
+        }
+    }
+}
