@@ -54,7 +54,8 @@ pub(crate) fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery
         delivery.message_id = envelope.message_id;
         delivery.event_type = envelope.event_type;
         delivery.position = envelope.position;
-        delivery.headers = envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
+        delivery.headers =
+            envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
     }
     delivery
 }
