@@ -12,6 +12,7 @@ mod handler;
 mod headers;
 mod key;
 mod outcome;
+mod private;
 mod retry;
 mod source;
 pub mod store;
@@ -33,3 +34,8 @@ pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::Sqlite;
 pub use store::{Lends, Store};
+
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::private::*;
+}
