@@ -43,8 +43,7 @@ fn handler(args: &Args, header: &Header, shape: Option<&Shape>, name: &str) -> T
     // With the function's own span, rustc reports a handler that is never registered twice.
     let handler = relocated(&sig.ident);
     let [message, params, tx, delivery] = ["__message", "__params", "__tx", "__delivery"].map(local);
-    let copied = |kept: &'static [&str]| attrs.iter().filter(|attr| kept.iter().any(|word| attr.path().is_ident(word)));
-    let (on_struct, on_impl) = (copied(&["cfg", "allow"]), copied(&["cfg"]));
+    let cfgs = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect::<Vec<_>>();
 
     let event = args
         .event
@@ -59,12 +58,12 @@ fn handler(args: &Args, header: &Header, shape: Option<&Shape>, name: &str) -> T
         .map(|path| quote!(fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #path(#delivery) }));
     let call = shape.map_or_else(|| quote!(#idem::stub()), |shape| call(header, shape, &idem));
     quote! {
+        #(#cfgs)*
         #[doc(hidden)]
         #[allow(non_camel_case_types)]
-        #(#on_struct)*
         #vis struct #handler {}
 
-        #(#on_impl)*
+        #(#cfgs)*
         #[automatically_derived]
         #[allow(deprecated)]
         impl #idem::Handler for #handler {

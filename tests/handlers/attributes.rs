@@ -48,12 +48,12 @@ async fn old(_: Event, _: &mut SqliteConnection) -> Result<(), BoxError> {
 }
 
 #[idempotent(key = id)]
-#[allow(dead_code)]
+#[expect(dead_code)]
 async fn never_registered(_: Event, _: &mut SqliteConnection) -> Result<(), BoxError> {
     Ok(())
 }
 
-#[allow(dead_code)]
+#[expect(dead_code)]
 #[idempotent(key = id)]
 async fn never_registered_either(_: Event, _: &mut SqliteConnection) -> Result<(), BoxError> {
     Ok(())
