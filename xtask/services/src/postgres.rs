@@ -77,6 +77,10 @@ impl Server for Postgres {
     }
 
     fn launch(&self, home: &Path, _port: u16) -> Result<()> {
+        if !self.processes(home).into_iter().any(process::is_alive) {
+            // After a kill the dead server may still be waiting to be reaped, and PostgreSQL takes that for alive.
+            let _ = fs::remove_file(home.join("data/postmaster.pid"));
+        }
         let mut pg_ctl = program("pg_ctl", home)?;
         let started = process::run(pg_ctl.args(["-D", "data", "-l", "log", "-w", "-t", "60", "start"]));
         started.with_context(|| fs::read_to_string(home.join("log")).unwrap_or_default())?;
