@@ -10,5 +10,3 @@ pub use crate::{
 pub use crate::Postgres;
 #[cfg(feature = "sqlite")]
 pub use crate::Sqlite;
-#[cfg(feature = "rabbitmq")]
-pub use idem_rabbitmq::RabbitMq;
