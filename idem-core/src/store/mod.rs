@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::{Error, Key, Reason};
+use crate::{Error, Key};
 
 pub use claim::{Claimed, Committed, HandlerId, Identity, Promise, Standing};
 pub use fault::Fault;
@@ -60,6 +60,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Checks that the transaction is still the one in which the claim was made or the row was started (the guard), and
     /// commits. Without claim or start there is nothing to guard.
     fn commit(&self, txn: Self::Txn) -> impl Future<Output = Committed> + Send;
+
+    /// Whether a handler's error says that it lost against a concurrent transaction (40001, 40P01), so that a new
+    /// transaction may succeed. An error that hides its sources is an ordinary failure.
+    fn lost_race(&self, _error: &(dyn std::error::Error + 'static)) -> bool {
+        false
+    }
 
     /// Rolls back. [`Fault::Outage`] means that the connection is lost; the transaction then ends by itself.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<(), Fault>> + Send;
@@ -198,6 +204,3 @@ impl Drop for Reservation {
         self.taken.fetch_sub(self.connections, std::sync::atomic::Ordering::SeqCst);
     }
 }
-
-/// The reason for which no replay happens without force.
-pub(crate) const NEEDS_FORCE: Reason = Reason::Committed;
