@@ -106,5 +106,56 @@ pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) ->
         idem.key = Empty,
         idem.outcome = Empty,
     );
+    #[cfg(feature = "opentelemetry")]
+    adopt(&span, delivery.headers());
     span
+}
+
+/// Makes the producer's trace, which the headers carry (`traceparent` and `tracestate`, by default), the parent of the
+/// span. The propagator is the global one of OpenTelemetry; none is set there by default.
+#[cfg(feature = "opentelemetry")]
+fn adopt(span: &Span, headers: &crate::Headers) {
+    use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+    struct Carrier<'a>(&'a crate::Headers);
+    impl opentelemetry::propagation::Extractor for Carrier<'_> {
+        fn get(&self, key: &str) -> Option<&str> {
+            self.0.get_str(key)
+        }
+        fn keys(&self) -> Vec<&str> {
+            self.0.iter().map(|(name, _)| name).collect()
+        }
+    }
+    let parent = opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&Carrier(headers)));
+    if let Err(error) = span.set_parent(parent) {
+        tracing::trace!(%error, "the span has no parent");
+    }
+}
+
+#[cfg(all(test, feature = "opentelemetry"))]
+mod tests {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::propagation::TraceContextPropagator;
+    use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+    use crate::Headers;
+
+    #[test]
+    fn a_delivery_goes_on_with_the_trace_of_its_producer() {
+        opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+        let exporter = InMemorySpanExporter::default();
+        let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let headers = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            drop(span("rabbitmq", "billing", &Delivery::new("orders", "{}").with_headers(headers)));
+        });
+        let spans = exporter.get_finished_spans().unwrap();
+        assert_eq!(spans[0].span_context.trace_id().to_string(), trace);
+        assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
+        assert_eq!(spans[0].name, "process orders");
+    }
 }

@@ -22,11 +22,14 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     };
     let mut running = JoinSet::new();
     while !runner.pipeline.draining.is_cancelled() {
-        if let Err(fault) = runner.round(&mut running).await {
+        let more = runner.round(&mut running).await.unwrap_or_else(|fault| {
             runner.pipeline.hold_for(fault);
-        }
+            false
+        });
         while running.try_join_next().is_some() {}
-        runner.rest().await;
+        if !more {
+            runner.rest().await;
+        }
     }
     while running.join_next().await.is_some() {}
 }
@@ -38,8 +41,9 @@ struct Runner<S: Store> {
 }
 
 impl<S: Store> Runner<S> {
-    /// Does what is due: judges, runs suspects alone, and starts as many ordinary rows as there is room for.
-    async fn round(&self, running: &mut JoinSet<()>) -> Result<(), Fault> {
+    /// Does what is due: judges, runs suspects alone, and starts as many ordinary rows as there is room for. Answers
+    /// whether more may be due at once.
+    async fn round(&self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
         let store = &self.pipeline.store;
         let lease = self.pipeline.settings.lease;
         let survey = store.survey(&self.handlers, lease).await?;
@@ -52,10 +56,7 @@ impl<S: Store> Runner<S> {
         if survey.suspect {
             self.suspects().await?;
         }
-        if survey.ordinary {
-            self.ordinary(running).await?;
-        }
-        Ok(())
+        if survey.ordinary { self.ordinary(running).await } else { Ok(false) }
     }
 
     /// Runs suspects, one after another, while this process does nothing else.
@@ -68,32 +69,30 @@ impl<S: Store> Runner<S> {
         Ok(())
     }
 
-    /// Starts rows until there is none or the worker drains. Only as many are taken as can begin at once.
-    async fn ordinary(&self, running: &mut JoinSet<()>) -> Result<(), Fault> {
-        while !self.pipeline.draining.is_cancelled() {
-            let Ok(first) = self.slots.clone().acquire_owned().await else { break };
-            let mut slots = vec![first];
-            while let Ok(slot) = self.slots.clone().try_acquire_owned() {
-                slots.push(slot);
-            }
-            // Held from before the take until the outcome is written, so that a suspect finds neither a running nor a
-            // taken row in this process.
-            let room = Arc::new(self.pipeline.gate.shared().await);
-            let wanted = slots.len();
-            let rows = self.take(Kind::Ordinary, wanted).await?;
-            let taken = rows.len();
-            for (row, slot) in rows.into_iter().zip(slots) {
-                let (pipeline, room): (_, Arc<OwnedRwLockReadGuard<()>>) = (self.pipeline.clone(), room.clone());
-                running.spawn(async move {
-                    pipeline.run_row(&row).await;
-                    drop((slot, room));
-                });
-            }
-            if taken < wanted {
-                break;
-            }
+    /// Starts rows, as many as can begin at once. Answers whether as many were due.
+    async fn ordinary(&self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
+        let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
+        let mut slots = vec![first];
+        while let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            slots.push(slot);
         }
-        Ok(())
+        // Held from before the take until the outcome is written, so that a suspect finds neither a running nor a
+        // taken row in this process.
+        let room = Arc::new(self.pipeline.gate.shared().await);
+        if self.pipeline.draining.is_cancelled() {
+            return Ok(false);
+        }
+        let wanted = slots.len();
+        let rows = self.take(Kind::Ordinary, wanted).await?;
+        let all = rows.len() == wanted;
+        for (row, slot) in rows.into_iter().zip(slots) {
+            let (pipeline, room): (_, Arc<OwnedRwLockReadGuard<()>>) = (self.pipeline.clone(), room.clone());
+            running.spawn(async move {
+                pipeline.run_row(&row).await;
+                drop((slot, room));
+            });
+        }
+        Ok(all)
     }
 
     /// Takes rows. The token is made before the take, so that rows whose take was not answered are found by it once the
