@@ -9,13 +9,13 @@ use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Standing};
 use crate::{Fingerprint, Key};
 
 /// Never `INSERT OR IGNORE`: it takes any broken constraint for a duplicate.
-const CLAIM: &str = r#"
+pub(super) const CLAIM: &str = r#"
 INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint, processed_at)
 SELECT ?1, ?2, ?3, CASE WHEN ?4 THEN {now} END
 WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)
 ON CONFLICT DO NOTHING"#;
 
-const STANDING: &str = r#"
+pub(super) const STANDING: &str = r#"
 SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
 
 const REOPEN: &str = r#"UPDATE "idem_processed_messages" SET processed_at = NULL WHERE handler_id = ?1 AND key = ?2"#;

@@ -37,7 +37,7 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
     query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
 }
 
-const SIGHT: &str = r#"
+pub(super) const SIGHT: &str = r#"
 UPDATE "idem_inbox_messages" SET sightings = sightings + 1
 WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;
 
@@ -49,7 +49,7 @@ pub(super) async fn sight(store: &Sqlite, txn: &mut Txn, identity: &Identity) ->
     query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
 }
 
-const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND token = ?2"#;
+pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND token = ?2"#;
 
 pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
     let query = sqlx::query(store.prefix.sql(REMOVE)).bind(row.id).bind(row.token);
@@ -73,7 +73,7 @@ pub(super) async fn start(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bo
 
 // ===== committed by itself =====
 
-const SURVEY: &str = r#"
+pub(super) const SURVEY: &str = r#"
 SELECT
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
@@ -136,8 +136,8 @@ RETURNING {row}"#
         )
     };
 }
-const TAKE_ORDINARY: &str = take!("i.starts = 0 AND i.breaks = 0");
-const TAKE_SUSPECT: &str = take!("(i.starts >= 1 OR i.breaks >= 1) AND i.starts < ?5");
+pub(super) const TAKE_ORDINARY: &str = take!("i.starts = 0 AND i.breaks = 0");
+pub(super) const TAKE_SUSPECT: &str = take!("(i.starts >= 1 OR i.breaks >= 1) AND i.starts < ?5");
 
 pub(super) async fn take(
     store: &Sqlite,
@@ -164,7 +164,7 @@ pub(super) async fn take(
     Ok(taken)
 }
 
-const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1"#;
+pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1"#;
 
 /// Through the writer's queue, not as a reader: the connection whose answer was lost is closed before.
 pub(super) async fn taken(store: &Sqlite, token: Uuid) -> Result<Vec<Row>, Fault> {
@@ -176,7 +176,7 @@ pub(super) async fn taken(store: &Sqlite, token: Uuid) -> Result<Vec<Row>, Fault
 }
 
 /// `?3` the wait, `?4` the reason of its death if it dies, `?5` the error, `?6` `?7` what is added.
-const FAILED: &str = r#"
+pub(super) const FAILED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, attempts = attempts + 1, starts = 0, breaks = 0, error = ?5,
     due_at = {now} + ?3, reason = ?4, state = CASE WHEN ?4 IS NULL THEN 'parked' ELSE 'dead' END,
     died_at = CASE WHEN ?4 IS NOT NULL THEN {now} END
@@ -193,7 +193,7 @@ const GIVEN_BACK: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = max(starts - 1, 0), due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;
 
-const DEAD: &str = r#"
+pub(super) const DEAD: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = 0, breaks = 0, error = ?5, due_at = {now} + ?3,
     reason = ?4, state = 'dead', died_at = {now}
 WHERE id = ?1 AND token = ?2"#;
@@ -221,7 +221,7 @@ pub(super) async fn unstart(store: &Sqlite, row: &Row) -> Result<(), Fault> {
     store.change(sqlx::query(store.prefix.sql(UNSTART)).bind(row.id)).await.map(|_| ())
 }
 
-const JUDGE: &str = r#"
+pub(super) const JUDGE: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}
 WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
     AND starts >= ?2 AND due_at < {now} - ?3"#;

@@ -13,7 +13,7 @@ use crate::Error;
 
 /// What there is, in order. Old and new versions of idem work side by side while a new one is rolled out, so each
 /// migration has to keep the version before it working, and one that a newer version has applied is no error.
-const MIGRATIONS: &[(i64, &str)] =
+pub(super) const MIGRATIONS: &[(i64, &str)] =
     &[(1, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/0001_claims_and_inbox.sql")))];
 
 /// For how long the file is asked to go into WAL mode while others use it.

@@ -27,6 +27,9 @@ mod sql;
 mod txn;
 mod watch;
 
+#[cfg(test)]
+mod plans;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

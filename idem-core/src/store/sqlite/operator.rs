@@ -29,6 +29,7 @@ pub(super) async fn level(store: &Sqlite, handlers: &[HandlerId]) -> Result<Leve
     Ok(level)
 }
 
+/// The plus keeps the planner from an index by handler, after which all rows would have to be sorted.
 macro_rules! list {
     ($state:literal) => {
         concat!(
@@ -36,19 +37,19 @@ macro_rules! list {
 SELECT {row} FROM "idem_inbox_messages"
 WHERE state = "#,
             $state,
-            r#" AND (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR reason = ?2)
-    AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4))
+            r#" AND id < ?1 AND (?2 IS NULL OR reason = ?2)
+    AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4))
 ORDER BY id DESC LIMIT ?5"#
         )
     };
 }
 const PARKED: &str = list!("'parked'");
-const DEAD: &str = list!("'dead'");
+pub(super) const DEAD: &str = list!("'dead'");
 
 pub(super) async fn list(store: &Sqlite, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
     let mut reader = store.file.reader().await?;
     let query = sqlx::query(store.prefix.sql(if filter.parked { PARKED } else { DEAD }))
-        .bind(page.before)
+        .bind(page.before.unwrap_or(i64::MAX))
         .bind(filter.reason.map(Reason::as_str))
         .bind(consumer)
         .bind(filter.handler.as_deref())

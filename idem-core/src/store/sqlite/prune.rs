@@ -23,7 +23,7 @@ UPDATE "idem_pruner" SET token = ?1, until = {now} + ?2 WHERE token IS NULL OR t
 const LEAVE: &str = r#"UPDATE "idem_pruner" SET token = NULL, until = 0 WHERE token = ?1"#;
 
 /// `?2` is where the chunk before ended: what is older was kept, and need not be looked at again.
-const DELETE: &str = r#"
+pub(super) const DELETE: &str = r#"
 DELETE FROM "idem_processed_messages" WHERE (handler_id, key) IN (
     SELECT c.handler_id, c.key FROM "idem_processed_messages" AS c
     WHERE c.processed_at IS NOT NULL AND c.processed_at >= ?2 AND c.processed_at < {now} - ?1

@@ -1,0 +1,10 @@
+//! What is special to SQLite. What all stores have in common is in the conformance suite of idem-test.
+#![cfg(feature = "sqlite")]
+
+mod guard;
+mod inbox;
+mod nested;
+mod open;
+mod prune;
+mod world;
+mod writer;
