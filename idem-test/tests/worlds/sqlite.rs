@@ -90,9 +90,9 @@ impl World for SqliteWorld {
         Ok(())
     }
 
-    /// Times are microseconds.
+    /// Times are milliseconds.
     fn earlier(column: &str, by: Duration) -> String {
-        format!("{column} - {}", by.as_micros())
+        format!("{column} - {}", by.as_millis())
     }
 
     async fn waiting(&self) -> Option<i64> {
