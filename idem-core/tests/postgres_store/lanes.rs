@@ -89,7 +89,7 @@ async fn a_server_that_answers_nothing_is_an_outage_and_a_commit_without_an_answ
     world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
     let committing = world.claimed("silent").await;
     let rolling_back = world.claimed("silent too").await;
-    proxy.fall_silent(true);
+    proxy.fall_silent();
     // Nothing but timers can go on, so that the test's clock jumps to them.
     tokio::time::pause();
     let answer = world.store.commit(committing).await;
@@ -98,7 +98,7 @@ async fn a_server_that_answers_nothing_is_an_outage_and_a_commit_without_an_answ
     assert!(matches!(answer, Err(Fault::Outage(_))), "{answer:?}");
     assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Outage(_))));
     tokio::time::resume();
-    proxy.fall_silent(false);
+    proxy.recover();
     world.store.ping().await.unwrap();
     world.end().await;
 }

@@ -9,13 +9,14 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 #[derive(Clone, Default)]
 struct Wire {
     trips: Arc<AtomicUsize>,
     /// Set while the client speaks: what it sends until the server answers is one trip.
     speaking: Arc<AtomicBool>,
-    silent: Arc<AtomicBool>,
+    silent: Arc<watch::Sender<bool>>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -58,26 +59,32 @@ impl Proxy {
     }
 
     /// From now on nothing goes through, and nothing is closed: a server that was stopped, or a cable that was cut.
-    pub(crate) fn fall_silent(&self, silent: bool) {
-        self.wire.silent.store(silent, SeqCst);
+    pub(crate) fn fall_silent(&self) {
+        self.wire.silent.send_replace(true);
+    }
+
+    /// What was silent is closed, and new connections go through again.
+    pub(crate) fn recover(&self) {
+        self.wire.silent.send_replace(false);
     }
 }
 
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Wire, client: bool) {
+    let mut silent = wire.silent.subscribe();
     let mut buffer = vec![0; 65536];
-    while let Ok(read) = from.read(&mut buffer).await {
-        if read == 0 || wire.silent.load(SeqCst) && client {
-            break;
-        }
+    loop {
+        let read = tokio::select! {
+            biased;
+            _ = silent.wait_for(|silent| *silent) => break,
+            read = from.read(&mut buffer) => read.unwrap_or(0),
+        };
         if wire.speaking.swap(client, SeqCst) != client && client {
             wire.trips.fetch_add(1, SeqCst);
         }
-        if to.write_all(&buffer[..read]).await.is_err() {
-            break;
+        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+            return;
         }
     }
-    if wire.silent.load(SeqCst) {
-        // Keeps both sockets open.
-        std::future::pending::<()>().await;
-    }
+    // Keeps both sockets open until then.
+    let _ = silent.wait_for(|silent| !*silent).await;
 }
