@@ -1,7 +1,20 @@
 //! idem: at-least-once delivery, effect once in your database.
 
-pub use idem_core::*;
-pub use idem_macros::*;
+pub mod prelude;
 
+pub use idem_core::{
+    Acker, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Handler, Headers, Health,
+    IdempotencyKey, Inbox, Json, Key, KeyError, KeyPart, Lends, MAX_KEY, Outcome, Param, Reason, RetryPolicy, Settled,
+    Source, State, Store, Terms, Worker, permanent, store,
+};
+pub use idem_macros::idempotent;
+
+#[cfg(feature = "postgres")]
+pub use idem_core::Postgres;
+#[cfg(feature = "sqlite")]
+pub use idem_core::Sqlite;
 #[cfg(feature = "rabbitmq")]
 pub use idem_rabbitmq::*;
+
+#[doc(hidden)]
+pub use idem_core::{__private, Gate};

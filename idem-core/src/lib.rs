@@ -14,6 +14,7 @@ mod inbox;
 mod key;
 mod outcome;
 mod pipeline;
+mod private;
 mod record;
 mod registry;
 mod retry;
@@ -41,3 +42,8 @@ pub use store::postgres::Postgres;
 pub use store::sqlite::Sqlite;
 pub use store::{Lends, Store};
 pub use worker::{Gate, Health, Worker};
+
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::private::*;
+}
