@@ -23,7 +23,7 @@ pub(crate) fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStre
     let shape = header.shape(&mut errors);
     let name = name(&args, &header.sig.ident, &mut errors);
     let errors = errors.into_iter().map(Error::into_compile_error);
-    let handler = handler(&args, &header, shape.as_ref(), &name);
+    let handler = (!header.is_method()).then(|| handler(&args, &header, shape.as_ref(), &name));
     quote!(#item #handler #(#errors)*)
 }
 
@@ -124,13 +124,12 @@ fn call(header: &Header, shape: &Shape, idem: &TokenStream) -> TokenStream {
     let mut arguments = vec![quote!(#message)];
     arguments.extend((0..shape.params.len()).map(Index::from).map(|index| quote!(#params.#index)));
     arguments.insert(shape.connection_at, quote!(#tx));
-    let function = &header.sig.ident;
+    let mut function = header.sig.ident.clone();
+    let ReturnType::Type(_, output) = &header.sig.output else { return quote!(#idem::stub()) };
     // A wrong return type is shown where it is written.
-    let finish = match &header.sig.output {
-        ReturnType::Type(_, output) => quote_spanned!(at(output.span())=> finish),
-        ReturnType::Default => quote!(finish),
-    };
-    quote!(#idem::#finish(#function(#(#arguments),*).await))
+    let span = at(output.span());
+    function.set_span(span);
+    quote_spanned!(span=> #idem::finish(#function(#(#arguments),*).await))
 }
 
 /// A name that neither hides one of the user's nor is hidden by one, as a constant called `tx` would.

@@ -30,6 +30,13 @@ impl Parse for Header {
     }
 }
 
+impl Header {
+    /// Whether it is a method. Then nothing can be added beside it: an `impl` block takes no types.
+    pub(crate) fn is_method(&self) -> bool {
+        self.sig.receiver().is_some()
+    }
+}
+
 /// The parameters by what they are for.
 pub(crate) struct Shape {
     pub(crate) message: Type,
@@ -77,7 +84,7 @@ impl Header {
                     connection = Some((at, inner));
                 }
                 None if at == 0 => message = owned(ty, "the message", errors),
-                None => params.extend(owned(ty, "an extractor", errors)),
+                None => params.push(ty),
             }
         }
         if self.sig.inputs.is_empty() {
@@ -87,6 +94,9 @@ impl Header {
                         `tx: &mut SqliteConnection` (written out, without an alias for the reference)";
             errors.push(Error::new(self.sig.paren_token.span.join(), text));
         }
+        // Without a connection, what borrows may have been meant as one.
+        let params = params.into_iter().filter(|_| connection.is_some());
+        let params = params.filter_map(|ty| owned(ty, "an extractor", errors)).collect::<Vec<_>>();
         if params.len() > MAX_PARAMS {
             let text = format!("a handler has at most {MAX_PARAMS} extractors; take one `State<T>` with more in it");
             errors.push(Error::new_spanned(&params[MAX_PARAMS], text));
@@ -111,7 +121,7 @@ impl Header {
         }
         for param in &self.sig.generics.params {
             if !matches!(param, GenericParam::Lifetime(_)) {
-                let text = "a handler has no type parameters: a worker decodes one type of message and lends one type of connection";
+                let text = "a handler has no type parameters: name the types";
                 errors.push(Error::new_spanned(param, text));
             }
         }
