@@ -3,11 +3,7 @@
 pub mod prelude;
 
 pub use idem_core::{
-<<<<<<< HEAD
-    Acker, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Gate, Handler, Headers, Health,
-=======
     Acker, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Handler, Headers, Health,
->>>>>>> macros
     IdempotencyKey, Inbox, Json, Key, KeyError, KeyPart, Lends, MAX_KEY, Outcome, Param, Reason, RetryPolicy, Settled,
     Source, State, Store, Terms, Worker, permanent, store,
 };
