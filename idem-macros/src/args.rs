@@ -149,6 +149,16 @@ fn key(input: ParseStream<'_>) -> Result<Vec<Part>> {
     Ok(parts.into_iter().collect())
 }
 
+impl Part {
+    /// Where it is written.
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            Self::Field(_, span) => *span,
+            Self::Fact(word, _) => word.span(),
+        }
+    }
+}
+
 impl Parse for Part {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         if input.peek(LitStr) {

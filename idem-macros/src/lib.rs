@@ -3,6 +3,9 @@
 mod args;
 mod expand;
 mod header;
+
+mod types;
+
 #[cfg(test)]
 mod tests;
 
