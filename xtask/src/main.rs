@@ -2,6 +2,7 @@
 
 mod cargo;
 mod ci;
+mod mutants;
 mod services;
 mod test;
 
@@ -26,6 +27,8 @@ enum Chore {
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
     Ci,
+    /// Make deliberate defects, one at a time, and see that a named test catches each.
+    Mutants(mutants::Options),
 }
 
 fn main() -> Result<()> {
@@ -33,5 +36,6 @@ fn main() -> Result<()> {
         Chore::Services { what } => services::run(what),
         Chore::Test(options) => test::test(&options),
         Chore::Ci => ci::run_all(),
+        Chore::Mutants(options) => mutants::run(&options),
     }
 }
