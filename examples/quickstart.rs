@@ -88,8 +88,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     worker("second").run_until(done).await?;
 
     let balance: i64 = sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?;
-    let processed: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM idem_processed_messages").fetch_one(&mut db).await?;
+    let processed: i64 = sqlx::query_scalar("SELECT count(*) FROM idem_processed_messages").fetch_one(&mut db).await?;
     println!("\nprocessed    {processed} payments, each once");
     println!("stored       {} that had been in flight in the crash, before they ran again", tally.stored.load(Relaxed));
     println!("skipped      {} duplicates", tally.duplicate.load(Relaxed));

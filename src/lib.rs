@@ -3,7 +3,7 @@
 pub mod prelude;
 
 pub use idem_core::{
-    Acker, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Gate, Handler, Headers, Health,
+    Acker, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Handler, Headers, Health,
     IdempotencyKey, Inbox, Json, Key, KeyError, KeyPart, Lends, MAX_KEY, Outcome, Param, Reason, RetryPolicy, Settled,
     Source, State, Store, Terms, Worker, permanent, store,
 };
@@ -17,4 +17,4 @@ pub use idem_core::Sqlite;
 pub use idem_rabbitmq::*;
 
 #[doc(hidden)]
-pub use idem_core::__private;
+pub use idem_core::{__private, Gate};
