@@ -109,6 +109,19 @@ async fn two_prefixes_in_one_file_know_nothing_of_each_other() {
 }
 
 #[tokio::test]
+async fn tables_of_another_origin_under_the_prefix_are_left_alone() {
+    let dir = Dir::new();
+    Sqlite::options(&dir.url()).prefix("other_").connect().await.unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db"));
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    sqlx::raw_sql("CREATE TABLE idem_handlers (mine)").execute(&mut connection).await.unwrap();
+    says(Sqlite::connect(&dir.url()).await, &["migration 0001", "orders.db", "\"idem_\"", ".prefix(..)"]);
+    let tables = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'idem%'");
+    let tables: i64 = tables.fetch_one(&mut connection).await.unwrap();
+    assert_eq!(tables, 1, "a migration is applied whole or not at all");
+}
+
+#[tokio::test]
 async fn verify_only_makes_nothing_and_says_what_is_missing() {
     let dir = Dir::new();
     let verify = || Sqlite::options(&dir.url()).verify_only().connect();

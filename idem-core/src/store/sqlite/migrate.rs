@@ -32,8 +32,16 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     }
     let mut txn = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let applied = applied(&mut txn, prefix).await.map_err(failed)?;
-    for (_, text) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
-        sqlx::raw_sql(prefix.sql(text)).execute(&mut *txn).await.map_err(failed)?;
+    for (version, text) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
+        sqlx::raw_sql(prefix.sql(text)).execute(&mut *txn).await.map_err(|error| Error::Database {
+            what: format!(
+                "migration {version:04} does not fit the SQLite file {}: if tables of another origin begin with {:?}, \
+                 choose another .prefix(..)",
+                path.display(),
+                prefix.as_str()
+            ),
+            source: error.into(),
+        })?;
     }
     txn.commit().await.map_err(failed)
 }

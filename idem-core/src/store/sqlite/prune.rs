@@ -51,7 +51,6 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, Fault> {
         };
         pruned.claims += u64::try_from(chunk.claims).unwrap_or(0);
         if chunk.claims < CHUNK {
-            store.change(sqlx::query(store.prefix.sql(LEAVE)).bind(token)).await?;
             return Ok(pruned);
         }
         from = chunk.through;
@@ -65,7 +64,7 @@ struct Chunk {
     through: i64,
 }
 
-/// One transaction; `None` while another pruner is at work.
+/// One transaction; `None` while another pruner is at work. The last chunk gives the turn back.
 async fn chunk(store: &Sqlite, token: Uuid, from: i64) -> Result<Option<Chunk>, Fault> {
     let mut txn = store.transaction().await?;
     let work = async {
@@ -87,6 +86,9 @@ async fn chunk(store: &Sqlite, token: Uuid, from: i64) -> Result<Option<Chunk>, 
         for (handler, highest) in &through {
             let query = sqlx::query(store.prefix.sql(PRUNED_THROUGH)).bind(handler).bind(highest);
             query.execute(txn.connection()).await?;
+        }
+        if deleted.len() < CHUNK {
+            sqlx::query(store.prefix.sql(LEAVE)).bind(token).execute(txn.connection()).await?;
         }
         Ok(Some(Chunk { claims: deleted.len(), through: through.into_values().max().unwrap_or(from) }))
     };
