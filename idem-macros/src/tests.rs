@@ -17,7 +17,10 @@ fn the_smallest_handler() {
             body(event, tx).await
         }
     };
-    check(quote!(key = "event_id"), item, &expect![[r#"
+    check(
+        quote!(key = "event_id"),
+        item,
+        &expect![[r#"
         async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), AppError> {
             body(event, tx).await
         }
@@ -45,7 +48,8 @@ fn the_smallest_handler() {
                 ::idem::__private::finish(order_paid(__message, __tx).await)
             }
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -70,7 +74,10 @@ fn all_arguments_and_extractors_round_the_connection() {
         fingerprint = prints::of_body,
         crate = ::shop::idem,
     };
-    check(arguments, item, &expect![[r#"
+    check(
+        arguments,
+        item,
+        &expect![[r#"
         /// Documented.
         #[cfg(feature = "orders")]
         #[instrument]
@@ -129,7 +136,8 @@ fn all_arguments_and_extractors_round_the_connection() {
                 )
             }
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -139,7 +147,10 @@ fn the_function_and_a_stub_after_mistakes() {
             Ok(())
         }
     };
-    check(quote!(key = ""), item, &expect![[r#"
+    check(
+        quote!(key = ""),
+        item,
+        &expect![[r#"
         fn order_paid(event: OrderPaid) -> Result<(), AppError> {
             Ok(())
         }
@@ -176,5 +187,6 @@ fn the_function_and_a_stub_after_mistakes() {
         ::core::compile_error! {
             "a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)"
         }
-    "#]]);
+    "#]],
+    );
 }

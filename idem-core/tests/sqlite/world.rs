@@ -114,5 +114,10 @@ impl World {
 
 /// Runs a handler's statement.
 pub(crate) async fn run(txn: &mut Txn, text: &'static str) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(text).execute(Sqlite::lend(txn)).await.map(|_| ())
+    sqlx::raw_sql(text).execute(lent(txn)).await.map(|_| ())
+}
+
+/// The connection of a transaction, as a handler is lent it.
+pub(crate) fn lent(txn: &mut Txn) -> &mut SqliteConnection {
+    Sqlite::lend(txn)
 }
