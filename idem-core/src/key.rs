@@ -70,7 +70,8 @@ impl Key {
     }
 
     /// No key. Rows of messages for which no key could be made carry it, since no message can.
-    pub(crate) const fn empty() -> Self {
+    #[doc(hidden)]
+    pub const fn empty() -> Self {
         Self { bytes: [0; MAX_KEY], len: 0 }
     }
 

@@ -2,6 +2,8 @@
 
 mod cargo;
 mod ci;
+mod demo;
+mod mutants;
 mod services;
 mod test;
 
@@ -26,6 +28,10 @@ enum Chore {
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
     Ci,
+    /// Run workers that are killed, and print what became of each message.
+    Demo(demo::Options),
+    /// Make deliberate defects, one at a time, and see that a named test catches each.
+    Mutants(mutants::Options),
 }
 
 fn main() -> Result<()> {
@@ -33,5 +39,7 @@ fn main() -> Result<()> {
         Chore::Services { what } => services::run(what),
         Chore::Test(options) => test::test(&options),
         Chore::Ci => ci::run_all(),
+        Chore::Demo(options) => demo::demo(&options),
+        Chore::Mutants(options) => mutants::run(&options),
     }
 }
