@@ -6,8 +6,9 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Ident, Index, LitStr};
 
-use crate::args::{Args, MAX_NAME, Part};
+use crate::args::{Args, MAX_NAME};
 use crate::header::{Header, Shape};
+use crate::key::Part;
 
 /// The function as it is, and with it a type of its name that implements `Handler`.
 ///
