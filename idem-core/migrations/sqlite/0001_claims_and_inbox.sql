@@ -5,13 +5,13 @@
 --   sqlite3 -bail orders.db 'PRAGMA journal_mode = WAL' 'BEGIN IMMEDIATE' '.read 0001_claims_and_inbox.sql' 'COMMIT'
 --
 -- and connect with `.verify_only()`. For a prefix other than `idem_`, replace `"idem_` throughout.
--- All times are microseconds since 1970 by the database's clock.
+-- All times are milliseconds since 1970 by the database's clock.
 
 -- What has been applied under this prefix.
 CREATE TABLE "idem_migrations" (
     version    INTEGER PRIMARY KEY,
     name       TEXT    NOT NULL,
-    applied_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 + 0.5 AS INTEGER))
+    applied_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER))
 ) STRICT;
 
 -- (consumer, handler) as a small integer. To rename a consumer or a handler, update its row.

@@ -62,7 +62,7 @@ async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
     assert_eq!(survey(LONG).await, Survey::default());
     assert_eq!(world.store.judge(&handlers, LONG).await.unwrap(), 0);
 
-    world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 200000000").await;
+    world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 200000").await;
     assert!(survey(LONG).await.judge);
     assert_eq!(world.store.judge(&handlers, LONG).await.unwrap(), 1);
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();

@@ -7,7 +7,7 @@ use idem_core::{Reason, Store};
 
 use crate::world::World;
 
-/// Claims that are older than the retention of an hour, one a microsecond.
+/// Claims that are older than the retention of an hour, one a millisecond.
 async fn old_claims(world: &World, count: u32) {
     world
         .sql(&format!(
@@ -56,9 +56,9 @@ async fn a_claim_with_an_inbox_row_is_kept_and_does_not_stop_the_others() {
 async fn one_prunes_at_a_time_and_a_pruner_that_died_is_forgotten() {
     let world = world().await;
     old_claims(&world, 10).await;
-    world.sql("UPDATE idem_pruner SET token = x'01', until = unixepoch() * 1000000 + 60000000").await;
+    world.sql("UPDATE idem_pruner SET token = x'01', until = unixepoch() * 1000 + 60000").await;
     assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 0, elsewhere: true });
-    world.sql("UPDATE idem_pruner SET until = unixepoch() * 1000000 - 60000000").await;
+    world.sql("UPDATE idem_pruner SET until = unixepoch() * 1000 - 60000").await;
     assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 10, elsewhere: false });
 }
 

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-use super::sql::{ids, micros, rows};
+use super::sql::{ids, millis, rows};
 use super::{Sqlite, Txn};
 use crate::Reason;
 use crate::store::{
@@ -33,7 +33,7 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.attempts)
         .bind(row.error)
         .bind(row.state.err().map(Reason::as_str))
-        .bind(row.state.map_or(0, micros));
+        .bind(row.state.map_or(0, millis));
     query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn survey(store: &Sqlite, handlers: &[HandlerId], lease: Durati
         let row = sqlx::query(store.prefix.sql(SURVEY))
             .bind(ids(handlers))
             .bind(MAX_STARTS)
-            .bind(micros(lease.saturating_mul(JUDGE_LEASES)))
+            .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
             .fetch_one(&mut reader.connection)
             .await?;
         let ordinary = row.try_get("ordinary")?;
@@ -154,7 +154,7 @@ pub(super) async fn take(
     let query = sqlx::query(store.prefix.sql(text))
         .bind(ids(handlers))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .bind(micros(lease))
+        .bind(millis(lease))
         .bind(token);
     let query = if kind == Kind::Suspect { query.bind(MAX_STARTS) } else { query };
     let mut lane = store.file.lane().await?;
@@ -205,7 +205,7 @@ pub(super) async fn note(store: &Sqlite, row: &Row, note: &Note) -> Result<bool,
         Note::GivenBack { due } => (GIVEN_BACK, *due, None, None),
         Note::Dead { reason, error } => (DEAD, Duration::ZERO, Some(*reason), Some(error)),
     };
-    let mut query = sqlx::query(store.prefix.sql(text)).bind(row.id).bind(row.token).bind(micros(due));
+    let mut query = sqlx::query(store.prefix.sql(text)).bind(row.id).bind(row.token).bind(millis(due));
     if let Some(error) = error {
         query = query.bind(reason.map(Reason::as_str)).bind(error.as_str());
     }
@@ -230,7 +230,7 @@ pub(super) async fn judge(store: &Sqlite, handlers: &[HandlerId], lease: Duratio
     let query = sqlx::query(store.prefix.sql(JUDGE))
         .bind(ids(handlers))
         .bind(MAX_STARTS)
-        .bind(micros(lease.saturating_mul(JUDGE_LEASES)))
+        .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
         .bind(Reason::Crashed.as_str());
     store.change(query).await
 }

@@ -7,7 +7,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use super::Sqlite;
-use super::sql::micros;
+use super::sql::millis;
 use crate::store::{Fault, Pruned};
 
 /// How many claims one transaction deletes: some 10 ms of the one writer.
@@ -68,12 +68,12 @@ struct Chunk {
 async fn chunk(store: &Sqlite, token: Uuid, from: i64) -> Result<Option<Chunk>, Fault> {
     let mut txn = store.transaction().await?;
     let work = async {
-        let enter = sqlx::query(store.prefix.sql(ENTER)).bind(token).bind(micros(TURN));
+        let enter = sqlx::query(store.prefix.sql(ENTER)).bind(token).bind(millis(TURN));
         if enter.execute(txn.connection()).await?.rows_affected() == 0 {
             return Ok(None);
         }
         let deleted = sqlx::query(store.prefix.sql(DELETE))
-            .bind(micros(store.retention))
+            .bind(millis(store.retention))
             .bind(from)
             .bind(i64::try_from(CHUNK).unwrap_or(i64::MAX))
             .fetch_all(txn.connection())

@@ -9,9 +9,9 @@ use uuid::Uuid;
 use crate::store::{HandlerId, Identity, Row, envelope};
 use crate::{BoxError, Fingerprint, Key, Reason};
 
-/// The database's clock in microseconds, of which SQLite knows the milliseconds; within one statement it does not move (SQLite manual, "Date And Time
+/// The database's clock in milliseconds; within one statement it does not move (SQLite manual, "Date And Time
 /// Functions", 3).
-const NOW: &str = "CAST(unixepoch('subsec') * 1000000 + 0.5 AS INTEGER)";
+const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
 
 /// What [`row`] reads. The column `id` of the inner table hides the outer one, `handler_id` does not.
 const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, sightings,
@@ -45,9 +45,9 @@ impl Prefix {
     }
 }
 
-/// A length of time in microseconds; the longest ones are cut to 10,000 years, so that a sum with the clock is a date.
-pub(super) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX).min(315_360_000_000_000_000)
+/// A length of time in milliseconds; the longest ones are cut to 10,000 years, so that a sum with the clock is a date.
+pub(super) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).min(315_360_000_000_000)
 }
 
 /// Handlers as a JSON array, which `json_each` makes a table of: SQLite binds no arrays.
@@ -56,13 +56,13 @@ pub(super) fn ids(handlers: &[HandlerId]) -> String {
     format!("[{}]", ids.join(","))
 }
 
-/// A length of time from microseconds; 0 where the clock was set back meanwhile.
-pub(super) fn duration(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+/// A length of time from milliseconds; 0 where the clock was set back meanwhile.
+pub(super) fn duration(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
-fn time(micros: i64) -> SystemTime {
-    UNIX_EPOCH + duration(micros)
+fn time(millis: i64) -> SystemTime {
+    UNIX_EPOCH + duration(millis)
 }
 
 fn count(row: &SqliteRow, column: &str) -> Result<u32, sqlx::Error> {
