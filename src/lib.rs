@@ -14,7 +14,7 @@ pub use idem_core::Postgres;
 #[cfg(feature = "sqlite")]
 pub use idem_core::Sqlite;
 #[cfg(feature = "rabbitmq")]
-pub use idem_rabbitmq::*;
+pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 
 #[doc(hidden)]
 pub use idem_core::{__private, Gate};

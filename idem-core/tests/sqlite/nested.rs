@@ -81,3 +81,18 @@ async fn the_first_transaction_of_a_new_connection_and_a_later_one_nest_alike() 
         assert!(matches!(world.store.commit(txn).await, Committed::Done));
     }
 }
+
+#[tokio::test]
+async fn a_handler_that_made_sqlx_lose_count_and_failed_does_not_spoil_the_next_one() {
+    let world = World::new().await;
+    let mut txn = world.claimed("k").await;
+    // The failed begin makes sqlx roll back and count 0, and the transaction that is open now is the handler's own.
+    assert!(lent(&mut txn).begin_with("BEGIN IMMEDIATE").await.is_err());
+    run(&mut txn, "BEGIN").await.unwrap();
+    world.store.rollback(txn).await.unwrap();
+
+    let mut txn = world.claimed("next").await;
+    lent(&mut txn).begin().await.unwrap().commit().await.unwrap();
+    assert_eq!(world.count("idem_processed_messages").await, 0, "the nested commit was ours");
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+}
