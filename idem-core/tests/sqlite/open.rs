@@ -25,12 +25,7 @@ async fn a_file_is_made_with_its_tables_in_wal_mode() {
     let lax = "pragma_table_list WHERE name LIKE 'idem%' AND NOT strict";
     assert_eq!(world.count(lax).await, 0);
     let mut txn = world.store.begin(LONG).await.unwrap();
-<<<<<<< HEAD
-    let synchronous: i64 =
-        sqlx::query_scalar("PRAGMA synchronous").fetch_one(crate::world::lent(&mut txn)).await.unwrap();
-=======
     let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(lent(&mut txn)).await.unwrap();
->>>>>>> sqlite
     assert_eq!(synchronous, 2, "2 is FULL");
 }
 

@@ -120,12 +120,4 @@ pub(crate) fn lent(txn: &mut Txn) -> &mut SqliteConnection {
 /// Runs a handler's statement.
 pub(crate) async fn run(txn: &mut Txn, text: &'static str) -> Result<(), sqlx::Error> {
     sqlx::raw_sql(text).execute(lent(txn)).await.map(|_| ())
-<<<<<<< HEAD
-}
-
-/// The connection of a transaction, as a handler is lent it.
-pub(crate) fn lent(txn: &mut Txn) -> &mut SqliteConnection {
-    Sqlite::lend(txn)
-=======
->>>>>>> sqlite
 }
