@@ -18,3 +18,8 @@ pub use idem_rabbitmq::*;
 
 #[doc(hidden)]
 pub use idem_core::{__private, Gate};
+
+/// Compiles the examples of the attribute, which cannot name this crate where they are.
+#[cfg(doctest)]
+#[doc = include_str!("../idem-macros/docs/idempotent.md")]
+mod idempotent_examples {}

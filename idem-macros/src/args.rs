@@ -23,7 +23,7 @@ pub(crate) struct Args {
     pub(crate) event: Option<LitStr>,
     pub(crate) fingerprint: Option<Path>,
     pub(crate) krate: Option<Path>,
-    /// Whether a key is given, rightly or wrongly: two errors about it would be one too many.
+    /// Whether a key is given, rightly or wrongly, or may have been meant: two errors about it are one too many.
     keyed: bool,
 }
 
@@ -51,8 +51,9 @@ impl Args {
             }
             Ok(())
         };
-        let end = parser.parse2(tokens).err();
-        errors.extend(end);
+        // What an argument with a mistake has left unread in its parentheses is no second mistake.
+        let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
+        errors.extend(unread);
         if !args.keyed {
             let text = "a handler needs the key of its messages: `#[idempotent(key = \"event_id\")]`";
             errors.push(Error::new(Span::call_site(), text));
@@ -62,6 +63,7 @@ impl Args {
 
     fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
         if !input.peek(Ident::peek_any) {
+            self.keyed = true;
             return Err(input.error(format!("expected {ARGUMENTS}")));
         }
         let word = input.call(Ident::parse_any)?;
@@ -74,7 +76,10 @@ impl Args {
             "event" => set(&mut self.event, &word, input, event),
             "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
-            other => Err(Error::new(word.span(), format!("unknown argument `{other}`; expected {ARGUMENTS}"))),
+            other => {
+                self.keyed = true;
+                Err(Error::new(word.span(), format!("unknown argument `{other}`; expected {ARGUMENTS}")))
+            }
         }
     }
 }
@@ -144,6 +149,16 @@ fn key(input: ParseStream<'_>) -> Result<Vec<Part>> {
     Ok(parts.into_iter().collect())
 }
 
+impl Part {
+    /// Where it is written.
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            Self::Field(_, span) => *span,
+            Self::Fact(word, _) => word.span(),
+        }
+    }
+}
+
 impl Parse for Part {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         if input.peek(LitStr) {
@@ -176,21 +191,21 @@ impl Parse for Part {
     }
 }
 
-/// The members of a path that is written as a string. They are found where the literal is, but resolved where the
-/// attribute is: a literal that comes out of a `macro_rules` has another context, in which `message` is not known.
+/// The members of a path that is written as a string. To a span of the user's rustc suggests a field of a similar name
+/// in place of the literal, which is right for a path of one field only.
 fn members(path: &LitStr) -> Result<Vec<Member>> {
-    let span = Span::call_site().located_at(path.span());
     let value = path.value();
+    let span = if value.contains('.') { Span::call_site().located_at(path.span()) } else { path.span() };
     let member = |part: &str| match part.chars().next()? {
         '0'..='9' => Some(Member::Unnamed(Index { index: part.parse().ok()?, span })),
         first if first == '_' || first.is_alphabetic() => word(part, span).map(Member::Named),
         _ => None,
     };
     value.split('.').map(member).collect::<Option<_>>().ok_or_else(|| {
-        let text = format!(
-            "`{value}` names no field of the message; fields are written as `\"event_id\"` or `\"order.id\"`, and a \
-             header as `header(\"{value}\")`"
-        );
+        let text = match value.as_str() {
+            "" => format!("this is empty; expected {KEYS}"),
+            _ => format!("no field is called `{value}`; for a header write `header(\"{value}\")`"),
+        };
         Error::new(path.span(), text)
     })
 }

@@ -1,0 +1,109 @@
+//! Two workers, one key, at once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idem_core::store::{Claimed, Fault, Identity, Promise};
+use idem_core::{Fingerprint, Key, Lends, Store};
+use tokio::sync::Barrier;
+
+use super::{Setup, Stage, World, committed};
+
+const ROUNDS: usize = 1000;
+
+/// How the claim of one worker went, in one round.
+struct Claim {
+    new: bool,
+    sent: Instant,
+    answered: Instant,
+    /// When the commit of a new claim was sent.
+    commit: Instant,
+}
+
+/// Two processes claim one key at the same moment, a thousand times: there is one effect each time. How many claims
+/// really waited for the other's commit is measured and printed.
+pub async fn two_claims_at_once_have_one_effect_a_thousand_times<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let other = stage.world.store(Setup::default()).await.unwrap();
+    let barrier = Arc::new(Barrier::new(2));
+    let worker = |store: W::Store| {
+        let (barrier, handler, effects) = (barrier.clone(), stage.handler, stage.world.name("effects"));
+        tokio::spawn(async move {
+            let mut claims = Vec::with_capacity(ROUNDS);
+            for round in 0..ROUNDS {
+                let name = format!("round-{round}");
+                let (key, fingerprint) = (Key::of(name.as_str()).unwrap(), Fingerprint::of(b"same"));
+                let effect = format!("INSERT INTO {effects} (name) VALUES ('{name}')");
+                claims.push(claim::<W>(&store, &barrier, &Identity { handler, key, fingerprint }, &effect).await);
+            }
+            claims
+        })
+    };
+    let (one, two) = (worker(stage.store.clone()), worker(other));
+    let (one, two) = (one.await.unwrap(), two.await.unwrap());
+
+    let (mut waited, mut claims, mut commits) = (0, Vec::new(), Vec::new());
+    for (one, two) in one.iter().zip(&two) {
+        let (new, found) = if one.new { (one, two) } else { (two, one) };
+        assert!(new.new && !found.new, "of two claims one is new");
+        // Sent before the other one's commit was, and answered only after that.
+        waited += usize::from(found.sent < new.commit && found.answered > new.commit);
+        claims.push(new.answered - new.sent);
+        commits.push(new.commit.elapsed() - new.answered.elapsed());
+    }
+    claims.sort();
+    commits.sort();
+    let effects = stage.world.name("effects");
+    let number = async |what: &str| stage.world.number(&format!("SELECT {what} FROM {effects}")).await;
+    assert_eq!(number("count(*)").await, ROUNDS as i64);
+    assert_eq!(number("count(DISTINCT name)").await, ROUNDS as i64);
+    let waits = one.iter().chain(&two).filter(|claim| !claim.new).map(|claim| claim.answered - claim.sent);
+    println!(
+        "{ROUNDS} rounds, {ROUNDS} effects, {waited} claims waited for the other's commit; medians: new claim {:?}, found \
+         claim {:?}",
+        claims[ROUNDS / 2],
+        median(waits.collect()),
+    );
+    if W::FEATURES.concurrent {
+        assert!(waited >= ROUNDS * 9 / 10, "only {waited} of {ROUNDS} claims met another one");
+    }
+}
+
+fn median(mut durations: Vec<Duration>) -> Duration {
+    durations.sort();
+    durations[durations.len() / 2]
+}
+
+/// Both have begun when the barrier lets them go, where several can; else it lets them begin.
+async fn claim<W: World>(store: &W::Store, barrier: &Barrier, identity: &Identity, effect: &str) -> Claim {
+    let begin = async || store.begin(Duration::from_secs(30)).await.unwrap();
+    let (mut txn, sent) = if W::FEATURES.concurrent {
+        let txn = begin().await;
+        barrier.wait().await;
+        (txn, Instant::now())
+    } else {
+        barrier.wait().await;
+        let sent = Instant::now();
+        (begin().await, sent)
+    };
+    let claimed = loop {
+        match store.claim(&mut txn, identity, Promise::Processed).await {
+            Ok(claimed) => break claimed,
+            Err(Fault::Busy) => {
+                store.rollback(txn).await.unwrap();
+                txn = begin().await;
+            }
+            Err(fault) => panic!("{fault:?}"),
+        }
+    };
+    let answered = Instant::now();
+    if claimed == Claimed::New {
+        W::execute(<W::Store as Lends<W::Connection>>::lend(&mut txn), effect).await.unwrap();
+        let commit = Instant::now();
+        committed(store.commit(txn).await);
+        Claim { new: true, sent, answered, commit }
+    } else {
+        store.rollback(txn).await.unwrap();
+        Claim { new: false, sent, answered, commit: answered }
+    }
+}
