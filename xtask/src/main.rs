@@ -7,7 +7,8 @@ mod mutants;
 mod services;
 mod test;
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -34,12 +35,20 @@ enum Chore {
     Mutants(mutants::Options),
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().chore {
+fn main() -> ExitCode {
+    let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
         Chore::Test(options) => test::test(&options),
         Chore::Ci => ci::run_all(),
         Chore::Demo(options) => demo::demo(&options),
         Chore::Mutants(options) => mutants::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // One line, without the backtrace that `RUST_BACKTRACE` would add: what failed has spoken already.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
