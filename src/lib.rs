@@ -14,7 +14,12 @@ pub use idem_core::Postgres;
 #[cfg(feature = "sqlite")]
 pub use idem_core::Sqlite;
 #[cfg(feature = "rabbitmq")]
-pub use idem_rabbitmq::*;
+pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 
 #[doc(hidden)]
 pub use idem_core::{__private, Gate};
+
+/// Compiles the examples of the attribute, which cannot name this crate where they are.
+#[cfg(doctest)]
+#[doc = include_str!("../idem-macros/docs/idempotent.md")]
+mod idempotent_examples {}

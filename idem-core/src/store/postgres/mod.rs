@@ -23,6 +23,8 @@ mod lanes;
 mod migrate;
 mod operator;
 mod options;
+#[cfg(test)]
+mod plans;
 mod prune;
 mod register;
 mod rows;
@@ -143,7 +145,7 @@ impl Store for Postgres {
                 "the worker needs {connections} connections at once, and the store has {} of which {taken} are set aside: \
                  give the store `.connections({})` or more, or the worker less `.in_flight(..)`",
                 self.0.connections,
-                taken + connections
+                taken.saturating_add(connections)
             ))
         })
     }
