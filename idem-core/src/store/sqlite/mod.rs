@@ -57,7 +57,8 @@ pub use txn::Txn;
 /// What a handler should know: a failed statement does not abort its transaction, unlike PostgreSQL, so that a handler
 /// that swallows an error and returns `Ok` is committed with what did work. A statement that rolls back as it fails
 /// (`INSERT OR ROLLBACK`, a full disk) ends the transaction: the message then counts as rolled back by its handler, and
-/// what the handler runs after that fails, so that none of it stands. Foreign keys are enforced.
+/// what the handler runs after that fails, so that none of it stands. Foreign keys are enforced. The connection is used
+/// again, so that temporary tables, attached databases and pragmas of one handler meet the next one.
 ///
 /// Clones share their connections.
 #[derive(Clone)]
