@@ -1,5 +1,6 @@
 //! Every chore of this repository is one command: `cargo xtask --help`.
 
+mod bench;
 mod cargo;
 mod ci;
 mod demo;
@@ -25,6 +26,11 @@ enum Chore {
         #[command(subcommand)]
         what: services::What,
     },
+    /// Measure idem side by side with what it is compared to.
+    Bench {
+        #[command(subcommand)]
+        what: bench::What,
+    },
     /// Run every test against real servers.
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
@@ -38,6 +44,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
+        Chore::Bench { what } => bench::run(&what),
         Chore::Test(options) => test::test(&options),
         Chore::Ci => ci::run_all(),
         Chore::Demo(options) => demo::demo(&options),
