@@ -1,0 +1,110 @@
+//! A TCP relay in front of the server that can be cut, refuse, and put in a word of its own.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+
+pub struct Relay {
+    port: u16,
+    state: watch::Sender<State>,
+    words: Arc<Mutex<Vec<mpsc::UnboundedSender<Vec<u8>>>>>,
+    consuming: Arc<Mutex<Option<u16>>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct State {
+    generation: u32,
+    refuses: bool,
+}
+
+impl Relay {
+    /// In front of the server of this URL.
+    pub async fn start(url: &str) -> Self {
+        let target = authority(url).to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (state, seen) = watch::channel(State { generation: 0, refuses: false });
+        let (words, consuming) = (Arc::<Mutex<Vec<_>>>::default(), Arc::default());
+        let (senders, channel) = (Arc::clone(&words), Arc::clone(&consuming));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                if seen.borrow().refuses {
+                    continue;
+                }
+                let server = TcpStream::connect(&target).await.unwrap();
+                let (word, inbox) = mpsc::unbounded_channel();
+                senders.lock().unwrap().push(word);
+                tokio::spawn(relay(client, server, seen.clone(), inbox, Arc::clone(&channel)));
+            }
+        });
+        Self { port, state, words, consuming }
+    }
+
+    /// The same URL by way of the relay.
+    pub fn url(&self, url: &str) -> String {
+        url.replacen(authority(url), &format!("127.0.0.1:{}", self.port), 1)
+    }
+
+    /// Ends all connections, and accepts new ones.
+    pub fn cut(&self) {
+        self.state.send_modify(|state| state.generation += 1);
+    }
+
+    /// Ends all connections, and refuses new ones or no longer.
+    pub fn refuse(&self, refuses: bool) {
+        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
+    }
+
+    /// Acks a delivery that does not exist, on the channel that consumes: the server closes that channel.
+    pub fn ack_nonsense(&self) {
+        let channel = self.consuming.lock().unwrap().expect("nobody consumes").to_be_bytes();
+        // Frame: method, channel, 13 bytes; class basic, method ack, tag 99, not multiple; end.
+        let ack = [&[1], &channel[..], &[0, 0, 0, 13, 0, 60, 0, 80], &99_u64.to_be_bytes(), &[0, 0xCE]].concat();
+        self.words.lock().unwrap().last().unwrap().send(ack).unwrap();
+    }
+}
+
+async fn relay(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    mut state: watch::Receiver<State>,
+    mut words: mpsc::UnboundedReceiver<Vec<u8>>,
+    consuming: Arc<Mutex<Option<u16>>>,
+) {
+    let generation = state.borrow().generation;
+    let (mut from_client, mut from_server) = (vec![0; 65536], vec![0; 65536]);
+    loop {
+        tokio::select! {
+            () = async { drop(state.wait_for(|state| state.generation != generation).await) } => return,
+            Some(word) = words.recv() => server.write_all(&word).await.unwrap(),
+            read = client.read(&mut from_client) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(length) => {
+                    let bytes = &from_client[..length];
+                    // basic.consume is class 60, method 20, seven bytes behind the start of its frame.
+                    if let Some(at) = bytes.windows(4).position(|window| window == [0, 60, 0, 20]).filter(|at| *at >= 7) {
+                        *consuming.lock().unwrap() = Some(u16::from_be_bytes([bytes[at - 6], bytes[at - 5]]));
+                    }
+                    if server.write_all(bytes).await.is_err() {
+                        return;
+                    }
+                }
+            },
+            read = server.read(&mut from_server) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(length) => if client.write_all(&from_server[..length]).await.is_err() {
+                    return;
+                },
+            },
+        }
+    }
+}
+
+/// `host:port` of an URL, as the tests get it.
+pub fn authority(url: &str) -> &str {
+    let rest = url.split_once("://").unwrap().1;
+    let authority = rest.split('/').next().unwrap();
+    authority.rsplit('@').next().unwrap()
+}
