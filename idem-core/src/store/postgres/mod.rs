@@ -23,6 +23,8 @@ mod lanes;
 mod migrate;
 mod operator;
 mod options;
+#[cfg(test)]
+mod plans;
 mod prune;
 mod register;
 mod rows;

@@ -40,8 +40,10 @@ pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Faul
         0 => millis(deadline),
         set => set.min(millis(deadline)),
     };
+    // Shorter than the statement's, or a claim that is held up would look like a server that is too slow.
+    let lock = (statement / 2).clamp(1, LOCK_WAIT);
     let mut text = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{LOCK_WAIT}'; \
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock}; \
          SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {};",
         millis(deadline.saturating_add(MARGIN)),
     );
@@ -90,10 +92,11 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     }
     let text = match &txn.xid {
         // The number comes from the server and consists of digits. The cast of a text that is no number is how plain SQL
-        // raises an error of one's own.
+        // raises an error of one's own; `concat` is not immutable, which keeps the planner from raising it beforehand
+        // (PostgreSQL manual, 4.2.14).
         Some(xid) => format!(
             "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8 \
-             THEN 1 ELSE ('{ENDED}')::int END; COMMIT"
+             THEN 1 ELSE pg_catalog.concat('{ENDED}')::int END; COMMIT"
         ),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1; COMMIT".to_owned(),
