@@ -40,7 +40,7 @@ use uuid::Uuid;
 
 use super::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Store, Survey,
+    Replayed, Reservation, Row, Standing, Store, Survey, Undone,
 };
 use crate::{Error, Key};
 
@@ -103,7 +103,7 @@ impl Sqlite {
     /// Ends a transaction of idem's own.
     async fn finish(&self, txn: Txn, commit: bool) -> Result<(), Fault> {
         if !commit {
-            return txn::rollback(self, txn).await;
+            return txn::rollback(self, txn).await.map(drop);
         }
         match txn::commit(self, txn).await {
             Committed::Done => Ok(()),
@@ -160,7 +160,7 @@ impl Store for Sqlite {
         txn::commit(self, txn).await
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<(), Fault> {
+    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
         txn::rollback(self, txn).await
     }
 
