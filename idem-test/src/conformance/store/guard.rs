@@ -1,6 +1,6 @@
 //! The guard: a commit is done only if the transaction is still the one that made the claim.
 
-use idem_core::store::{Committed, Kind};
+use idem_core::store::{Committed, Kind, Undone};
 use idem_core::{Reason, Store};
 
 use super::{Stage, World};
