@@ -6,8 +6,9 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Ident, Index, LitStr};
 
-use crate::args::{Args, MAX_NAME, Part};
+use crate::args::{Args, MAX_NAME};
 use crate::header::{Header, Shape};
+use crate::key::Part;
 
 /// The function as it is, and with it a type of its name that implements `Handler`.
 ///
@@ -52,19 +53,17 @@ impl Handler<'_> {
         // With the function's own span, rustc reports a handler that is never registered twice.
         let mut handler = sig.ident.clone();
         handler.set_span(at(handler.span()));
-        let cfgs = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect::<Vec<_>>();
+        let deprecated = attrs.iter().find(|attr| attr.path().is_ident("deprecated"));
+        let deprecated = deprecated.map(|_| quote!(#[allow(deprecated)]));
         let [message, params, tx, delivery] = ["__message", "__params", "__tx", "__delivery"].map(local);
         let event = self.args.event.iter();
         let (types, key, fingerprint, call) = (self.types(), self.key(), self.fingerprint(), self.call());
         quote! {
-            #(#cfgs)*
             #[doc(hidden)]
-            #[allow(non_camel_case_types)]
             #vis struct #handler {}
 
-            #(#cfgs)*
             #[automatically_derived]
-            #[allow(deprecated)]
+            #deprecated
             impl #idem::Handler for #handler {
                 const NAME: &'static #idem::str = #name;
                 #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
@@ -163,8 +162,8 @@ fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// This place, resolved as if it stood at the attribute. A place inside a user's `macro_rules` has another context, in
-/// which the locals of the expansion are not known.
+/// This place, resolved as if it stood at the attribute: what a user's `macro_rules` hands on has a context of its own,
+/// and a place of the user's makes lints look at what is generated.
 fn at(place: Span) -> Span {
     Span::call_site().located_at(place)
 }

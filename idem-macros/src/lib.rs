@@ -3,6 +3,7 @@
 mod args;
 mod expand;
 mod header;
+mod key;
 mod types;
 
 #[cfg(test)]

@@ -17,35 +17,37 @@ fn the_smallest_handler() {
             body(event, tx).await
         }
     };
-    check(quote!(key = "event_id"), item, &expect![[r#"
-        async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), AppError> {
-            body(event, tx).await
-        }
-        #[doc(hidden)]
-        #[allow(non_camel_case_types)]
-        struct order_paid {}
-        #[automatically_derived]
-        #[allow(deprecated)]
-        impl ::idem::__private::Handler for order_paid {
-            const NAME: &'static ::idem::__private::str = "order_paid";
-            type Message = OrderPaid;
-            type Params = ();
-            type Connection = PgConnection;
-            fn key(
-                __message: &Self::Message,
-                __delivery: &::idem::__private::Delivery,
-            ) -> ::idem::__private::Result<::idem::__private::Key, ::idem::__private::KeyError> {
-                ::idem::__private::Key::of(&__message.event_id)
+    check(
+        quote!(key = "event_id"),
+        item,
+        &expect![[r#"
+            async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), AppError> {
+                body(event, tx).await
             }
-            async fn handle(
-                __message: Self::Message,
-                __params: Self::Params,
-                __tx: &mut Self::Connection,
-            ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
-                ::idem::__private::finish(order_paid(__message, __tx).await)
+            #[doc(hidden)]
+            struct order_paid {}
+            #[automatically_derived]
+            impl ::idem::__private::Handler for order_paid {
+                const NAME: &'static ::idem::__private::str = "order_paid";
+                type Message = OrderPaid;
+                type Params = ();
+                type Connection = PgConnection;
+                fn key(
+                    __message: &Self::Message,
+                    __delivery: &::idem::__private::Delivery,
+                ) -> ::idem::__private::Result<::idem::__private::Key, ::idem::__private::KeyError> {
+                    ::idem::__private::Key::of(&__message.event_id)
+                }
+                async fn handle(
+                    __message: Self::Message,
+                    __params: Self::Params,
+                    __tx: &mut Self::Connection,
+                ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
+                    ::idem::__private::finish(order_paid(__message, __tx).await)
+                }
             }
-        }
-    "#]]);
+        "#]],
+    );
 }
 
 #[test]
@@ -70,66 +72,66 @@ fn all_arguments_and_extractors_round_the_connection() {
         fingerprint = prints::of_body,
         crate = ::shop::idem,
     };
-    check(arguments, item, &expect![[r#"
-        /// Documented.
-        #[cfg(feature = "orders")]
-        #[instrument]
-        pub(crate) async fn r#match(
-            OrderPaid { id }: OrderPaid,
-            State(app): State<App>,
-            tx: &mut Transaction<'_, Postgres>,
-            headers: Headers,
-        ) -> Result<(), AppError> {
-            Ok(())
-        }
-        #[cfg(feature = "orders")]
-        #[doc(hidden)]
-        #[allow(non_camel_case_types)]
-        pub(crate) struct r#match {}
-        #[cfg(feature = "orders")]
-        #[automatically_derived]
-        #[allow(deprecated)]
-        impl ::shop::idem::__private::Handler for r#match {
-            const NAME: &'static ::shop::idem::__private::str = "order_paid";
-            const EVENT: ::shop::idem::__private::Option<
-                &'static ::shop::idem::__private::str,
-            > = ::shop::idem::__private::Option::Some("order.paid");
-            type Message = OrderPaid;
-            type Params = (State<App>, Headers);
-            type Connection = Transaction<'static, Postgres>;
-            fn key(
-                __message: &Self::Message,
-                __delivery: &::shop::idem::__private::Delivery,
-            ) -> ::shop::idem::__private::Result<
-                ::shop::idem::__private::Key,
-                ::shop::idem::__private::KeyError,
-            > {
-                ::shop::idem::__private::Key::composite(
-                    &[
-                        &__message.order.id,
-                        &__message.version.0,
-                        &::shop::idem::__private::header(__delivery, "ce-id"),
-                        &::shop::idem::__private::message_id(__delivery),
-                        &::shop::idem::__private::position(__delivery),
-                    ],
-                )
+    check(
+        arguments,
+        item,
+        &expect![[r#"
+            /// Documented.
+            #[cfg(feature = "orders")]
+            #[instrument]
+            pub(crate) async fn r#match(
+                OrderPaid { id }: OrderPaid,
+                State(app): State<App>,
+                tx: &mut Transaction<'_, Postgres>,
+                headers: Headers,
+            ) -> Result<(), AppError> {
+                Ok(())
             }
-            fn fingerprint(
-                __delivery: &::shop::idem::__private::Delivery,
-            ) -> ::shop::idem::__private::Fingerprint {
-                prints::of_body(__delivery)
+            #[doc(hidden)]
+            pub(crate) struct r#match {}
+            #[automatically_derived]
+            impl ::shop::idem::__private::Handler for r#match {
+                const NAME: &'static ::shop::idem::__private::str = "order_paid";
+                const EVENT: ::shop::idem::__private::Option<
+                    &'static ::shop::idem::__private::str,
+                > = ::shop::idem::__private::Option::Some("order.paid");
+                type Message = OrderPaid;
+                type Params = (State<App>, Headers);
+                type Connection = Transaction<'static, Postgres>;
+                fn key(
+                    __message: &Self::Message,
+                    __delivery: &::shop::idem::__private::Delivery,
+                ) -> ::shop::idem::__private::Result<
+                    ::shop::idem::__private::Key,
+                    ::shop::idem::__private::KeyError,
+                > {
+                    ::shop::idem::__private::Key::composite(
+                        &[
+                            &__message.order.id,
+                            &__message.version.0,
+                            &::shop::idem::__private::header(__delivery, "ce-id"),
+                            &::shop::idem::__private::message_id(__delivery),
+                            &::shop::idem::__private::position(__delivery),
+                        ],
+                    )
+                }
+                fn fingerprint(
+                    __delivery: &::shop::idem::__private::Delivery,
+                ) -> ::shop::idem::__private::Fingerprint {
+                    prints::of_body(__delivery)
+                }
+                async fn handle(
+                    __message: Self::Message,
+                    __params: Self::Params,
+                    __tx: &mut Self::Connection,
+                ) -> ::shop::idem::__private::Result<(), ::shop::idem::__private::BoxError> {
+                    ::shop::idem::__private::finish(
+                        r#match(__message, __params.0, __tx, __params.1).await,
+                    )
+                }
             }
-            async fn handle(
-                __message: Self::Message,
-                __params: Self::Params,
-                __tx: &mut Self::Connection,
-            ) -> ::shop::idem::__private::Result<(), ::shop::idem::__private::BoxError> {
-                ::shop::idem::__private::finish(
-                    r#match(__message, __params.0, __tx, __params.1).await,
-                )
-            }
-        }
-    "#]]);
+        "#]],
+    );
 }
 
 #[test]
@@ -139,42 +141,44 @@ fn the_function_and_a_stub_after_mistakes() {
             Ok(())
         }
     };
-    check(quote!(key = ""), item, &expect![[r#"
-        fn order_paid(event: OrderPaid) -> Result<(), AppError> {
-            Ok(())
-        }
-        #[doc(hidden)]
-        #[allow(non_camel_case_types)]
-        struct order_paid {}
-        #[automatically_derived]
-        #[allow(deprecated)]
-        impl ::idem::__private::Handler for order_paid {
-            const NAME: &'static ::idem::__private::str = "order_paid";
-            type Message = ::idem::__private::Unknown;
-            type Params = ();
-            type Connection = ::idem::__private::Unknown;
-            fn key(
-                __message: &Self::Message,
-                __delivery: &::idem::__private::Delivery,
-            ) -> ::idem::__private::Result<::idem::__private::Key, ::idem::__private::KeyError> {
-                ::idem::__private::stub()
+    check(
+        quote!(key = ""),
+        item,
+        &expect![[r#"
+            fn order_paid(event: OrderPaid) -> Result<(), AppError> {
+                Ok(())
             }
-            async fn handle(
-                __message: Self::Message,
-                __params: Self::Params,
-                __tx: &mut Self::Connection,
-            ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
-                ::idem::__private::stub()
+            #[doc(hidden)]
+            struct order_paid {}
+            #[automatically_derived]
+            impl ::idem::__private::Handler for order_paid {
+                const NAME: &'static ::idem::__private::str = "order_paid";
+                type Message = ::idem::__private::Unknown;
+                type Params = ();
+                type Connection = ::idem::__private::Unknown;
+                fn key(
+                    __message: &Self::Message,
+                    __delivery: &::idem::__private::Delivery,
+                ) -> ::idem::__private::Result<::idem::__private::Key, ::idem::__private::KeyError> {
+                    ::idem::__private::stub()
+                }
+                async fn handle(
+                    __message: Self::Message,
+                    __params: Self::Params,
+                    __tx: &mut Self::Connection,
+                ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
+                    ::idem::__private::stub()
+                }
             }
-        }
-        ::core::compile_error! {
-            "this is empty; expected a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, or a tuple of these"
-        }
-        ::core::compile_error! {
-            "a handler is async: `async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`"
-        }
-        ::core::compile_error! {
-            "a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)"
-        }
-    "#]]);
+            ::core::compile_error! {
+                "this is empty; expected a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, or a tuple of these"
+            }
+            ::core::compile_error! {
+                "a handler is async: `async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`"
+            }
+            ::core::compile_error! {
+                "a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)"
+            }
+        "#]],
+    );
 }

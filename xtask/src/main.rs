@@ -1,5 +1,6 @@
 //! Every chore of this repository is one command: `cargo xtask --help`.
 
+mod bench;
 mod cargo;
 mod ci;
 mod demo;
@@ -7,7 +8,8 @@ mod mutants;
 mod services;
 mod test;
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -24,6 +26,11 @@ enum Chore {
         #[command(subcommand)]
         what: services::What,
     },
+    /// Measure idem side by side with what it is compared to.
+    Bench {
+        #[command(subcommand)]
+        what: bench::What,
+    },
     /// Run every test against real servers.
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
@@ -34,12 +41,21 @@ enum Chore {
     Mutants(mutants::Options),
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().chore {
+fn main() -> ExitCode {
+    let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
+        Chore::Bench { what } => bench::run(&what),
         Chore::Test(options) => test::test(&options),
         Chore::Ci => ci::run_all(),
         Chore::Demo(options) => demo::demo(&options),
         Chore::Mutants(options) => mutants::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // One line, without the backtrace that `RUST_BACKTRACE` would add: what failed has spoken already.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -104,6 +104,12 @@ impl Options {
     /// [`Error::Refused`] for a URL or a certificate that cannot be read; [`Error::Broker`] where the server is away,
     /// does not answer within 10 seconds, refuses the login or fails the verification of TLS. The texts name the cure.
     pub async fn connect(self) -> Result<RabbitMq, Error> {
+        let config = self.config()?;
+        Link::open(&config, "connect").await?.close().await;
+        Ok(RabbitMq { config: Arc::new(config) })
+    }
+
+    pub(crate) fn config(self) -> Result<Config, Error> {
         let uri = parse(&self.url)?;
         let encrypted = uri.scheme == AMQPScheme::AMQPS;
         if self.tls_ca.is_some() && !encrypted {
@@ -113,9 +119,7 @@ impl Options {
         }
         let tls = if encrypted { Some(connector(self.tls_ca.as_deref())?) } else { None };
         let address = Address::of(&uri);
-        let config = Config { uri, address, tls, consumer_timeout: self.consumer_timeout };
-        Link::open(&config, "connect").await?.close().await;
-        Ok(RabbitMq { config: Arc::new(config) })
+        Ok(Config { uri, address, tls, consumer_timeout: self.consumer_timeout })
     }
 }
 

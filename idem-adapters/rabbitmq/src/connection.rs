@@ -1,10 +1,12 @@
 //! One connection: made within a time limit, verified where it is TLS, and never recovered.
 
 use std::net::{Shutdown, TcpStream};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{io, mem};
 
+use futures_util::{Stream, StreamExt};
 use idem_core::Error;
 use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream, RustlsConnector, RustlsConnectorConfig};
 use lapin::uri::{AMQPScheme, AMQPUri};
@@ -38,7 +40,10 @@ impl Link {
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
         let socket = Socket::default();
         let connection = match timeout(CONNECT, connect(config, purpose, socket.clone())).await {
-            Ok(connection) => connection.map_err(|error| error::connecting(&config.address, error))?,
+            Ok(connection) => {
+                socket.release();
+                connection.map_err(|error| error::connecting(&config.address, error))?
+            }
             Err(_) => {
                 // lapin waits for the server's answer for ever, on a thread of its own. This ends both.
                 socket.cut();
@@ -147,15 +152,19 @@ impl Socket {
         }
     }
 
+    /// A socket is closed when its last handle is.
+    fn release(&self) {
+        *self.lock() = Handle::Awaited;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Handle> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// While a connection is blocked nothing is written to it, acks included.
-async fn report(events: impl futures_util::Stream<Item = Event>, address: String) {
-    use futures_util::StreamExt;
-    let mut events = std::pin::pin!(events);
+async fn report(events: impl Stream<Item = Event>, address: String) {
+    let mut events = pin!(events);
     while let Some(event) = events.next().await {
         match event {
             Event::ConnectionBlocked(reason) => {
@@ -164,5 +173,23 @@ async fn report(events: impl futures_util::Stream<Item = Event>, address: String
             Event::ConnectionUnblocked => tracing::info!(%address, "RabbitMQ has freed the connection"),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::captured::captured;
+
+    #[tokio::test]
+    async fn a_blocked_connection_is_warned_about() {
+        let (text, subscriber) = captured();
+        let guard = tracing::subscriber::set_default(subscriber);
+        let events = [Event::Connected, Event::ConnectionBlocked("low on disk".to_owned())];
+        report(futures_util::stream::iter(events), "here".to_owned()).await;
+        drop(guard);
+        let text = text.to_string();
+        assert!(text.contains("WARN") && text.contains("low on disk") && text.contains("here"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
     }
 }

@@ -34,7 +34,7 @@
 //!   dead-letter exchange. idem needs none of them and never returns a message because of a failure, but lost
 //!   connections count too. Lift the limit by a policy:
 //!   `rabbitmqctl set_policy no-limit '^orders$' '{"delivery-limit": -1}' --apply-to quorum_queues`
-//!   (on a server older than 4.0 there is no limit unless one was set, and -1 must not be used).
+//!   On a server older than 4.0 there is no limit unless one was set, and -1 there drops a message at its first return.
 //! * A consumer timeout well above the handler's deadline: see [`Options::consumer_timeout`].
 //! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
 //!   [`RabbitMq::queue_unverified`].
@@ -45,6 +45,8 @@
 //! others on, but lapin ends the connection at such a message, so that it has to be taken out of the queue by hand.
 
 mod acker;
+#[cfg(test)]
+mod captured;
 mod config;
 mod connection;
 mod delivery;

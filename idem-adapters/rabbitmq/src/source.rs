@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use idem_core::{BoxError, Delivery, Error, Source, Terms};
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
-use lapin::{Channel, Consumer};
+use lapin::{Channel, Consumer, ErrorKind};
 use tokio::time::timeout;
 
 use crate::acker::{RabbitMqAcker, release};
@@ -57,6 +57,18 @@ impl Queue {
 
     fn ended(&self, source: impl Into<BoxError>) -> BoxError {
         broker(format!("the subscription to {} has ended", self.place()), source).into()
+    }
+
+    fn broken(&self, error: lapin::Error) -> BoxError {
+        if !matches!(error.kind(), ErrorKind::ParsingError(_)) {
+            return self.ended(error);
+        }
+        let what = format!(
+            "lapin cannot read a message of {}, and ends the connection at it: look for a message id, a type or a \
+             header's name that is not UTF-8, and take that message out of the queue by hand",
+            self.place()
+        );
+        broker(what, error).into()
     }
 
     async fn subscribe(&self, link: Link, terms: Terms) -> lapin::Result<Subscription> {
@@ -126,10 +138,10 @@ impl Source for Queue {
                     let delivery = delivery(&self.name, message.data, message.redelivered, &message.properties);
                     return Ok((delivery, RabbitMqAcker::new(message.acker)));
                 }
-                Some(Err(error)) => break BoxError::from(error),
+                Some(Err(error)) => break self.broken(error),
                 // There is no error with it. From 4.3 on this is also what follows a consumer timeout.
                 None => {
-                    break BoxError::from(
+                    break self.ended(
                         "the server has cancelled the consumer: the queue was deleted, its leader was lost, or a \
                          delivery stayed unsettled for longer than the server's consumer timeout",
                     );
@@ -139,7 +151,7 @@ impl Source for Queue {
         if let Some(subscription) = &mut self.subscription {
             subscription.live = false;
         }
-        Err(self.ended(end))
+        Err(end)
     }
 
     /// Gives up after 10 seconds without an answer: the server then takes all back when the connection ends.
@@ -179,5 +191,36 @@ impl fmt::Debug for Queue {
             .field("config", &self.config)
             .field("open", &self.subscription.as_ref().is_some_and(|subscription| subscription.live))
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RabbitMq;
+    use crate::captured::captured;
+
+    fn queue(consumer_timeout: Duration) -> Queue {
+        let config = RabbitMq::options("amqp://u:s3ntinel@h").consumer_timeout(consumer_timeout).config().unwrap();
+        Queue::new(Arc::new(config), "orders".to_owned(), Expected::Existing, FieldTable::default())
+    }
+
+    #[test]
+    fn a_deadline_near_the_consumer_timeout_is_warned_about() {
+        for (deadline, warned) in [(30, false), (31, true)] {
+            let (text, subscriber) = captured();
+            let terms = Terms { in_flight: 1, deadline: Duration::from_secs(deadline) };
+            tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(terms)).unwrap();
+            let text = text.to_string();
+            assert_eq!(text.contains("WARN") && text.contains("orders"), warned, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_queue_shows_no_password() {
+        let queue = queue(Duration::from_secs(60));
+        for text in [format!("{queue:?}"), queue.ended("so").to_string(), format!("{:?}", queue.ended("so"))] {
+            assert!(text.contains("orders") && !text.contains("s3ntinel"), "{text}");
+        }
     }
 }

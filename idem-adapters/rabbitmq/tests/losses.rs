@@ -147,3 +147,15 @@ async fn draining_after_a_loss_ends() {
     .await
     .unwrap();
 }
+
+#[tokio::test]
+async fn a_message_that_lapin_cannot_read_is_named_as_the_cause() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    let mut queue = world.open_through(&relay, 4).await;
+    relay.publish_unreadable(&world.queue);
+    let error = loss(&mut queue).await.to_string();
+    assert!(error.contains("not UTF-8") && error.contains(&world.queue), "{error}");
+    queue.open(terms(4)).await.unwrap();
+    loss(&mut queue).await;
+}

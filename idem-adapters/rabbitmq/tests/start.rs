@@ -1,4 +1,5 @@
 //! What is refused at the start, and with which words.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! TLS: which certificates are accepted.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
 

@@ -71,17 +71,18 @@ CREATE TABLE "idem_inbox_messages" (
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL))
 ) STRICT;
 
--- Finds what can be taken. Two indexes, because suspects are few and are asked for at each poll.
-CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages" (handler_id, due_at)
+-- Finds what can be taken. Two indexes, because suspects are few and are asked for at each poll. The columns behind
+-- due_at let SQLite count without reading the rows.
+CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
     WHERE state = 'parked' AND starts = 0 AND breaks = 0;
-CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages" (handler_id, due_at)
+CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
     WHERE state = 'parked' AND (starts >= 1 OR breaks >= 1);
 
 -- Finds what a take has taken whose answer was lost.
 CREATE INDEX "idem_inbox_messages_token" ON "idem_inbox_messages" (token) WHERE token IS NOT NULL;
 
--- Lists the dead letters without reading what is parked.
-CREATE INDEX "idem_inbox_messages_dead" ON "idem_inbox_messages" (id) WHERE state = 'dead';
+-- Lists and counts the dead letters without reading what is parked.
+CREATE INDEX "idem_inbox_messages_dead" ON "idem_inbox_messages" (id, handler_id) WHERE state = 'dead';
 
 -- Who prunes: one at a time, until then. The one row is also what `ping` writes to, to see whether writing is possible.
 CREATE TABLE "idem_pruner" (

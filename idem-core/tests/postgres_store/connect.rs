@@ -110,7 +110,7 @@ async fn a_wrong_url_is_told_without_what_is_in_it() {
     for url in [
         format!("postgres://user:{SENTINEL}@host:port/db"),
         format!("mysql://user:{SENTINEL}@host/db"),
-        format!("{SENTINEL}"),
+        SENTINEL.to_owned(),
         format!("postgres://user:12/{SENTINEL}@host/db"),
         format!("postgres://user:12?{SENTINEL}@host/db"),
         format!("postgres://user:12#{SENTINEL}@host/db"),

@@ -92,11 +92,13 @@ async fn a_server_that_answers_nothing_is_an_outage_and_a_commit_without_an_answ
     proxy.fall_silent();
     // Nothing but timers can go on, so that the test's clock jumps to them.
     tokio::time::pause();
+    let begun = tokio::time::Instant::now();
     let answer = world.store.commit(committing).await;
     assert!(matches!(answer, Committed::Unknown(_)), "{answer:?}");
     let answer = world.store.rollback(rolling_back).await;
     assert!(matches!(answer, Err(Fault::Outage(_))), "{answer:?}");
     assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Outage(_))));
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     tokio::time::resume();
     proxy.recover();
     world.store.ping().await.unwrap();

@@ -68,6 +68,10 @@ async fn one_pruner_works_at_a_time_and_gives_the_lock_back() {
     for claims in [3, 0, 0] {
         assert_eq!(world.store.prune().await.unwrap(), Pruned { claims, elsewhere: false });
     }
+    let free = lock.replace("pg_advisory_lock", "pg_try_advisory_lock");
+    let free: bool = sqlx::query_scalar(sqlx::AssertSqlSafe(free)).fetch_one(&mut world.other).await.unwrap();
+    assert!(free, "an idle connection holds the lock");
+    sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut world.other).await.unwrap();
     // A pruner that is dropped in its work leaves no lock behind.
     old_claims(&mut world, 20_000, 8).await;
     let _ = tokio::time::timeout(Duration::from_millis(20), world.store.prune()).await;

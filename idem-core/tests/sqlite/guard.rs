@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use idem_core::store::{Committed, Kind};
-use idem_core::{Fingerprint, Lends, Sqlite, Store};
+use idem_core::{Fingerprint, Store};
 use sqlx::Connection;
 use uuid::Uuid;
 
-use crate::world::{LONG, World, run};
+use crate::world::{LONG, World, lent, run};
 
 /// A handler that runs these statements, whatever they answer, and returns `Ok`.
 async fn abuse(world: &World, statements: &[&'static str]) -> Committed {
@@ -97,7 +97,7 @@ async fn a_swallowed_ordinary_error_leaves_the_transaction_whole() {
 async fn a_begin_with_which_makes_sqlx_roll_back_is_found() {
     let world = World::new().await;
     let mut txn = world.claimed("k").await;
-    assert!(Sqlite::lend(&mut txn).begin_with("BEGIN IMMEDIATE").await.is_err());
+    assert!(lent(&mut txn).begin_with("BEGIN IMMEDIATE").await.is_err());
     assert!(matches!(world.store.commit(txn).await, Committed::RolledBack));
     world.process("k").await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Filter, Kind, Note, Page, Replayed, Survey};
+use idem_core::store::{Filter, Kind, Level, Note, Page, Replayed, Survey};
 use idem_core::{Key, Reason, Store};
 use uuid::Uuid;
 
@@ -143,4 +143,22 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     assert_eq!((world.dated("new").await, world.dated("k").await), (Some(false), Some(true)));
     let rows = world.store.take(&[world.handler], Kind::Ordinary, 1, Uuid::new_v4(), LONG).await.unwrap();
     assert_eq!((rows[0].identity.key, rows[0].reason), (key("new"), None));
+}
+
+#[tokio::test]
+async fn the_level_counts_ordinary_rows_suspects_and_dead_ones_of_these_handlers() {
+    let world = World::new().await;
+    let level = async || world.store.level(&[world.handler]).await.unwrap();
+    assert_eq!(level().await, Level::default());
+    world.store("later", Ok(LONG)).await;
+    assert_eq!(level().await, Level { parked: 1, dead: 0, oldest_due: None });
+    world.store("suspect", Ok(Duration::ZERO)).await;
+    world.store.take(&[world.handler], Kind::Ordinary, 9, Uuid::new_v4(), Duration::ZERO).await.unwrap();
+    world.store("ordinary", Ok(Duration::ZERO)).await;
+    world.store("dead", Err(Reason::Permanent)).await;
+    world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 5000 WHERE starts > 0 OR state = 'dead'").await;
+    let now = level().await;
+    assert_eq!((now.parked, now.dead), (3, 1));
+    assert!((5..60).contains(&now.oldest_due.unwrap().as_secs()), "{now:?}");
+    assert_eq!(world.store.level(&[]).await.unwrap(), Level::default());
 }

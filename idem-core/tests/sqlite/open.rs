@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_core::store::Promise;
 use idem_core::{Error, Sqlite, Store};
 
-use crate::world::{Dir, LONG, World};
+use crate::world::{Dir, LONG, World, lent};
 
 /// Asserts that the error names all of this.
 fn says(result: Result<Sqlite, Error>, words: &[&str]) {
@@ -25,10 +25,7 @@ async fn a_file_is_made_with_its_tables_in_wal_mode() {
     let lax = "pragma_table_list WHERE name LIKE 'idem%' AND NOT strict";
     assert_eq!(world.count(lax).await, 0);
     let mut txn = world.store.begin(LONG).await.unwrap();
-    let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous")
-        .fetch_one(<Sqlite as idem_core::Lends<_>>::lend(&mut txn))
-        .await
-        .unwrap();
+    let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(lent(&mut txn)).await.unwrap();
     assert_eq!(synchronous, 2, "2 is FULL");
 }
 
@@ -150,6 +147,21 @@ async fn the_migration_run_by_hand_is_what_connect_finds() {
     Sqlite::connect(&dir.url()).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_file_that_somebody_reads_goes_into_wal_mode_when_they_have_ended() {
+    let dir = Dir::new();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
+    let mut reader = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let read = "CREATE TABLE mine (id); BEGIN; SELECT * FROM mine";
+    sqlx::raw_sql(read).execute(&mut reader).await.unwrap();
+    let url = dir.url();
+    let mut connect = std::pin::pin!(Sqlite::connect(&url));
+    let early = tokio::time::timeout(Duration::from_millis(300), connect.as_mut()).await;
+    assert!(early.is_err(), "{early:?}");
+    sqlx::raw_sql("COMMIT").execute(&mut reader).await.unwrap();
+    connect.await.unwrap();
+}
+
 /// The processes of the next test. By itself it does nothing.
 #[tokio::test]
 async fn ten_processes_child() {
@@ -178,4 +190,19 @@ async fn ten_processes_may_connect_to_a_new_file_at_once() {
     let store = Sqlite::options(&dir.url()).verify_only().connect().await.unwrap();
     let ids = store.register("billing", &["a", "b", "", "c"]).await.unwrap();
     assert_eq!(ids.iter().map(|id| id.0).collect::<std::collections::BTreeSet<_>>().len(), 4);
+}
+
+#[tokio::test]
+async fn many_connects_to_new_files_at_once_are_harmless() {
+    for _ in 0..20 {
+        let dir = Dir::new();
+        let mut connects = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let url = dir.url();
+            connects.spawn(async move { Sqlite::connect(&url).await.map(drop) });
+        }
+        for connected in connects.join_all().await {
+            connected.unwrap();
+        }
+    }
 }

@@ -112,7 +112,12 @@ impl World {
     }
 }
 
+/// The connection that a handler is lent.
+pub(crate) fn lent(txn: &mut Txn) -> &mut SqliteConnection {
+    Sqlite::lend(txn)
+}
+
 /// Runs a handler's statement.
 pub(crate) async fn run(txn: &mut Txn, text: &'static str) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(text).execute(Sqlite::lend(txn)).await.map(|_| ())
+    sqlx::raw_sql(text).execute(lent(txn)).await.map(|_| ())
 }

@@ -17,13 +17,16 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[tokio::test]
-async fn writers_take_turns_in_the_order_in_which_they_came() {
+async fn writers_of_all_handles_to_a_file_take_turns_in_the_order_in_which_they_came() {
     let world = World::new().await;
+    std::fs::create_dir(world.dir.path("sub")).unwrap();
+    let other = Sqlite::options(&world.dir.path("sub/../orders.db")).prefix("other_").connect().await.unwrap();
+    let stores = [world.store.clone(), other];
     let first = world.store.begin(LONG).await.unwrap();
     let (order, mut ended) = tokio::sync::mpsc::unbounded_channel();
     let mut waiting = Vec::new();
     for turn in 0..20 {
-        let (store, order) = (world.store.clone(), order.clone());
+        let (store, order) = (stores[turn % 2].clone(), order.clone());
         let mut turn = Box::pin(async move {
             let txn = store.begin(LONG).await.unwrap();
             order.send(turn).unwrap();
@@ -44,18 +47,6 @@ async fn writers_take_turns_in_the_order_in_which_they_came() {
         order.push(turn);
     }
     assert_eq!(order, (0..20).collect::<Vec<_>>());
-}
-
-#[tokio::test]
-async fn two_handles_on_one_file_share_the_queue_whatever_their_path_and_prefix() {
-    let world = World::new().await;
-    std::fs::create_dir(world.dir.path("sub")).unwrap();
-    let other = Sqlite::options(&world.dir.path("sub/../orders.db")).prefix("other_").connect().await.unwrap();
-    let txn = world.claimed("k").await;
-    let mut waits = pin!(other.begin(LONG));
-    assert!(poll_once(waits.as_mut()).await.is_pending());
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
-    other.rollback(waits.await.unwrap()).await.unwrap();
 }
 
 #[tokio::test]

@@ -69,13 +69,14 @@ impl Crew {
     }
 
     /// Arms the failpoint of the worker at this place, waits until it has ended itself there, and answers what it had
-    /// written.
+    /// written. One that has nothing to ack for a while is killed as it is.
     pub(crate) async fn arm(&mut self, place: usize) -> Result<&Sum> {
         let mut member = self.alive.remove(place);
         let input = member.input.as_mut().context("a worker without an input")?;
         input.write_all(b"arm\n").await?;
         input.flush().await?;
-        self.end(member, |_| Ok(())).await
+        let ended = timeout(Duration::from_secs(10), member.child.wait()).await.is_ok();
+        self.end(member, |member| if ended { Ok(()) } else { member.child.start_kill().map_err(Into::into) }).await
     }
 
     async fn end(&mut self, mut member: Member, kill: impl FnOnce(&mut Member) -> Result<()>) -> Result<&Sum> {

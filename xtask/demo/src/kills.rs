@@ -19,7 +19,7 @@ pub(crate) struct Kills {
 /// A kill that was.
 #[derive(Debug)]
 pub(crate) struct Kill {
-    /// How many deliveries the worker had in hand.
+    /// How many deliveries the worker had in hand; none where it was to end at its next ack, and none came.
     pub(crate) in_flight: u64,
     /// The message that was committed and not acked, where that was the moment.
     pub(crate) before_ack: Option<BeforeAck>,
@@ -57,12 +57,13 @@ impl Kills {
         self.planned.pop();
         let kill = if before_ack {
             let sum = crew.arm(victim).await?;
-            let (in_flight, id) = (sum.in_flight, sum.ended_at);
-            let before_ack = match id {
-                Some(id) => Some(BeforeAck { id, effects: tables.effects_of(id).await? }),
-                None => None,
-            };
-            Kill { in_flight, before_ack }
+            match (sum.in_flight, sum.ended_at) {
+                (in_flight, Some(id)) => {
+                    let effects = tables.effects_of(id).await?;
+                    Kill { in_flight, before_ack: Some(BeforeAck { id, effects }) }
+                }
+                (_, None) => Kill { in_flight: 0, before_ack: None },
+            }
         } else {
             tokio::time::sleep(Duration::from_micros(rng.u64(..20_000))).await;
             Kill { in_flight: crew.kill(victim).await?.in_flight, before_ack: None }

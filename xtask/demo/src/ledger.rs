@@ -15,6 +15,7 @@ use crate::tables::{Tables, missing};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     published: u64,
+    /// Those that a worker took in hand. What a killed worker had only been sent is counted when it comes again.
     deliveries: u64,
     redeliveries: u64,
     processed: u64,

@@ -27,6 +27,7 @@ mod watched;
 mod worker;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -86,9 +87,25 @@ impl Servers {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    match Arguments::parse().command {
-        Command::Rabbitmq(options) => run::demo(&options, &Servers::from_env()?).await,
-        Command::Worker { journal } => worker::run(&journal, &Servers::from_env()?).await,
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match Servers::from_env() {
+        Ok(servers) => work(arguments.command, &servers).await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // One line, without the backtrace that `RUST_BACKTRACE` would add.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(command: Command, servers: &Servers) -> Result<()> {
+    match command {
+        Command::Rabbitmq(options) => run::demo(&options, servers).await,
+        Command::Worker { journal } => worker::run(&journal, servers).await,
     }
 }

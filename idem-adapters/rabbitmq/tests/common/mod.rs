@@ -1,7 +1,8 @@
 //! A queue for each test, a client beside the one that is tested, and a relay that can be cut.
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
-pub mod relay;
+pub(crate) mod relay;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -14,9 +15,9 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use tokio::time::timeout;
 
 /// Nothing here takes that long; a test that waits for it has failed.
-pub const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-pub fn url() -> Option<String> {
+pub(crate) fn url() -> Option<String> {
     let url = std::env::var("AMQP_URL").ok();
     if url.is_none() {
         assert!(std::env::var_os("CI").is_none(), "AMQP_URL is not set");
@@ -26,23 +27,23 @@ pub fn url() -> Option<String> {
 }
 
 /// The test's own queue, seen by a client of its own.
-pub struct World {
-    pub url: String,
-    pub queue: String,
-    pub channel: Channel,
-    pub connection: Connection,
+pub(crate) struct World {
+    pub(crate) url: String,
+    pub(crate) queue: String,
+    pub(crate) channel: Channel,
+    pub(crate) connection: Connection,
 }
 
 impl World {
     /// With a quorum queue, or `None` where there is no server to test against.
-    pub async fn new() -> Option<Self> {
+    pub(crate) async fn new() -> Option<Self> {
         let world = Self::empty().await?;
         world.declare("quorum", &[]).await;
         Some(world)
     }
 
     /// Without a queue yet.
-    pub async fn empty() -> Option<Self> {
+    pub(crate) async fn empty() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let url = url()?;
         let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
@@ -54,7 +55,7 @@ impl World {
     }
 
     /// Each queue removes itself some time after its test, also after one that failed.
-    pub async fn declare(&self, kind: &str, arguments: &[(&str, AMQPValue)]) {
+    pub(crate) async fn declare(&self, kind: &str, arguments: &[(&str, AMQPValue)]) {
         let mut table = FieldTable::default();
         table.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
         if kind != "stream" {
@@ -67,30 +68,30 @@ impl World {
         self.channel.queue_declare(self.queue.as_str().into(), options, table).await.unwrap();
     }
 
-    pub async fn rabbit(&self) -> RabbitMq {
+    pub(crate) async fn rabbit(&self) -> RabbitMq {
         RabbitMq::connect(&self.url).await.unwrap()
     }
 
     /// The source, open.
-    pub async fn open(&self, in_flight: u16) -> Queue {
+    pub(crate) async fn open(&self, in_flight: u16) -> Queue {
         let mut queue = self.rabbit().await.queue(&self.queue).await.unwrap();
         queue.open(terms(in_flight)).await.unwrap();
         queue
     }
 
     /// The source by way of a relay, open.
-    pub async fn open_through(&self, relay: &relay::Relay, in_flight: u16) -> Queue {
+    pub(crate) async fn open_through(&self, relay: &relay::Relay, in_flight: u16) -> Queue {
         let rabbit = RabbitMq::connect(relay.url(&self.url)).await.unwrap();
         let mut queue = rabbit.queue(&self.queue).await.unwrap();
         queue.open(terms(in_flight)).await.unwrap();
         queue
     }
 
-    pub async fn publish(&self, payload: impl AsRef<[u8]>) {
+    pub(crate) async fn publish(&self, payload: impl AsRef<[u8]>) {
         self.publish_with(payload, BasicProperties::default()).await;
     }
 
-    pub async fn publish_with(&self, payload: impl AsRef<[u8]>, properties: BasicProperties) {
+    pub(crate) async fn publish_with(&self, payload: impl AsRef<[u8]>, properties: BasicProperties) {
         let options = BasicPublishOptions { mandatory: true, ..Default::default() };
         let name = self.queue.as_str().into();
         let confirm = self.channel.basic_publish("".into(), name, options, payload.as_ref(), properties).await.unwrap();
@@ -99,7 +100,7 @@ impl World {
     }
 
     /// Returns when the queue has this many messages that no consumer has.
-    pub async fn until_ready(&self, count: u32) {
+    pub(crate) async fn until_ready(&self, count: u32) {
         let options = QueueDeclareOptions { passive: true, ..Default::default() };
         let mut seen = u32::MAX;
         let wait = async {
@@ -114,26 +115,26 @@ impl World {
         }
     }
 
-    pub async fn delete(&self) {
+    pub(crate) async fn delete(&self) {
         self.channel.queue_delete(self.queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
     }
 }
 
-pub fn terms(in_flight: u16) -> Terms {
+pub(crate) fn terms(in_flight: u16) -> Terms {
     Terms { in_flight, deadline: Duration::from_secs(30) }
 }
 
-pub async fn next(queue: &mut Queue) -> (Delivery, RabbitMqAcker) {
+pub(crate) async fn next(queue: &mut Queue) -> (Delivery, RabbitMqAcker) {
     timeout(LONG, queue.next()).await.expect("no delivery came").unwrap()
 }
 
 /// The error that `next` ends with.
-pub async fn loss(queue: &mut Queue) -> BoxError {
+pub(crate) async fn loss(queue: &mut Queue) -> BoxError {
     timeout(LONG, queue.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
 }
 
 /// All that an error says, to a person and to a programmer.
-pub fn texts(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |error| error.source());
     chain.map(|error| format!("{error}\n{error:?}\n")).collect()
 }

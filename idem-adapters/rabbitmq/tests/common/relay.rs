@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
-pub struct Relay {
+pub(crate) struct Relay {
     port: u16,
     state: watch::Sender<State>,
     words: Arc<Mutex<Vec<mpsc::UnboundedSender<Vec<u8>>>>>,
@@ -21,7 +21,7 @@ struct State {
 
 impl Relay {
     /// In front of the server of this URL.
-    pub async fn start(url: &str) -> Self {
+    pub(crate) async fn start(url: &str) -> Self {
         let target = authority(url).to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -43,26 +43,46 @@ impl Relay {
     }
 
     /// The same URL by way of the relay.
-    pub fn url(&self, url: &str) -> String {
+    pub(crate) fn url(&self, url: &str) -> String {
         url.replacen(authority(url), &format!("127.0.0.1:{}", self.port), 1)
     }
 
     /// Ends all connections, and accepts new ones.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.state.send_modify(|state| state.generation += 1);
     }
 
     /// Ends all connections, and refuses new ones or no longer.
-    pub fn refuse(&self, refuses: bool) {
+    pub(crate) fn refuse(&self, refuses: bool) {
         self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
     }
 
     /// Acks a delivery that does not exist, on the channel that consumes: the server closes that channel.
-    pub fn ack_nonsense(&self) {
+    pub(crate) fn ack_nonsense(&self) {
+        // Class basic, method ack, tag 99, not multiple.
+        self.say(&[(1, [&[0, 60, 0, 80], &99_u64.to_be_bytes()[..], &[0]].concat())]);
+    }
+
+    /// Publishes a message to `queue` whose id is not UTF-8, which lapin would not.
+    pub(crate) fn publish_unreadable(&self, queue: &str) {
+        let name = [&[queue.len() as u8], queue.as_bytes()].concat();
+        self.say(&[
+            // Class basic, method publish, the default exchange, the queue, no options.
+            (1, [&[0, 60, 0, 40, 0, 0, 0], &name[..], &[0]].concat()),
+            // Class basic, a body of one byte, no property but the id.
+            (2, [&[0, 60, 0, 0], &1_u64.to_be_bytes()[..], &[0, 0x80, 2, 0xFF, 0xFE]].concat()),
+            (3, vec![b'x']),
+        ]);
+    }
+
+    /// Frames of these types and contents, on the channel that consumes.
+    fn say(&self, frames: &[(u8, Vec<u8>)]) {
         let channel = self.consuming.lock().unwrap().expect("nobody consumes").to_be_bytes();
-        // Frame: method, channel, 13 bytes; class basic, method ack, tag 99, not multiple; end.
-        let ack = [&[1], &channel[..], &[0, 0, 0, 13, 0, 60, 0, 80], &99_u64.to_be_bytes(), &[0, 0xCE]].concat();
-        self.words.lock().unwrap().last().unwrap().send(ack).unwrap();
+        let word = frames.iter().flat_map(|(kind, content)| {
+            let length = (content.len() as u32).to_be_bytes();
+            [&[*kind], &channel[..], &length, content, &[0xCE]].concat()
+        });
+        self.words.lock().unwrap().last().unwrap().send(word.collect()).unwrap();
     }
 }
 
@@ -103,7 +123,7 @@ async fn relay(
 }
 
 /// `host:port` of an URL, as the tests get it.
-pub fn authority(url: &str) -> &str {
+pub(crate) fn authority(url: &str) -> &str {
     let rest = url.split_once("://").unwrap().1;
     let authority = rest.split('/').next().unwrap();
     authority.rsplit('@').next().unwrap()

@@ -45,7 +45,7 @@ use crate::{Error, Key};
 
 use super::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Store, Survey,
+    Replayed, Reservation, Row, Standing, Store, Survey, Undone,
 };
 
 pub use options::PostgresOptions;
@@ -166,7 +166,7 @@ impl Store for Postgres {
         answer::is_lost_race(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<(), Fault> {
+    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
         txn::rollback(txn).await
     }
 

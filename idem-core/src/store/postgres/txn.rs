@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 
 use crate::BoxError;
-use crate::store::{Committed, Fault};
+use crate::store::{Committed, Fault, Undone};
 
 use super::answer::Failure;
 use super::lanes::{LOCK_WAIT, Lane, Lanes, OWN};
@@ -131,7 +131,7 @@ async fn closed(txn: Txn, answer: impl FnOnce(BoxError) -> Committed, failure: F
     answer(failure.into_error())
 }
 
-/// What became of the transaction that the handler ended.
+/// Ends whatever is open, and asks what became of the transaction that made the claim.
 async fn fate(mut txn: Txn) -> Committed {
     let xid = txn.xid.take().unwrap_or_default();
     // A handler that ran COMMIT may have begun another one.
@@ -146,23 +146,33 @@ async fn fate(mut txn: Txn) -> Committed {
         Some("aborted") => Committed::RolledBack,
         Some("committed") => Committed::CommittedEarly,
         // Prepared for two-phase commit, or too old to be known.
-        other => Committed::Unknown(format!("{ENDED}, and its state is {}", other.unwrap_or("not known")).into()),
+        other => {
+            let state = other.unwrap_or("not known");
+            Committed::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
+        }
     }
 }
 
 /// Rolls back. An answered ROLLBACK tells that the connection is alive.
-pub(super) async fn rollback(mut txn: Txn) -> Result<(), Fault> {
+pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
     if !txn.lane.is_sound() {
         return Err(Fault::Outage("a statement of this transaction was not answered".into()));
     }
     txn.lane.flush().await?;
+    if txn.xid.is_some() {
+        return match fate(txn).await {
+            Committed::CommittedEarly => Ok(Undone::CommittedEarly),
+            Committed::Unknown(error) => Err(Fault::Outage(error)),
+            _ => Ok(Undone::RolledBack),
+        };
+    }
     match txn.lane.ask(OWN, sqlx::raw_sql("ROLLBACK")).await {
         Ok(_) => {
             txn.lane.put_back();
-            Ok(())
+            Ok(Undone::RolledBack)
         }
         // An answer all the same; the connection is closed, since its state is not what it should be.
-        Err(Failure::Refused(_)) => Ok(()),
+        Err(Failure::Refused(_)) => Ok(Undone::RolledBack),
         Err(lost) => Err(lost.into()),
     }
 }

@@ -40,7 +40,7 @@ use uuid::Uuid;
 
 use super::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Store, Survey,
+    Replayed, Reservation, Row, Standing, Store, Survey, Undone,
 };
 use crate::{Error, Key};
 
@@ -57,7 +57,8 @@ pub use txn::Txn;
 /// What a handler should know: a failed statement does not abort its transaction, unlike PostgreSQL, so that a handler
 /// that swallows an error and returns `Ok` is committed with what did work. A statement that rolls back as it fails
 /// (`INSERT OR ROLLBACK`, a full disk) ends the transaction: the message then counts as rolled back by its handler, and
-/// what the handler runs after that fails, so that none of it stands. Foreign keys are enforced.
+/// what the handler runs after that fails, so that none of it stands. Foreign keys are enforced. The connection is used
+/// again, so that temporary tables, attached databases and pragmas of one handler meet the next one.
 ///
 /// Clones share their connections.
 #[derive(Clone)]
@@ -102,7 +103,7 @@ impl Sqlite {
     /// Ends a transaction of idem's own.
     async fn finish(&self, txn: Txn, commit: bool) -> Result<(), Fault> {
         if !commit {
-            return txn::rollback(self, txn).await;
+            return txn::rollback(self, txn).await.map(drop);
         }
         match txn::commit(self, txn).await {
             Committed::Done => Ok(()),
@@ -159,7 +160,7 @@ impl Store for Sqlite {
         txn::commit(self, txn).await
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<(), Fault> {
+    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
         txn::rollback(self, txn).await
     }
 

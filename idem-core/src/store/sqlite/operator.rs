@@ -8,12 +8,33 @@ use super::{Sqlite, claim};
 use crate::store::{Claimed, Fault, Filter, HandlerId, Identity, Level, Page, Promise, Replayed, Row};
 use crate::{Fingerprint, Key, Reason};
 
-const LEVEL: &str = r#"
+/// Counted in the three partial indexes, so that payloads are not read.
+pub(super) const LEVEL: &str = r#"
 SELECT
-    count(*) FILTER (WHERE state = 'parked') AS parked,
-    count(*) FILTER (WHERE state = 'dead') AS dead,
-    {now} - min(due_at) FILTER (WHERE state = 'parked' AND due_at <= {now}) AS oldest
-FROM "idem_inbox_messages" WHERE handler_id IN (SELECT value FROM json_each(?1))"#;
+    (
+        SELECT count(*) FROM "idem_inbox_messages"
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND starts = 0 AND breaks = 0
+    ) + (
+        SELECT count(*) FROM "idem_inbox_messages"
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
+    ) AS parked,
+    (
+        SELECT count(*) FROM "idem_inbox_messages"
+        WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'
+    ) AS dead,
+    {now} - (
+        SELECT min(due_at) FROM (
+            SELECT (
+                SELECT min(due_at) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks = 0
+            ) AS due_at FROM json_each(?1) AS h
+            UNION ALL SELECT (
+                SELECT min(due_at) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
+            ) FROM json_each(?1) AS h
+        )
+        WHERE due_at <= {now}
+    ) AS oldest"#;
 
 pub(super) async fn level(store: &Sqlite, handlers: &[HandlerId]) -> Result<Level, Fault> {
     let mut reader = store.file.reader().await?;

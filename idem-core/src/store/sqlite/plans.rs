@@ -60,6 +60,16 @@ async fn what_is_done_for_each_message_reads_no_table() {
 }
 
 #[tokio::test]
+async fn the_level_is_counted_in_indexes() {
+    let plan = plan(operator::LEVEL).await;
+    for index in ["ordinary (handler_id=?)", "suspect (handler_id=?)", "dead"] {
+        assert!(plan.contains(&format!("COVERING INDEX idem_inbox_messages_{index}")), "{index}: {plan}");
+    }
+    let rows = plan.lines().filter(|line| line.contains("idem_inbox_messages") && !line.contains("COVERING"));
+    assert_eq!(rows.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[tokio::test]
 async fn dead_letters_are_listed_without_reading_what_is_parked() {
     let plan = plan(operator::DEAD).await;
     assert!(plan.contains("messages_dead") && !plan.contains("TEMP B-TREE"), "{plan}");

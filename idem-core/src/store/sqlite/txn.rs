@@ -9,7 +9,7 @@ use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, named};
 use super::lane::Lane;
 use super::{Sqlite, claim};
 use crate::Key;
-use crate::store::{Committed, Fault, HandlerId};
+use crate::store::{Committed, Fault, HandlerId, Undone};
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`, which is the one writer of the file until it ends. Dropping it
 /// interrupts what it is doing and closes the connection.
@@ -99,7 +99,7 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
     }
 }
 
-pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<(), Fault> {
+pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, Fault> {
     txn.lane.watch().unlimited();
     let ours = match txn.guarded {
         Some(_) => txn.lane.run(r#"ROLLBACK TO "idem_guard""#).await,
@@ -115,11 +115,17 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<(), Fault> 
     match answer {
         Ok(()) => {
             txn.lane.give_back();
-            Ok(())
+            Ok(Undone::RolledBack)
         }
-        // No transaction, or not the one that we began: the handler has ended it. Closing the connection rolls back
-        // whatever is open, and is the answer that was asked for.
-        Err(error) if code(&error) == Some(ERROR) => Ok(()),
+        // No transaction, or not the one that we began: the handler has ended it.
+        Err(error) if code(&error) == Some(ERROR) => match txn.guarded {
+            Some(claim) => match ended(store, txn, claim).await {
+                Committed::CommittedEarly => Ok(Undone::CommittedEarly),
+                Committed::Unknown(error) => Err(Fault::Outage(error)),
+                _ => Ok(Undone::RolledBack),
+            },
+            None => Ok(Undone::RolledBack),
+        },
         Err(error) => Err(Fault::Outage(named(store.file.path(), error))),
     }
 }
