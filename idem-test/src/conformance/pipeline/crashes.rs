@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{Lends, Reason, State};
+use idem_core::{Lends, Reason};
 
 use crate::conformance::soon;
 use crate::conformance::store::Setup;
@@ -21,7 +21,6 @@ where
         let world = world.clone();
         async move { world.store(Setup::default()).await }
     };
-    let _ = State(());
     Trial::new(connect).state(desk).handler::<Orders<W>>().await.unwrap()
 }
 

@@ -35,6 +35,8 @@ pub(super) enum Act {
     RollbackBegin,
     Commit,
     CommitBegin,
+    /// Commits, and then fails.
+    CommitFail,
     Nested,
     LostRace,
     Suicide,
@@ -124,6 +126,10 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
             Act::Commit => drop(W::execute(tx, "COMMIT").await),
             Act::CommitBegin => drop(W::execute(tx, "COMMIT; BEGIN").await),
+            Act::CommitFail => {
+                W::execute(tx, "COMMIT").await?;
+                return Err("failed behind its own COMMIT".into());
+            }
             Act::Nested => {
                 W::nested(tx, &nested, End::Commit).await?;
                 W::nested(tx, &nested, End::Rollback).await?;
