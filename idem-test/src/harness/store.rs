@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
-    Reservation, Row, Standing, Survey,
+    Reservation, Row, Standing, Survey, Undone,
 };
 use idem_core::{Error, Key, Lends, Store};
 use uuid::Uuid;
@@ -95,7 +95,7 @@ impl<S: Store> Store for Crashing<S> {
         self.within.lost_race(error)
     }
 
-    async fn rollback(&self, txn: Self::Txn) -> Result<(), Fault> {
+    async fn rollback(&self, txn: Self::Txn) -> Result<Undone, Fault> {
         self.within.rollback(txn.within).await
     }
 

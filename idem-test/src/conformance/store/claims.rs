@@ -72,7 +72,7 @@ pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
             settled(async || stage.world.waiting().await.is_none_or(|waiting| waiting > 0).then_some(())).await;
             match commit {
                 true => committed(stage.commit(first).await),
-                false => stage.store.rollback(first).await.unwrap(),
+                false => drop(stage.store.rollback(first).await.unwrap()),
             }
         };
         let (claimed, ()) = tokio::join!(second, end);
