@@ -61,7 +61,7 @@ impl<'a, S: Store> Sending<'a, S> {
         self.run(copies, copies).await
     }
 
-    pub(super) async fn run(self, copies: usize, in_flight: usize) -> Result<Vec<Outcome>, BoxError> {
+    pub(crate) async fn run(self, copies: usize, in_flight: usize) -> Result<Vec<Outcome>, BoxError> {
         let Self { trial, message, processes, crash } = self;
         let known = trial.outcomes().len();
         for _ in 0..copies {

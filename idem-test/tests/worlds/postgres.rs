@@ -28,6 +28,7 @@ impl World for PostgresWorld {
         errors_abort: true,
         bounded: true,
         suicide: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
+        lost_race: Some("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$"),
         long: "SELECT pg_sleep(30)",
     };
 

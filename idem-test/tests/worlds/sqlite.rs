@@ -40,6 +40,7 @@ impl World for SqliteWorld {
         errors_abort: false,
         bounded: false,
         suicide: None,
+        lost_race: None,
         long: "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000000) \
                SELECT count(*) FROM n",
     };

@@ -56,6 +56,8 @@ pub struct Features {
     pub bounded: bool,
     /// A statement that breaks the connection which runs it.
     pub suicide: Option<&'static str>,
+    /// A statement that fails as one does that lost against a concurrent transaction.
+    pub lost_race: Option<&'static str>,
     /// A statement that runs for at least 30 seconds.
     pub long: &'static str,
 }
