@@ -105,10 +105,11 @@ fn outage(name: &'static str, harm: Harm, millis: u64) {
     runtime.block_on(async {
         let world = World::at(server.url()).await;
         let store = world.options().connections(64).connect().await.unwrap();
-        let workers = [("patient", Duration::from_secs(30)), ("hasty", Duration::from_secs(2))].map(|(queue, deadline)| {
-            let source = world.broker.queue(queue);
-            (source.clone(), world.start(&store, source, |worker| worker.deadline(deadline)))
-        });
+        let workers =
+            [("patient", Duration::from_secs(30)), ("hasty", Duration::from_secs(2))].map(|(queue, deadline)| {
+                let source = world.broker.queue(queue);
+                (source.clone(), world.start(&store, source, |worker| worker.deadline(deadline)))
+            });
         let down: Vec<Arc<AtomicBool>> = workers.iter().map(|(_, worker)| watch_health(worker)).collect();
 
         let (over, mut published) = (Arc::new(AtomicBool::new(false)), 0);
@@ -139,9 +140,8 @@ fn outage(name: &'static str, harm: Harm, millis: u64) {
             assert!(down.load(Relaxed), "the outage was not to be seen in the health");
             until("the worker is ready again", || async { worker.health.is_ready() }).await;
         }
-        let mut expected: Vec<_> = (0..published)
-            .flat_map(|n| ["patient", "hasty"].map(|queue| (format!("{queue}-{n}"), 1)))
-            .collect();
+        let mut expected: Vec<_> =
+            (0..published).flat_map(|n| ["patient", "hasty"].map(|queue| (format!("{queue}-{n}"), 1))).collect();
         expected.sort();
         let effects = world.all_effects().await;
         assert!(effects == expected, "{} effects of {} messages", effects.len(), expected.len());
