@@ -1,4 +1,5 @@
 //! The harness: does it find what is wrong with a handler, and with a trial?
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 #[path = "worlds/sqlite.rs"]
 mod world;
