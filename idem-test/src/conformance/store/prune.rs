@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Pruned};
+use idem_core::store::{Claimed, Promise, Pruned};
 use idem_core::{Key, Reason, Store};
 
 use super::{Setup, Stage, World, committed};
@@ -25,13 +25,17 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     stage.process("old too").await;
     stage.park("parked").await;
     stage.bury("dead", Reason::Exhausted).await;
+    // No row stands beside it, so that nothing but its missing date keeps it.
+    let mut txn = stage.begin().await;
+    stage.store.claim(&mut txn, &stage.id("waiting"), Promise::Waiting).await.unwrap();
+    committed(stage.commit(txn).await);
     stage.claims_earlier(RETENTION * 2).await;
     stage.process("fresh").await;
     stage.claims_earlier(RETENTION / 2).await;
 
     assert_eq!(stage.store.prune().await.unwrap(), pruned(2));
     assert_eq!(stage.claim_now(&stage.id("old")).await, Claimed::New);
-    for key in ["parked", "dead", "fresh"] {
+    for key in ["parked", "dead", "waiting", "fresh"] {
         assert_eq!(stage.claim_now(&stage.id(key)).await, Claimed::Found, "{key}");
     }
     assert_eq!(stage.store.prune().await.unwrap(), pruned(0));
