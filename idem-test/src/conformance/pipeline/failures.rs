@@ -113,6 +113,17 @@ pub async fn a_commit_by_the_handler_is_dead_and_its_effect_stands<W: World>(wor
     assert_eq!((line.effects("0").await, line.effects("1").await, line.dead().await.len()), (1, 1, 2));
 }
 
+/// A handler that commits and then fails looks like one that was rolled back, until somebody asks.
+pub async fn a_commit_by_the_handler_that_then_fails_is_dead_and_its_effect_stands<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::CommitFail]));
+    assert_eq!(line.run(1).await, ["dead: committed by its handler"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a"), line.dead().await.len()), (1, 1, 1));
+    line.publish(Order::new("b", &[Act::Fail, Act::CommitFail]));
+    assert_eq!(line.run(3).await[1..], ["parked 1", "dead: committed by its handler"]);
+    assert_eq!((line.effects("b").await, line.desk.runs("b"), line.dead().await.len()), (1, 2, 2));
+}
+
 /// And so from the inbox.
 pub async fn a_commit_by_the_handler_in_a_retry_is_dead_as_well<W: World>(world: W) {
     let line = Line::new(world).await;

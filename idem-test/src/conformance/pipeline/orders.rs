@@ -35,6 +35,8 @@ pub(super) enum Act {
     RollbackBegin,
     Commit,
     CommitBegin,
+    /// Commits, and fails then.
+    CommitFail,
     Nested,
     LostRace,
     Suicide,
@@ -123,6 +125,10 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
             Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
             Act::Commit => drop(W::execute(tx, "COMMIT").await),
+            Act::CommitFail => {
+                drop(W::execute(tx, "COMMIT").await);
+                return Err("after COMMIT".into());
+            }
             Act::CommitBegin => drop(W::execute(tx, "COMMIT; BEGIN").await),
             Act::Nested => {
                 W::nested(tx, &nested, End::Commit).await?;
