@@ -1,7 +1,30 @@
-//! idem: at-least-once delivery, effect once in your database.
+#![doc = include_str!("docs/crate.md")]
 
-pub use idem_core::*;
-pub use idem_macros::*;
+pub mod prelude;
 
+pub use idem_core::{
+    Acker, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Handler, Headers, Health,
+    IdempotencyKey, Inbox, Json, Key, KeyError, KeyPart, Lends, MAX_KEY, Outcome, Param, Reason, RetryPolicy, Settled,
+    Source, State, Store, Terms, Worker, permanent, store,
+};
+pub use idem_macros::idempotent;
+
+#[cfg(feature = "postgres")]
+pub use idem_core::Postgres;
+#[cfg(feature = "sqlite")]
+pub use idem_core::Sqlite;
 #[cfg(feature = "rabbitmq")]
-pub use idem_rabbitmq::*;
+pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
+
+#[doc(hidden)]
+pub use idem_core::{__private, Gate};
+
+/// Compiles the program of the README.
+#[cfg(all(doctest, feature = "postgres", feature = "rabbitmq"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+/// Compiles the examples of the attribute, which cannot name this crate where they are.
+#[cfg(doctest)]
+#[doc = include_str!("../idem-macros/docs/idempotent.md")]
+mod idempotent_examples {}

@@ -23,8 +23,21 @@ pub trait Codec<M>: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
 
+#[diagnostic::do_not_recommend]
 impl<M: DeserializeOwned> Codec<M> for Json {
     fn decode(&self, payload: &[u8]) -> Result<M, BoxError> {
         serde_json::from_slice(payload).map_err(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_that_is_nested_ten_thousand_deep_is_an_error_and_no_overflow() {
+        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+        let decoded: Result<serde_json::Value, _> = Json.decode(deep.as_bytes());
+        assert!(decoded.unwrap_err().to_string().contains("recursion limit"));
     }
 }

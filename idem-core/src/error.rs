@@ -110,3 +110,39 @@ pub(crate) fn clean(text: &str) -> String {
     let escaped = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect::<String>().chars().take(4000).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    enum AppError {
+        #[error(transparent)]
+        Other(#[from] BoxError),
+        #[error("could not charge the card")]
+        Charge(#[source] BoxError),
+    }
+
+    #[test]
+    fn permanent_is_found_behind_a_users_own_error() {
+        assert!(is_permanent(&permanent("no such order")));
+        assert!(is_permanent(&AppError::from(permanent("no such order")).into()));
+        assert!(is_permanent(&AppError::Charge(permanent("no such order")).into()));
+        assert!(!is_permanent(&AppError::Charge("no such order".into()).into()));
+    }
+
+    #[test]
+    fn the_text_of_an_error_says_each_part_once() {
+        assert_eq!(text(permanent("no such order").as_ref()), "no such order");
+        let wrapped: BoxError = AppError::Charge(permanent("no such order")).into();
+        assert_eq!(text(wrapped.as_ref()), "could not charge the card: no such order");
+    }
+
+    #[test]
+    fn the_text_of_an_error_is_escaped_and_cut() {
+        let nasty: BoxError = format!("nul \0, escape \x1b[31m, {}", "x".repeat(1_000_000)).into();
+        let text = text(nasty.as_ref());
+        assert!(text.starts_with("nul \\u{0}, escape \\u{1b}[31m, xxx"), "{}", &text[..40]);
+        assert_eq!(text.chars().count(), 4000);
+    }
+}

@@ -10,11 +10,18 @@ mod extract;
 mod fingerprint;
 mod handler;
 mod headers;
+mod inbox;
 mod key;
 mod outcome;
+mod pipeline;
+mod private;
+mod record;
+mod registry;
 mod retry;
 mod source;
 pub mod store;
+mod telemetry;
+mod worker;
 
 pub use acker::{Acker, Settled};
 pub use codec::{Codec, Json};
@@ -24,6 +31,7 @@ pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, State};
 pub use fingerprint::Fingerprint;
 pub use handler::Handler;
 pub use headers::Headers;
+pub use inbox::Inbox;
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use outcome::{Outcome, Reason};
 pub use retry::RetryPolicy;
@@ -33,3 +41,9 @@ pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::Sqlite;
 pub use store::{Lends, Store};
+pub use worker::{Gate, Health, Worker};
+
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::private::*;
+}

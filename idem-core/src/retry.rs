@@ -70,3 +70,25 @@ impl RetryPolicy {
             .unwrap_or(self.longest)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_policy_waits_four_times_and_then_gives_up() {
+        let policy = RetryPolicy::default();
+        for (failed, wait) in [(1, 1), (2, 5), (3, 25), (4, 125)] {
+            let wait = Duration::from_secs(wait);
+            let after = policy.after(failed).unwrap();
+            assert!((wait..=2 * wait).contains(&after), "{after:?} after {failed} failures, not about {wait:?}");
+        }
+        assert_eq!(policy.after(5), None);
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_the_longest_and_its_jitter() {
+        let policy = RetryPolicy::new().attempts(1000).longest(Duration::from_secs(60));
+        assert!(policy.after(999).unwrap() <= Duration::from_secs(120));
+    }
+}

@@ -1,1 +1,61 @@
-fn main() {}
+//! Every chore of this repository is one command: `cargo xtask --help`.
+
+mod bench;
+mod cargo;
+mod ci;
+mod demo;
+mod mutants;
+mod services;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Every chore of this repository is one command.")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Find, start and end the servers that tests need.
+    Services {
+        #[command(subcommand)]
+        what: services::What,
+    },
+    /// Measure idem side by side with what it is compared to.
+    Bench {
+        #[command(subcommand)]
+        what: bench::What,
+    },
+    /// Run every test against real servers.
+    Test(test::Options),
+    /// Run what CI runs: format, lints, docs, features, tests.
+    Ci,
+    /// Run workers that are killed, and print what became of each message.
+    Demo(demo::Options),
+    /// Make deliberate defects, one at a time, and see that a named test catches each.
+    Mutants(mutants::Options),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().chore {
+        Chore::Services { what } => services::run(what),
+        Chore::Bench { what } => bench::run(&what),
+        Chore::Test(options) => test::test(&options),
+        Chore::Ci => ci::run_all(),
+        Chore::Demo(options) => demo::demo(&options),
+        Chore::Mutants(options) => mutants::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // One line, without the backtrace that `RUST_BACKTRACE` would add: what failed has spoken already.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -54,7 +54,8 @@ pub(crate) fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery
         delivery.message_id = envelope.message_id;
         delivery.event_type = envelope.event_type;
         delivery.position = envelope.position;
-        delivery.headers = envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
+        delivery.headers =
+            envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
     }
     delivery
 }
@@ -65,5 +66,34 @@ impl From<Value> for Bytes {
             Value::Text(text) => text.into(),
             Value::Bytes(bytes) => bytes.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_facts_of_a_delivery_come_back_whatever_they_hold() {
+        let headers = Headers::from_iter([
+            ("text", Bytes::from_static("é \0 \u{1b}".as_bytes())),
+            ("bytes", Bytes::from_static(b"\xff\x00")),
+            ("text", Bytes::from_static(b"")),
+            ("nul \0", Bytes::from(vec![b'x'; 256])),
+        ]);
+        let delivery = Delivery::new("orders", "payload")
+            .with_headers(headers)
+            .with_message_id(Some("m\0".to_owned()))
+            .with_event_type(Some("paid".to_owned()));
+        let opened = open(&seal(&delivery), delivery.payload().to_vec(), 2);
+        assert_eq!(opened.headers(), delivery.headers());
+        assert_eq!((opened.source(), opened.message_id()), ("orders", Some("m\0")));
+        assert_eq!((opened.event_type(), opened.position()), (Some("paid"), None));
+        assert_eq!(opened.attempt(), 3);
+    }
+
+    #[test]
+    fn a_damaged_envelope_opens_without_facts() {
+        assert_eq!(open(b"{", b"payload".to_vec(), 0).payload().as_ref(), b"payload");
     }
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::{Error, Key, Reason};
+use crate::{Error, Key};
 
-pub use claim::{Claimed, Committed, HandlerId, Identity, Promise, Standing};
+pub use claim::{Claimed, Committed, HandlerId, Identity, Promise, Standing, Undone};
 pub use fault::Fault;
 pub use row::{
     Filter, JUDGE_LEASES, Kind, Level, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed, Row, Survey,
@@ -61,8 +61,15 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// commits. Without claim or start there is nothing to guard.
     fn commit(&self, txn: Self::Txn) -> impl Future<Output = Committed> + Send;
 
+    /// Whether a handler's error says that it lost against a concurrent transaction (40001, 40P01), so that a new
+    /// transaction may succeed. An error that hides its sources is an ordinary failure.
+    fn lost_race(&self, _error: &(dyn std::error::Error + 'static)) -> bool {
+        false
+    }
+
     /// Rolls back. [`Fault::Outage`] means that the connection is lost; the transaction then ends by itself.
-    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Where a claim was made or a row started, it looks whether the handler had committed that before it failed.
+    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, Fault>> + Send;
 
     // ===== claims, each in a transaction =====
 
@@ -198,6 +205,3 @@ impl Drop for Reservation {
         self.taken.fetch_sub(self.connections, std::sync::atomic::Ordering::SeqCst);
     }
 }
-
-/// The reason for which no replay happens without force.
-pub(crate) const NEEDS_FORCE: Reason = Reason::Committed;

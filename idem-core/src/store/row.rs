@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use crate::{Delivery, Reason, RetryPolicy};
+use crate::{Delivery, Reason};
 
 use super::Identity;
 
@@ -175,8 +175,3 @@ pub const MAX_BREAKS: u32 = 10;
 pub const MAX_STARTS: u32 = 3;
 /// For how many leases the last lease has to be over before a row is judged.
 pub const JUDGE_LEASES: u32 = 3;
-
-/// When rows that lost their connection run again: soon, since mostly it was an outage.
-pub(crate) fn break_policy() -> RetryPolicy {
-    RetryPolicy::new().first(Duration::from_millis(200)).factor(2.0).longest(Duration::from_secs(30))
-}

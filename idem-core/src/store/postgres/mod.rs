@@ -1,5 +1,255 @@
-//! The PostgreSQL store.
+//! The PostgreSQL store, for PostgreSQL 13 and newer.
+//!
+//! | file | what |
+//! |---|---|
+//! | `options` | how to reach the database |
+//! | `check` | settings that would lose messages |
+//! | `migrate` | idem's own tables |
+//! | `lanes` | connections |
+//! | `answer` | what the server's errors mean |
+//! | `txn` | begin, guard and commit, roll back |
+//! | `register` | handlers as small integers |
+//! | `claim` | claims |
+//! | `inbox`, `rows` | inbox rows |
+//! | `operator` | list, replay, discard |
+//! | `prune` | old claims go |
+//! | `sql` | the statements with the schema's name in them |
 
-/// The PostgreSQL store.
-#[derive(Debug, Clone)]
-pub struct Postgres {}
+mod answer;
+mod check;
+mod claim;
+mod inbox;
+mod lanes;
+mod migrate;
+mod operator;
+mod options;
+#[cfg(test)]
+mod plans;
+mod prune;
+mod register;
+mod rows;
+mod sql;
+mod txn;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{PgConnection, Postgres as Pg};
+use uuid::Uuid;
+
+use crate::{Error, Key};
+
+use super::{
+    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise, Pruned,
+    Replayed, Reservation, Row, Standing, Store, Survey, Undone,
+};
+
+pub use options::PostgresOptions;
+pub use txn::Txn;
+
+/// The PostgreSQL store. Clones share their connections.
+///
+/// Its connections are its own, apart from any pool of the application: a handler that takes a second connection takes
+/// it from the application's pool, and cannot starve the store.
+#[derive(Clone)]
+pub struct Postgres(Arc<Inner>);
+
+struct Inner {
+    statements: sql::Statements,
+    lanes: lanes::Lanes,
+    name: String,
+    schema: String,
+    connections: usize,
+    retention: Duration,
+    reserved: Arc<AtomicUsize>,
+}
+
+impl Postgres {
+    /// Connects with the default options; see [`PostgresOptions`].
+    ///
+    /// # Errors
+    /// As [`PostgresOptions::connect`].
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::options(url).connect().await
+    }
+
+    /// Options, to be changed before [`connect`](PostgresOptions::connect). The URL looks like
+    /// `postgres://user:password@host:5432/database`; sqlx's parameters (`?sslmode=verify-full`) may follow.
+    pub fn options(url: &str) -> PostgresOptions {
+        PostgresOptions::new(url)
+    }
+
+    fn sql(&self) -> &sql::Statements {
+        &self.0.statements
+    }
+
+    fn lanes(&self) -> &lanes::Lanes {
+        &self.0.lanes
+    }
+
+    fn schema(&self) -> &str {
+        &self.0.schema
+    }
+
+    fn retention(&self) -> Duration {
+        self.0.retention
+    }
+
+    /// One statement that is committed by itself.
+    async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+        let mut lane = self.lanes().lane().await?;
+        let answer = lane.ask(lanes::OWN, query).await;
+        lane.put_back();
+        Ok(answer?)
+    }
+}
+
+/// Shows where the database is, without the password.
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { name, schema, connections, retention, .. } = &*self.0;
+        f.debug_struct("Postgres")
+            .field("target", name)
+            .field("schema", schema)
+            .field("connections", connections)
+            .field("retention", retention)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lends<PgConnection> for Postgres {
+    fn lend(txn: &mut Txn) -> &mut PgConnection {
+        txn.connection()
+    }
+}
+
+impl Store for Postgres {
+    type Txn = Txn;
+
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+        self.intern(consumer, names).await
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
+        self.names_waiting(consumer).await
+    }
+
+    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
+        Reservation::of(&self.0.reserved, self.0.connections, connections).ok_or_else(|| {
+            let taken = self.0.reserved.load(std::sync::atomic::Ordering::SeqCst);
+            Error::Refused(format!(
+                "the worker needs {connections} connections at once, and the store has {} of which {taken} are set aside: \
+                 give the store `.connections({})` or more, or the worker less `.in_flight(..)`",
+                self.0.connections,
+                taken.saturating_add(connections)
+            ))
+        })
+    }
+
+    async fn ping(&self) -> Result<(), Fault> {
+        self.ask(sqlx::query("SELECT 1")).await.map(|_| ())
+    }
+
+    async fn begin(&self, deadline: Duration) -> Result<Txn, Fault> {
+        txn::begin(self.lanes(), deadline).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Committed {
+        txn::commit(txn).await
+    }
+
+    fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        answer::is_lost_race(error)
+    }
+
+    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
+        txn::rollback(txn).await
+    }
+
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
+        self.make_claim(txn, identity, promise).await
+    }
+
+    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
+        self.read_claim(txn, handler, key).await
+    }
+
+    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+        self.reopen_claim(txn, handler, key).await
+    }
+
+    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+        self.insert_row(txn, row).await
+    }
+
+    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
+        self.sight_row(txn, identity).await
+    }
+
+    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+        self.start_row(txn, row).await
+    }
+
+    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+        self.remove_row(txn, row).await
+    }
+
+    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+        self.look(handlers, lease).await
+    }
+
+    async fn take(
+        &self,
+        handlers: &[HandlerId],
+        kind: Kind,
+        limit: usize,
+        token: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Row>, Fault> {
+        self.take_rows(handlers, kind, limit, token, lease).await
+    }
+
+    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
+        self.taken_rows(token).await
+    }
+
+    async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
+        self.note_row(row, note).await
+    }
+
+    async fn unstart(&self, row: &Row) -> Result<(), Fault> {
+        self.take_back_start(row).await
+    }
+
+    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+        self.judge_rows(handlers, lease).await
+    }
+
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+        self.fill(handlers).await
+    }
+
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+        self.list_rows(consumer, filter, page).await
+    }
+
+    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+        self.replay_row(consumer, id, force).await
+    }
+
+    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+        self.replay_row_as(consumer, id, key).await
+    }
+
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+        self.discard_row(consumer, id).await
+    }
+
+    async fn prune(&self) -> Result<Pruned, Fault> {
+        self.prune_claims().await
+    }
+}

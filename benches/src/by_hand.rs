@@ -1,0 +1,113 @@
+//! The baseline: what a careful engineer writes with sqlx for the same guarantees.
+//!
+//! In its favour: it has a connection for each lane, prepared statements, no test before a connection is lent, a plain
+//! INSERT as its claim, a queue that costs nothing to poll, and it leaves out what idem adds (single flight in the
+//! process, a limit to the wait for each answer, redelivered messages by way of an inbox, spans and metrics). What has
+//! to be there for the guarantees is there: limits for locks, statements and idle transactions, durability, the
+//! fingerprint, the deadline, the guard, and the ack after the commit.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgConnection, PgPool};
+use tokio::task::JoinSet;
+
+use crate::message::{BY_HAND, EFFECT, OrderPaid};
+use crate::queue::Queue;
+
+/// How the loop is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// BEGIN with its settings in one string, claim, handler, guard, COMMIT.
+    Guarded,
+    /// The same, but the settings are made once for the connection's life. A handler that runs `SET` changes them for
+    /// all messages after it.
+    Session,
+    /// The first without the guard: a handler that swallows a SQL error loses its message.
+    Unguarded,
+}
+
+const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \
+    SET LOCAL idle_in_transaction_session_timeout = 40000; SET LOCAL synchronous_commit = on";
+
+const SESSION: [(&str, &str); 4] = [
+    ("lock_timeout", "1000"),
+    ("statement_timeout", "30000"),
+    ("idle_in_transaction_session_timeout", "40000"),
+    ("synchronous_commit", "on"),
+];
+
+const CLAIM: &str = "INSERT INTO idem_bench.by_hand (handler_id, key, fingerprint, processed_at)
+    VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text";
+
+const GUARD: &str = "SELECT pg_current_xact_id_if_assigned()::text";
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A pool with all its connections open.
+pub(crate) async fn pool(options: &PgConnectOptions, shape: Shape, lanes: u32) -> Result<PgPool> {
+    let options = options.clone();
+    let options = if shape == Shape::Session { options.options(SESSION) } else { options };
+    let pool = PgPoolOptions::new()
+        .min_connections(lanes)
+        .max_connections(lanes)
+        .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None);
+    Ok(pool.connect_with(options).await?)
+}
+
+/// Works the messages off with so many tasks; the time is from the first to the last ack.
+pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec<Bytes>) -> Result<Duration> {
+    let queue = Queue::new(messages);
+    queue.open();
+    let mut tasks = JoinSet::new();
+    for _ in 0..lanes {
+        let (pool, queue) = (pool.clone(), queue.clone());
+        tasks.spawn(async move {
+            while let Some(payload) = queue.pop() {
+                process(&pool, shape, &payload).await?;
+                queue.ack();
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    queue.took().context("the loop ended before its queue was empty")
+}
+
+async fn process(pool: &PgPool, shape: Shape, payload: &[u8]) -> Result<()> {
+    let event: OrderPaid = serde_json::from_slice(payload)?;
+    let fingerprint = Sha256::digest(payload);
+    let mut tx = match shape {
+        Shape::Session => pool.begin().await?,
+        Shape::Guarded | Shape::Unguarded => pool.begin_with(BEGIN).await?,
+    };
+    let claimed: Option<String> = sqlx::query_scalar(CLAIM)
+        .bind(1)
+        .bind(&event.event_id.as_bytes()[..])
+        .bind(&fingerprint[..16])
+        .fetch_optional(&mut *tx)
+        .await?;
+    let Some(claimed) = claimed else {
+        tx.rollback().await?;
+        bail!("a fresh message was taken for a duplicate");
+    };
+    tokio::time::timeout(DEADLINE, handle(event, &mut tx)).await??;
+    if shape != Shape::Unguarded {
+        let now: Option<String> = sqlx::query_scalar(GUARD).fetch_one(&mut *tx).await?;
+        ensure!(now == Some(claimed), "the handler ended the transaction");
+    }
+    tx.commit().await?;
+    Ok(())
+}
+
+async fn handle(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount).execute(tx).await?;
+    Ok(())
+}

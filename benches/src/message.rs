@@ -1,0 +1,61 @@
+//! The messages, and the tables that all sides write to.
+
+use anyhow::Result;
+use bytes::Bytes;
+use idem::prelude::*;
+use serde::{Deserialize, Serialize};
+use sqlx::{AssertSqlSafe, PgConnection};
+use uuid::Uuid;
+
+/// 97 bytes of JSON, about.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct OrderPaid {
+    pub(crate) event_id: Uuid,
+    pub(crate) order_id: i64,
+    pub(crate) amount: i64,
+}
+
+/// The one statement of the handler, on each side. The table has no unique constraint: only the claim keeps copies out.
+pub(crate) const EFFECT: &str = "INSERT INTO idem_bench.effects (side, order_id, amount) VALUES ($1, $2, $3)";
+
+/// What stands in the effects of a side.
+pub(crate) const IDEM: i32 = 1;
+pub(crate) const BY_HAND: i32 = 2;
+pub(crate) const PGBENCH: i32 = 3;
+
+#[idempotent(key = "event_id", name = "order_paid")]
+pub(crate) async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(EFFECT).bind(IDEM).bind(event.order_id).bind(event.amount).execute(tx).await?;
+    Ok(())
+}
+
+/// New messages, none of which was seen before.
+pub(crate) fn fresh(count: usize) -> Result<Vec<Bytes>> {
+    let message = |n: usize| OrderPaid { event_id: Uuid::new_v4(), order_id: n as i64, amount: 4990 };
+    (0..count).map(|n| Ok(serde_json::to_vec(&message(n))?.into())).collect()
+}
+
+/// The schema of idem's tables.
+pub(crate) const SCHEMA: &str = "idem_bench_worker";
+
+/// Makes the tables anew. The claims of the baseline and of pgbench lie in tables like idem's own, with the same indexes,
+/// because the same guarantees need the same data: the fingerprint to tell a conflict, the date to prune.
+pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
+    let claims = |name: &str| {
+        format!(
+            "CREATE TABLE idem_bench.{name} (processed_at timestamptz, handler_id int NOT NULL,
+                 key bytea NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
+                 fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) <= 255), PRIMARY KEY (handler_id, key));
+             CREATE INDEX ON idem_bench.{name} (processed_at) WHERE processed_at IS NOT NULL;"
+        )
+    };
+    let text = format!(
+        "DROP SCHEMA IF EXISTS idem_bench, {SCHEMA} CASCADE; CREATE SCHEMA idem_bench;
+         CREATE TABLE idem_bench.effects (side int NOT NULL, order_id bigint NOT NULL, amount bigint NOT NULL);
+         {} {}",
+        claims("by_hand"),
+        claims("pgbench"),
+    );
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await?;
+    Ok(())
+}

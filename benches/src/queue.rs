@@ -1,0 +1,128 @@
+//! The broker of all sides: deliveries preloaded in memory, handed out in order, their acks counted.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use idem::{Acker, BoxError, Delivery, Settled, Source, Terms};
+use tokio::sync::{Notify, Semaphore};
+
+/// A queue that is filled once and emptied once. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Queue(Arc<Inner>);
+
+struct Inner {
+    waiting: Mutex<VecDeque<Bytes>>,
+    /// How many deliveries have not been acked.
+    left: AtomicUsize,
+    opened: OnceLock<Instant>,
+    emptied: OnceLock<Instant>,
+    empty: Notify,
+}
+
+impl Queue {
+    pub(crate) fn new(payloads: Vec<Bytes>) -> Self {
+        Self(Arc::new(Inner {
+            left: AtomicUsize::new(payloads.len()),
+            waiting: Mutex::new(payloads.into()),
+            opened: OnceLock::new(),
+            emptied: OnceLock::new(),
+            empty: Notify::new(),
+        }))
+    }
+
+    /// Starts the clock.
+    pub(crate) fn open(&self) {
+        self.0.opened.get_or_init(Instant::now);
+    }
+
+    /// The next payload, if one is left.
+    pub(crate) fn pop(&self) -> Option<Bytes> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Acks one delivery. The last one stops the clock.
+    pub(crate) fn ack(&self) {
+        if self.0.left.fetch_sub(1, SeqCst) == 1 {
+            self.0.emptied.get_or_init(Instant::now);
+            self.0.empty.notify_one();
+        }
+    }
+
+    /// Waits until all is acked.
+    pub(crate) async fn emptied(&self) {
+        self.0.empty.notified().await;
+    }
+
+    /// From the opening to the last ack; `None` unless there were both.
+    pub(crate) fn took(&self) -> Option<Duration> {
+        Some(self.0.emptied.get()?.duration_since(*self.0.opened.get()?))
+    }
+}
+
+/// The queue as idem's worker sees it.
+pub(crate) struct Deliveries {
+    queue: Queue,
+    name: Arc<str>,
+    room: Arc<Semaphore>,
+}
+
+impl Deliveries {
+    pub(crate) fn of(queue: Queue) -> Self {
+        Self { queue, name: "orders".into(), room: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl Source for Deliveries {
+    type Acker = Ack;
+
+    fn system(&self) -> &'static str {
+        "memory"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        self.room.add_permits(terms.in_flight.into());
+        self.queue.open();
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, Ack), BoxError> {
+        // An acker gives the permit back.
+        self.room.acquire().await?.forget();
+        match self.queue.pop() {
+            Some(payload) => {
+                let ack = Ack { queue: self.queue.clone(), room: self.room.clone() };
+                Ok((Delivery::new(self.name.clone(), payload), ack))
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn drain(&mut self) {}
+
+    async fn close(&mut self) {}
+}
+
+/// Acks one delivery.
+pub(crate) struct Ack {
+    queue: Queue,
+    room: Arc<Semaphore>,
+}
+
+impl Acker for Ack {
+    async fn ack(self) -> Result<Settled, BoxError> {
+        self.room.add_permits(1);
+        self.queue.ack();
+        Ok(Settled::Sent)
+    }
+
+    async fn release(self) -> Result<Settled, BoxError> {
+        Ok(Settled::Stale)
+    }
+}

@@ -1,0 +1,216 @@
+//! Medians, ratios, the table, the file.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use sqlx::PgConnection;
+
+/// What idem must reach of the baseline, with 16 in flight.
+const TARGET: f64 = 0.95;
+/// What the baseline must reach of pgbench, or it is no baseline.
+const CREDIBLE: f64 = 0.6;
+
+/// Who is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Idem,
+    Guarded,
+    Session,
+    Unguarded,
+    Pgbench,
+}
+
+impl Side {
+    pub(crate) const ALL: [Self; 5] = [Self::Idem, Self::Guarded, Self::Session, Self::Unguarded, Self::Pgbench];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Idem => "idem",
+            Self::Guarded => "by hand",
+            Self::Session => "by hand, settings made once per connection",
+            Self::Unguarded => "by hand, without the guard",
+            Self::Pgbench => "pgbench, the statements of `by hand`",
+        }
+    }
+}
+
+/// One number of lanes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Column {
+    in_flight: usize,
+    messages_per_round: usize,
+    /// Messages a second of each side, round by round.
+    rates: [Vec<f64>; 5],
+}
+
+impl Column {
+    pub(crate) fn new(in_flight: usize, messages_per_round: usize) -> Self {
+        Self { in_flight, messages_per_round, rates: Default::default() }
+    }
+
+    pub(crate) fn add(&mut self, side: Side, rate: f64) {
+        self.rates[side as usize].push(rate);
+    }
+
+    fn of(&self, side: Side) -> &[f64] {
+        &self.rates[side as usize]
+    }
+
+    /// The median of the rounds' ratios: both sides of one ratio ran within the same few seconds.
+    fn ratio(&self, side: Side, to: Side) -> f64 {
+        median(self.of(side).iter().zip(self.of(to)).map(|(side, to)| side / to).collect())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+/// Where it was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    date: String,
+    cores: usize,
+    model: String,
+    load_at_start: String,
+    postgresql: String,
+    fsync: String,
+    synchronous_commit: String,
+    full_page_writes: String,
+}
+
+impl Machine {
+    pub(crate) async fn look(conn: &mut PgConnection) -> Result<Self> {
+        let asked = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"'),
+            current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
+            current_setting('full_page_writes')";
+        let (date, postgresql, fsync, synchronous_commit, full_page_writes) =
+            sqlx::query_as(asked).fetch_one(conn).await?;
+        let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+        let model = read("/proc/cpuinfo")
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1).map(str::to_owned));
+        let load_at_start = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned();
+        Ok(Self {
+            date,
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            model: model.unwrap_or_else(|| "unknown processor".to_owned()),
+            load_at_start,
+            postgresql,
+            fsync,
+            synchronous_commit,
+            full_page_writes,
+        })
+    }
+}
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    pub(crate) columns: Vec<Column>,
+}
+
+impl Report {
+    /// 0: idem is fast enough. 1: it is not. 2: the baseline is not credible, and nothing follows.
+    pub(crate) fn verdict(&self) -> u8 {
+        let Some(many) = self.columns.last() else { return 2 };
+        if !self.columns.iter().all(|column| column.ratio(Side::Guarded, Side::Pgbench) >= CREDIBLE) {
+            return 2;
+        }
+        u8::from(!(many.ratio(Side::Idem, Side::Guarded) >= TARGET))
+    }
+
+    /// Writes `target/bench/single.json`.
+    pub(crate) fn save(&self) -> Result<()> {
+        let sides = Side::ALL.map(Side::name);
+        let json =
+            serde_json::json!({ "bench": "single", "sides": sides, "report": self, "exit_code": self.verdict() });
+        let file = directory()?.join("single.json");
+        std::fs::write(&file, format!("{json:#}\n")).with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
+/// `target/bench` of this repository.
+pub(crate) fn directory() -> Result<PathBuf> {
+    let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
+    std::fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
+    Ok(target)
+}
+
+const LABEL: usize = 44;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { date, cores, model, load_at_start, postgresql, .. } = &self.machine;
+        let Machine { fsync, synchronous_commit, full_page_writes, .. } = &self.machine;
+        writeln!(f, "command     cargo xtask bench single (release build)")?;
+        writeln!(f, "date        {date}")?;
+        writeln!(f, "machine     {cores} cores, {model}, load {load_at_start} at the start; the server is on it too")?;
+        writeln!(
+            f,
+            "PostgreSQL  {postgresql}, fsync {fsync}, synchronous_commit {synchronous_commit}, full_page_writes \
+             {full_page_writes}"
+        )?;
+        writeln!(f, "\nmessages a second: median of the rounds (lowest to highest), one INSERT in the handler")?;
+        write!(f, "{:LABEL$}", "")?;
+        for column in &self.columns {
+            write!(f, "{:>24}", format!("{} in flight", column.in_flight))?;
+        }
+        for side in Side::ALL {
+            write!(f, "\n{:LABEL$}", side.name())?;
+            for column in &self.columns {
+                let rates = column.of(side);
+                let (low, high) = rates.iter().fold((f64::MAX, 0.0_f64), |(l, h), r| (l.min(*r), h.max(*r)));
+                write!(f, "{:>24}", format!("{:.0} ({low:.0} to {high:.0})", median(rates.to_vec())))?;
+            }
+        }
+        writeln!(f, "\n\nratios: median of the rounds' ratios")?;
+        for (side, to) in RATIOS {
+            write!(f, "{:LABEL$}", format!("{} / {}", short(side), short(to)))?;
+            for column in &self.columns {
+                write!(f, "{:>24.2}", column.ratio(side, to))?;
+            }
+            writeln!(f)?;
+        }
+        f.write_str(match self.verdict() {
+            0 => "\npassed: with 16 in flight idem has at least 0.95 of `by hand`\n",
+            1 => "\nFAILED: with 16 in flight idem has less than 0.95 of `by hand`\n",
+            _ => "\nINVALID: `by hand` has less than 0.6 of pgbench, so that it is no baseline\n",
+        })
+    }
+}
+
+const RATIOS: [(Side, Side); 4] = [
+    (Side::Idem, Side::Guarded),
+    (Side::Idem, Side::Session),
+    (Side::Idem, Side::Unguarded),
+    (Side::Guarded, Side::Pgbench),
+];
+
+fn short(side: Side) -> &'static str {
+    match side {
+        Side::Session => "by hand, settings made once",
+        Side::Pgbench => "pgbench",
+        side => side.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

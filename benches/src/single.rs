@@ -1,0 +1,119 @@
+//! The rounds: all sides one after the other, so that what disturbs the machine disturbs all of them.
+
+use anyhow::{Result, ensure};
+use idem::Postgres;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection, PgPool};
+
+use crate::by_hand::{self, Shape};
+use crate::message::{self, BY_HAND, IDEM, SCHEMA};
+use crate::pgbench::Pgbench;
+use crate::report::{Column, Machine, Report, Side};
+use crate::worker;
+
+const ROUNDS: usize = 5;
+
+/// Lanes, and the messages of one round of one side: about a second's worth.
+const LANES: [(usize, usize); 2] = [(1, 1_200), (16, 5_000)];
+
+/// Measures. `scale` multiplies the number of messages.
+pub(crate) async fn measure(url: &str, scale: f64) -> Result<Report> {
+    let mut conn = PgConnection::connect(url).await?;
+    message::tables(&mut conn).await?;
+    let machine = Machine::look(&mut conn).await?;
+    let pgbench = Pgbench::new(url)?;
+    let store = Postgres::options(url).schema(SCHEMA).connect().await?;
+    let options: PgConnectOptions = url.parse()?;
+    let mut columns = Vec::new();
+    for (lanes, messages) in LANES {
+        let messages = ((messages as f64 * scale) as usize).max(lanes);
+        let mut sides = Sides::new(&options, &store, &pgbench, lanes, messages).await?;
+        columns.push(sides.rounds(&mut conn).await?);
+        sides.verify(&mut conn).await?;
+    }
+    Ok(Report { machine, columns })
+}
+
+struct Sides<'a> {
+    store: &'a Postgres,
+    pgbench: &'a Pgbench,
+    guarded: PgPool,
+    session: PgPool,
+    lanes: usize,
+    messages: usize,
+    /// Rows that the effects of idem, and those of the baseline, must have at the end.
+    due: [usize; 2],
+}
+
+impl<'a> Sides<'a> {
+    async fn new(
+        options: &PgConnectOptions,
+        store: &'a Postgres,
+        pgbench: &'a Pgbench,
+        lanes: usize,
+        messages: usize,
+    ) -> Result<Self> {
+        let guarded = by_hand::pool(options, Shape::Guarded, lanes as u32).await?;
+        let session = by_hand::pool(options, Shape::Session, lanes as u32).await?;
+        Ok(Self { store, pgbench, guarded, session, lanes, messages, due: [0; 2] })
+    }
+
+    async fn rounds(&mut self, conn: &mut PgConnection) -> Result<Column> {
+        let (lanes, messages) = (self.lanes, self.messages);
+        let mut column = Column::new(lanes, messages);
+        for round in 0..=ROUNDS {
+            let mut order = Side::ALL;
+            // Every other round backwards, so that nobody always runs behind the same side.
+            if round % 2 == 0 {
+                order.reverse();
+            }
+            for side in order {
+                let rate = self.run(side).await?;
+                // The first round warms connections, statements and caches.
+                if round > 0 {
+                    column.add(side, rate);
+                }
+            }
+            if round == 0 {
+                // Else the checkpoint's writes would fall on whichever side runs when it starts.
+                sqlx::raw_sql("CHECKPOINT").execute(&mut *conn).await?;
+            }
+            eprint!("\r{lanes:>2} in flight: round {round} of {ROUNDS} ");
+        }
+        eprintln!();
+        Ok(column)
+    }
+
+    /// One side's messages a second, in one round.
+    async fn run(&mut self, side: Side) -> Result<f64> {
+        let (lanes, messages) = (self.lanes, message::fresh(self.messages)?);
+        let took = match side {
+            Side::Pgbench => return self.pgbench.run(lanes, self.messages).await,
+            Side::Idem => worker::run(self.store, lanes, messages).await?,
+            Side::Guarded => by_hand::run(&self.guarded, Shape::Guarded, lanes, messages).await?,
+            Side::Session => by_hand::run(&self.session, Shape::Session, lanes, messages).await?,
+            Side::Unguarded => by_hand::run(&self.guarded, Shape::Unguarded, lanes, messages).await?,
+        };
+        self.due[usize::from(side != Side::Idem)] += self.messages;
+        Ok(self.messages as f64 / took.as_secs_f64())
+    }
+
+    /// Nobody is fast by leaving out the work: each message has one effect and one claim.
+    async fn verify(self, conn: &mut PgConnection) -> Result<()> {
+        let claims = [format!("{SCHEMA}.processed_messages"), "idem_bench.by_hand".to_owned()];
+        for ((side, claims), due) in [IDEM, BY_HAND].into_iter().zip(claims).zip(self.due) {
+            let text =
+                format!("SELECT (SELECT count(*) FROM idem_bench.effects WHERE side = {side}), count(*) FROM {claims}");
+            let (effects, claims): (i64, i64) = sqlx::query_as(sqlx::AssertSqlSafe(text)).fetch_one(&mut *conn).await?;
+            ensure!(
+                effects == due as i64 && claims == due as i64,
+                "{due} messages, {effects} effects and {claims} claims of side {side}: they must be equal"
+            );
+        }
+        let truncate = format!("TRUNCATE idem_bench.effects, idem_bench.by_hand, {SCHEMA}.processed_messages");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(truncate)).execute(&mut *conn).await?;
+        self.guarded.close().await;
+        self.session.close().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+-- idem, PostgreSQL, migration 1: claims and inbox.
+--
+-- `Postgres::connect` runs this file by itself. To run it by hand, as a role that may create tables, in one transaction:
+--
+--   psql -v ON_ERROR_STOP=1 --single-transaction \
+--     -c 'CREATE SCHEMA idem' -c 'SET LOCAL search_path TO idem' -f 0001_claims_and_inbox.sql
+--
+-- The role that runs the workers then needs
+--
+--   GRANT USAGE ON SCHEMA idem TO worker;
+--   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem TO worker;
+--
+-- and connects with `.verify_only()`. All times are the database's clock.
+
+-- What has been applied to this schema.
+CREATE TABLE migrations (
+    version    int PRIMARY KEY,
+    name       text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- (consumer, handler) as a small integer. To rename a consumer or a handler, update its row.
+CREATE TABLE handlers (
+    id             int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    consumer       text NOT NULL,
+    name           text NOT NULL,
+    -- The highest processed_at among the claims of this handler that were pruned.
+    pruned_through timestamptz,
+    UNIQUE (consumer, name)
+);
+
+-- The claims. A row means that the database has taken the message over: it is processed (processed_at is set), or it
+-- waits or is dead in inbox_messages (processed_at is null, and the row is never pruned).
+-- There is no foreign key to handlers: its check would lock the handler's row for every message.
+CREATE TABLE processed_messages (
+    processed_at timestamptz,
+    handler_id   int   NOT NULL,
+    key          bytea NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
+    fingerprint  bytea NOT NULL CHECK (octet_length(fingerprint) <= 255),
+    PRIMARY KEY (handler_id, key)
+);
+
+-- Finds what is to be pruned.
+CREATE INDEX processed_messages_dated ON processed_messages (processed_at) WHERE processed_at IS NOT NULL;
+
+-- What runs from the database, and the dead letters. Content is bytea, so that nothing in it can block the storing;
+-- read it with convert_from(payload, 'UTF8').
+CREATE TABLE inbox_messages (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    -- When it runs, or when the lease of whoever has taken it ends.
+    due_at      timestamptz NOT NULL DEFAULT now(),
+    died_at     timestamptz,
+    -- How often it was seen, the first time included.
+    sightings   bigint NOT NULL DEFAULT 1,
+    handler_id  int    NOT NULL,
+    -- Runs begun since the last outcome, attempts that failed, runs since the last outcome that lost their connection.
+    starts      int    NOT NULL DEFAULT 0,
+    attempts    int    NOT NULL DEFAULT 0,
+    breaks      int    NOT NULL DEFAULT 0,
+    -- Set while it is taken.
+    token       uuid,
+    state       text   NOT NULL CHECK (state IN ('parked', 'dead')),
+    -- Why it is dead.
+    reason      text,
+    -- Empty where no key could be made: such a row owns no claim.
+    key         bytea  NOT NULL CHECK (octet_length(key) <= 255),
+    fingerprint bytea  NOT NULL CHECK (octet_length(fingerprint) <= 255),
+    -- Source, message id, type, position and headers of the delivery, as JSON.
+    envelope    bytea  NOT NULL,
+    payload     bytea  NOT NULL,
+    -- What the last attempt said.
+    error       bytea  NOT NULL DEFAULT '',
+    UNIQUE (handler_id, key, fingerprint),
+    CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL))
+);
+
+-- Finds what can be taken. Two indexes, because suspects are few and are asked for at each poll.
+CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, due_at)
+    WHERE state = 'parked' AND starts = 0 AND breaks = 0;
+CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, due_at)
+    WHERE state = 'parked' AND (starts >= 1 OR breaks >= 1);
+
+-- Lists the dead letters without reading what is parked.
+CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';
+
+-- Rows come and go all the time in both tables. The defaults of autovacuum wait for a fifth of a table to be dead,
+-- which is days of claims (PostgreSQL manual, 20.10).
+ALTER TABLE processed_messages SET (
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
+    autovacuum_analyze_scale_factor = 0.02
+);
+ALTER TABLE inbox_messages SET (
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.02
+);
+
+INSERT INTO migrations (version, name) VALUES (1, 'claims_and_inbox');

@@ -1,0 +1,68 @@
+//! What an operator does with the inbox.
+
+use crate::store::{Fault, Filter, Page, Replayed, Row};
+use crate::{Error, Key, Store};
+
+/// The inbox of one consumer, for an operator: list, replay, discard. It needs no worker.
+///
+/// Every method is one committed statement or transaction. A dropped future may have done its work or not; each method
+/// can be repeated.
+#[derive(Debug, Clone)]
+pub struct Inbox<S> {
+    store: S,
+    consumer: String,
+}
+
+impl<S: Store> Inbox<S> {
+    /// The inbox of this consumer.
+    pub fn new(store: &S, consumer: impl Into<String>) -> Self {
+        Self { store: store.clone(), consumer: consumer.into() }
+    }
+
+    /// The rows that match, newest first; all dead letters by default.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn list(&self, filter: &Filter, page: Page) -> Result<Vec<Row>, Error> {
+        self.store.list(&self.consumer, filter, page).await.map_err(|fault| failed("list the inbox", fault))
+    }
+
+    /// Makes a dead letter due now. Its claim stands all the while, so that nothing else can process the message, and a
+    /// second replay finds nothing to do. It runs out of order.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn replay(&self, id: i64) -> Result<Replayed, Error> {
+        self.store.replay(&self.consumer, id, false).await.map_err(|fault| failed("replay a dead letter", fault))
+    }
+
+    /// Replays a dead letter whose handler had run COMMIT. Effects that it had written by then are written again, unless
+    /// the handler has been made to look for them.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn replay_by_force(&self, id: i64) -> Result<Replayed, Error> {
+        self.store.replay(&self.consumer, id, true).await.map_err(|fault| failed("replay a dead letter", fault))
+    }
+
+    /// Replays a conflict under a key of its own, which is claimed for it.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn replay_as(&self, id: i64, key: &Key) -> Result<Replayed, Error> {
+        self.store.replay_as(&self.consumer, id, key).await.map_err(|fault| failed("replay a dead letter", fault))
+    }
+
+    /// Deletes a dead letter for good. Its claim stays, dated now, so that late copies are still duplicates.
+    /// `false` where there is no such dead letter (any more).
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn discard(&self, id: i64) -> Result<bool, Error> {
+        self.store.discard(&self.consumer, id).await.map_err(|fault| failed("discard a dead letter", fault))
+    }
+}
+
+fn failed(what: &str, fault: Fault) -> Error {
+    Error::Database { what: format!("could not {what}"), source: fault.into() }
+}

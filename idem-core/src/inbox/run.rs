@@ -1,0 +1,181 @@
+//! The run of one row that was taken from the inbox.
+
+use std::time::Duration;
+
+use tracing::{Instrument, Span};
+
+use crate::pipeline::{Failure, Pipeline, Ran};
+use crate::record::settled;
+use crate::registry::{Route, Unfit};
+use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
+use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
+
+impl<S: Store> Pipeline<S> {
+    /// Runs a taken row, and writes what became of it. Whatever happens, the row is processed, noted, or left to the end
+    /// of its lease.
+    pub(crate) async fn run_row(&self, row: &Row) {
+        let span = telemetry::span(self.system, &self.consumer, &row.delivery);
+        span.record("idem.handler", row.handler.as_str());
+        span.record("idem.key", tracing::field::display(&row.identity.key));
+        async {
+            let run =
+                if row.identity.key.as_bytes().is_empty() { self.readmit(row).await } else { self.rerun(row).await };
+            if let Some(outcome) = run {
+                self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
+            }
+        }
+        .instrument(span)
+        .await;
+    }
+
+    /// Begin, start, handle, guard, commit; then the note of a failure. `None` where nothing became of it.
+    async fn rerun(&self, row: &Row) -> Option<Outcome> {
+        let route = self.routes.get(row.identity.handler)?;
+        for round in 0.. {
+            let job = match self.limit(&row.delivery).and_then(|()| self.again(route, &row.delivery, &row.identity)) {
+                Ok(job) => job,
+                Err(unfit) => return self.reject(row, unfit).await,
+            };
+            let mut txn = match self.store.begin(self.settings.deadline).await {
+                Ok(txn) => txn,
+                Err(fault) => return self.give_back(row, fault).await,
+            };
+            match self.store.start(&mut txn, row).await {
+                Ok(true) => {}
+                Ok(false) => return self.lease_lost(row, txn).await,
+                Err(fault) => {
+                    drop(txn);
+                    return self.give_back(row, fault).await;
+                }
+            }
+            match self.execute(route, job, txn).await {
+                Ran::Processed => return Some(Outcome::Processed),
+                Ran::Retry(_) if round < 5 => {}
+                Ran::Retry(error) => return self.failed(row, Failure::of(&error)).await,
+                Ran::Failed(failure) => return self.failed(row, failure).await,
+                Ran::CommittedEarly => {
+                    let attempts = row.attempts + 1;
+                    self.committed_early(&row.delivery, &row.identity, attempts).await;
+                    return Some(Outcome::Dead { reason: Reason::Committed });
+                }
+                Ran::Broke(error) => {
+                    self.outage.report(error.as_ref());
+                    return self.broke(row, &error.to_string()).await;
+                }
+                Ran::Stopped => {
+                    self.note(row, &Note::GivenBack { due: Duration::ZERO }).await;
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Brings a replayed row that has no key back through decode and key. It becomes a row with a claim, which runs as
+    /// any other, or it is a copy or a conflict of a message that was taken over meanwhile.
+    async fn readmit(&self, row: &Row) -> Option<Outcome> {
+        let keyed = self.limit(&row.delivery).and_then(|()| {
+            let route = self.routes.find(&row.delivery)?;
+            let (key, _) = route.handler.prepare(&row.delivery, None)?;
+            let fingerprint = route.handler.fingerprint(&row.delivery);
+            Ok((route, Identity { handler: route.id, key, fingerprint }))
+        });
+        let (route, identity) = match keyed {
+            Ok(keyed) => keyed,
+            Err(unfit) => return self.reject(row, unfit).await,
+        };
+        match self.rekey(row, route, &identity).await {
+            Ok(Some(outcome)) => {
+                self.parked.notify_one();
+                Some(outcome)
+            }
+            Ok(None) => None,
+            Err(fault) => self.give_back(row, fault).await,
+        }
+    }
+
+    /// One transaction: the null claim and the keyed row go in, the row without a key goes.
+    async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, Fault> {
+        let mut txn = self.store.begin(self.settings.deadline).await?;
+        let found = self.promise(&mut txn, &row.delivery, identity, Promise::Waiting).await?;
+        let outcome = match found {
+            None => {
+                let state = Ok(Duration::ZERO);
+                let keyed =
+                    NewRow { identity, delivery: &row.delivery, attempts: row.attempts, state, error: &row.error };
+                self.store.insert(&mut txn, &keyed).await?;
+                Outcome::Parked { attempt: row.attempts, due: Duration::ZERO }
+            }
+            Some(crate::record::Found::Duplicate(age)) => {
+                age.into_iter().for_each(|age| route.meters.duplicate_age(age));
+                Outcome::Duplicate
+            }
+            Some(crate::record::Found::Conflict) => Outcome::Dead { reason: Reason::Conflict },
+            Some(crate::record::Found::Gone) => return Err(Fault::Busy),
+        };
+        if !self.store.remove(&mut txn, row).await? {
+            self.store.rollback(txn).await?;
+            return Ok(None);
+        }
+        settled(self.store.commit(txn).await)?;
+        Ok(Some(outcome))
+    }
+
+    /// A failure that is charged to the row.
+    async fn failed(&self, row: &Row, failure: Failure) -> Option<Outcome> {
+        let attempt = row.attempts + 1;
+        let next = self.next(attempt, &failure);
+        let noted = self.note(row, &Note::Failed { next, error: failure.error }).await;
+        noted.then_some(match next {
+            Ok(due) => Outcome::Parked { attempt, due },
+            Err(reason) => Outcome::Dead { reason },
+        })
+    }
+
+    /// The run lost its connection. Nobody is charged, but a message that breaks its connection again and again is told
+    /// apart by the count. Where the run had committed after all, the row is gone, and the note finds nothing.
+    async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
+        let due = break_policy().wait(row.breaks + 1);
+        let noted = self.note(row, &Note::Broke { due, error: crate::error::clean(error) }).await;
+        (noted && row.breaks + 1 >= MAX_BREAKS).then_some(Outcome::Dead { reason: Reason::BrokeConnection })
+    }
+
+    /// It can never run as it is.
+    async fn reject(&self, row: &Row, unfit: Unfit) -> Option<Outcome> {
+        let reason = unfit.reason;
+        let noted = self.note(row, &Note::Dead { reason, error: unfit.error }).await;
+        noted.then_some(Outcome::Dead { reason })
+    }
+
+    /// It was not run.
+    async fn give_back(&self, row: &Row, fault: Fault) -> Option<Outcome> {
+        self.hold_for(fault);
+        self.note(row, &Note::GivenBack { due: Duration::from_millis(100) }).await;
+        None
+    }
+
+    /// Somebody else has the row now. Our start of it was no crash.
+    async fn lease_lost(&self, row: &Row, txn: S::Txn) -> Option<Outcome> {
+        if let Err(fault) = self.store.rollback(txn).await {
+            self.hold_for(fault);
+        }
+        tracing::debug!(id = row.id, "the lease was lost before the row could begin");
+        if let Err(fault) = self.store.unstart(row).await {
+            tracing::debug!(%fault, "the start was not given back");
+        }
+        None
+    }
+
+    async fn note(&self, row: &Row, note: &Note) -> bool {
+        let noted = self.insist(|| self.store.note(row, note)).await.unwrap_or(false);
+        if !noted {
+            Span::current().record("idem.outcome", "unknown");
+        }
+        noted
+    }
+}
+
+/// When a row that lost its connection runs again: soon, since mostly it was an outage.
+fn break_policy() -> RetryPolicy {
+    RetryPolicy::new().first(Duration::from_millis(100)).factor(2.0).longest(Duration::from_secs(10))
+}

@@ -1,0 +1,135 @@
+//! The loop that takes due rows from the inbox and runs them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::Store;
+use crate::pipeline::Pipeline;
+use crate::store::{Fault, HandlerId, Kind, Row};
+
+/// Runs the inbox of a worker until it drains, and then finishes what runs.
+///
+/// Any number of processes may do so: a row is taken by one of them at a time.
+pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
+    let runner = Runner {
+        handlers: pipeline.routes.ids(),
+        slots: Arc::new(Semaphore::new(pipeline.settings.inbox_in_flight)),
+        pipeline,
+    };
+    let mut running = JoinSet::new();
+    while !runner.pipeline.draining.is_cancelled() {
+        let more = runner.round(&mut running).await.unwrap_or_else(|fault| {
+            runner.pipeline.hold_for(fault);
+            false
+        });
+        while running.try_join_next().is_some() {}
+        if !more {
+            runner.rest().await;
+        }
+    }
+    while running.join_next().await.is_some() {}
+}
+
+struct Runner<S: Store> {
+    pipeline: Arc<Pipeline<S>>,
+    handlers: Vec<HandlerId>,
+    slots: Arc<Semaphore>,
+}
+
+impl<S: Store> Runner<S> {
+    /// Does what is due: judges, runs suspects alone, and starts as many ordinary rows as there is room for. Answers
+    /// whether more may be due at once.
+    async fn round(&self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
+        let store = &self.pipeline.store;
+        let lease = self.pipeline.settings.lease;
+        let survey = store.survey(&self.handlers, lease).await?;
+        if survey.judge {
+            let crashed = store.judge(&self.handlers, lease).await?;
+            if crashed > 0 {
+                tracing::error!(crashed, "messages on which the process ended three times are dead letters");
+            }
+        }
+        if survey.suspect {
+            self.suspects().await?;
+        }
+        if survey.ordinary { self.ordinary(running).await } else { Ok(false) }
+    }
+
+    /// Runs suspects, one after another, while this process does nothing else.
+    async fn suspects(&self) -> Result<(), Fault> {
+        let _alone = self.pipeline.gate.alone().await;
+        while !self.pipeline.draining.is_cancelled() {
+            let Some(row) = self.take(Kind::Suspect, 1).await?.pop() else { break };
+            self.pipeline.run_row(&row).await;
+        }
+        Ok(())
+    }
+
+    /// Starts rows, as many as can begin at once. Answers whether as many were due.
+    async fn ordinary(&self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
+        let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
+        let mut slots = vec![first];
+        while let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            slots.push(slot);
+        }
+        // Held from before the take until the outcome is written, so that a suspect finds neither a running nor a
+        // taken row in this process.
+        let room = Arc::new(self.pipeline.gate.shared().await);
+        if self.pipeline.draining.is_cancelled() {
+            return Ok(false);
+        }
+        let wanted = slots.len();
+        let rows = self.take(Kind::Ordinary, wanted).await?;
+        let all = rows.len() == wanted;
+        for (row, slot) in rows.into_iter().zip(slots) {
+            let (pipeline, room): (_, Arc<OwnedRwLockReadGuard<()>>) = (self.pipeline.clone(), room.clone());
+            running.spawn(async move {
+                pipeline.run_row(&row).await;
+                drop((slot, room));
+            });
+        }
+        Ok(all)
+    }
+
+    /// Takes rows. The token is made before the take, so that rows whose take was not answered are found by it once the
+    /// database is back, and simply begun.
+    async fn take(&self, kind: Kind, limit: usize) -> Result<Vec<Row>, Fault> {
+        let store = &self.pipeline.store;
+        let token = Uuid::new_v4();
+        match store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await {
+            Err(Fault::Outage(error)) => {
+                self.pipeline.outage.report(error.as_ref());
+                tokio::select! {
+                    () = self.pipeline.outage.over() => store.taken(token).await,
+                    () = self.pipeline.draining.cancelled() => Ok(Vec::new()),
+                }
+            }
+            answer => answer,
+        }
+    }
+
+    /// Waits until something was parked here, or for the poll; and for the end of an outage.
+    async fn rest(&self) {
+        let rest = async {
+            tokio::select! {
+                () = self.pipeline.parked.notified() => {}
+                () = tokio::time::sleep(jittered(self.pipeline.settings.poll)) => {}
+            }
+            self.pipeline.outage.over().await;
+        };
+        tokio::select! {
+            () = rest => {}
+            () = self.pipeline.draining.cancelled() => {}
+        }
+    }
+}
+
+/// Polls of many processes spread by themselves when each is a little off.
+fn jittered(poll: Duration) -> Duration {
+    let random = Uuid::new_v4().as_bytes()[0];
+    poll.mul_f64(0.9 + 0.2 * f64::from(random) / 255.0)
+}

@@ -1,0 +1,364 @@
+//! The way of one delivery: receive, limits, decode, key, begin, claim, handle, guard, commit, settle, emit.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
+
+use crate::registry::{Job, Route, Routes, Unfit, Work, panic_text};
+use crate::store::{Committed, Fault, Identity, Promise, Undone};
+use crate::telemetry::{self, Gauges};
+use crate::worker::{Flights, Gate, Health, Hold, Outage, Settings, extended};
+use crate::{Acker, BoxError, Delivery, Outcome, Reason, Settled, Store};
+
+/// How often a transaction that lost against a concurrent one is tried anew before that counts as a failure.
+const IN_PLACE: u32 = 5;
+
+/// What all lanes of a worker share.
+pub(crate) struct Pipeline<S: Store> {
+    pub(crate) store: S,
+    pub(crate) consumer: String,
+    pub(crate) system: &'static str,
+    pub(crate) routes: Routes<S>,
+    pub(crate) settings: Settings,
+    pub(crate) flights: Flights,
+    pub(crate) gate: Gate,
+    pub(crate) outage: Outage,
+    pub(crate) health: Health,
+    pub(crate) gauges: Gauges,
+    /// Rung when something was parked, so that the inbox need not wait for its poll.
+    pub(crate) parked: Notify,
+    /// The worker drains: what is not running is released.
+    pub(crate) draining: CancellationToken,
+    /// The patience of the drain has ended: what runs is cut off.
+    pub(crate) stop: CancellationToken,
+}
+
+/// What one try of a delivery came to.
+pub(crate) enum Step {
+    /// The database has answered.
+    Done(Outcome),
+    /// It has not; the delivery is kept unsettled and tried again.
+    Hold(Hold),
+    /// The run was cut off by the end of the worker.
+    Stopped,
+}
+
+/// What a run of a handler, in a transaction that holds the claim, came to.
+pub(crate) enum Ran {
+    Processed,
+    /// Rolled back, and charged to the message.
+    Failed(Failure),
+    /// The handler ran COMMIT: the claim stands, and perhaps some of the effects.
+    CommittedEarly,
+    /// Rolled back; a new transaction may succeed.
+    Retry(BoxError),
+    /// The connection was lost, or COMMIT was not answered. Nobody is charged; the claim will tell.
+    Broke(BoxError),
+    /// The run was cut off by the end of the worker.
+    Stopped,
+}
+
+/// A failure that is charged to a message.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: String,
+    /// Set where no further attempt can cure it.
+    pub(crate) given_up: Option<Reason>,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Takes one delivery all the way. It ends settled, or left to the broker where it is no longer ours.
+    pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A) {
+        let span = telemetry::span(self.system, &self.consumer, &delivery);
+        self.drive(delivery, acker).instrument(span).await;
+    }
+
+    async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A) {
+        let mut holds = 0;
+        let outcome = loop {
+            if !acker.is_live() {
+                tracing::debug!("the delivery is no longer ours; the broker delivers it again");
+                return;
+            }
+            if self.draining.is_cancelled() {
+                return self.release(acker).await;
+            }
+            match extended(&mut acker, self.attempt(&delivery)).await {
+                Step::Done(outcome) => break outcome,
+                Step::Stopped => return self.release(acker).await,
+                Step::Hold(hold) => {
+                    // A process or a connection may have died on it: from now on it goes by way of the inbox.
+                    delivery.redelivered |= hold == Hold::Broke;
+                    self.meters(&delivery).held();
+                    extended(&mut acker, self.hold(hold, holds)).await;
+                    holds += 1;
+                }
+            }
+        };
+        self.settle(acker).await;
+        self.emit(self.meters(&delivery), &delivery, &outcome);
+    }
+
+    /// One try: what the database answers decides.
+    async fn attempt(&self, delivery: &Delivery) -> Step {
+        let work = match self.receive(delivery) {
+            Ok(work) => work,
+            Err(unfit) => return self.bury(delivery, unfit).await,
+        };
+        let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        if delivery.redelivered() {
+            return self.store_first(delivery, &work.identity).await;
+        }
+        let _room = self.gate.shared().await;
+        if self.draining.is_cancelled() {
+            return Step::Stopped;
+        }
+        self.run(delivery, work).await
+    }
+
+    /// Limits, decode, key: all that can refuse a delivery before a transaction begins.
+    fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, Unfit> {
+        self.limit(delivery)?;
+        let route = self.routes.find(delivery)?;
+        let (key, job) = route.handler.prepare(delivery, None)?;
+        let span = Span::current();
+        span.record("idem.handler", route.handler.name());
+        span.record("idem.key", tracing::field::display(&key));
+        let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery) };
+        Ok(Work { route, identity, job })
+    }
+
+    pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
+        let (size, limit) = (delivery.payload().len(), self.settings.payload_limit);
+        if size > limit {
+            let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.payload_limit(..)`");
+            return Err(Unfit::new(Reason::TooLarge, text));
+        }
+        Ok(())
+    }
+
+    /// The short way of a first delivery: begin, claim, handle, guard, commit.
+    async fn run(&self, delivery: &Delivery, work: Work<'_, S>) -> Step {
+        let Work { route, identity, job } = work;
+        let mut job = Some(job);
+        for round in 0.. {
+            let ready = match job.take().map_or_else(|| self.again(route, delivery, &identity), Ok) {
+                Ok(ready) => ready,
+                Err(unfit) => return self.bury(delivery, unfit).await,
+            };
+            let began = Instant::now();
+            let mut txn = match self.store.begin(self.settings.deadline).await {
+                Ok(txn) => txn,
+                Err(fault) => return self.hold_for(fault),
+            };
+            let found = self.promise(&mut txn, delivery, &identity, Promise::Processed).await;
+            route.meters.claim.record(began.elapsed());
+            match found {
+                Ok(None) => {}
+                Ok(Some(found)) => return self.answer(txn, route, found).await,
+                Err(fault) => return self.abandon(txn, fault).await,
+            }
+            match self.execute(route, ready, txn).await {
+                Ran::Processed => return Step::Done(Outcome::Processed),
+                Ran::Retry(error) if round < IN_PLACE => {
+                    tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried anew");
+                }
+                Ran::Retry(error) => return self.park(delivery, &identity, Failure::of(&error)).await,
+                Ran::Failed(failure) => return self.park(delivery, &identity, failure).await,
+                Ran::CommittedEarly => return self.committed_early(delivery, &identity, 1).await,
+                Ran::Broke(error) => {
+                    self.outage.report(error.as_ref());
+                    return Step::Hold(Hold::Broke);
+                }
+                Ran::Stopped => return Step::Stopped,
+            }
+        }
+        Step::Stopped
+    }
+
+    /// Decodes once more, since a run has consumed the message.
+    pub(crate) fn again(
+        &self,
+        route: &Route<S>,
+        delivery: &Delivery,
+        identity: &Identity,
+    ) -> Result<Box<dyn Job<S>>, Unfit> {
+        route.handler.prepare(delivery, Some(&identity.key)).map(|(_, job)| job)
+    }
+
+    /// Handle, guard, commit: the part that a first delivery and a row of the inbox have in common.
+    pub(crate) async fn execute(&self, route: &Route<S>, job: Box<dyn Job<S>>, mut txn: S::Txn) -> Ran {
+        let began = Instant::now();
+        let handled = self.handle(job, &mut txn).await;
+        route.meters.handler.record(began.elapsed());
+        let error = match handled {
+            Handled::Returned(Ok(())) => {
+                let began = Instant::now();
+                let ran = Ran::of(self.store.commit(txn).await);
+                route.meters.commit.record(began.elapsed());
+                return ran;
+            }
+            Handled::Returned(Err(error)) => error,
+            Handled::Panicked(text) => format!("the handler panicked: {text}").into(),
+            // The handler was dropped in the middle of whatever it did, so that the connection's state is unknown:
+            // dropping the transaction closes it.
+            Handled::Late => {
+                drop(txn);
+                return self.late().await;
+            }
+            Handled::Stopped => return Ran::Stopped,
+        };
+        let lost_race = self.store.lost_race(error.as_ref());
+        match self.store.rollback(txn).await {
+            Ok(Undone::CommittedEarly) => Ran::CommittedEarly,
+            Ok(Undone::RolledBack) if lost_race => Ran::Retry(error),
+            Ok(Undone::RolledBack) => Ran::Failed(Failure::of(&error)),
+            // Only a statement of ours tells an outage, whatever the handler said.
+            Err(fault) => Ran::Broke(fault.into()),
+        }
+    }
+
+    /// Runs the handler under its deadline. This is the one place where a panic of a handler is caught.
+    async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn) -> Handled {
+        let run = AssertUnwindSafe(async { job.run(txn).await }).catch_unwind();
+        tokio::select! {
+            biased;
+            ran = tokio::time::timeout(self.settings.deadline, run) => match ran {
+                Ok(Ok(result)) => Handled::Returned(result),
+                Ok(Err(panic)) => Handled::Panicked(panic_text(panic.as_ref())),
+                Err(_) => Handled::Late,
+            },
+            () = self.stop.cancelled() => Handled::Stopped,
+        }
+    }
+
+    /// A handler that ran into its deadline is charged only if the database answers at once: a database that hangs
+    /// makes every handler late.
+    async fn late(&self) -> Ran {
+        let deadline = self.settings.deadline;
+        match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
+            Ok(Ok(())) => {
+                let error = format!("the handler ran past its deadline of {deadline:?}: raise `.deadline(..)`");
+                Ran::Failed(Failure { error, given_up: None })
+            }
+            Ok(Err(fault)) => Ran::Broke(fault.into()),
+            Err(_) => Ran::Broke("the database did not answer within a second of the handler's deadline".into()),
+        }
+    }
+
+    /// Tells the broker. The database has answered, so that nothing depends on whether this arrives.
+    async fn settle<A: Acker>(&self, acker: A) {
+        match acker.ack().await {
+            Ok(Settled::Sent | Settled::Confirmed) => {}
+            Ok(Settled::Stale) => self.gauges.stale.increment(1),
+            Err(error) => {
+                self.gauges.stale.increment(1);
+                tracing::debug!(error, "the ack was not sent; the broker delivers again, and the claim answers");
+            }
+        }
+    }
+
+    async fn release<A: Acker>(&self, acker: A) {
+        if let Err(error) = acker.release().await {
+            tracing::debug!(error, "the delivery was not released; it goes back when the connection closes");
+        }
+    }
+
+    /// Tells the people: metrics, a line, the observer.
+    pub(crate) fn emit(&self, meters: &telemetry::Meters, delivery: &Delivery, outcome: &Outcome) {
+        self.health.progress();
+        meters.count(outcome);
+        Span::current().record("idem.outcome", outcome.as_str());
+        match outcome {
+            Outcome::Dead { reason } => tracing::error!(%reason, "the message is a dead letter"),
+            Outcome::Parked { attempt, due } if *attempt > 0 => tracing::warn!(attempt, ?due, "the message is parked"),
+            outcome => tracing::debug!(outcome = outcome.as_str(), "the delivery is settled"),
+        }
+        if let Some(observe) = &self.settings.observe {
+            // An observer that panics must not cost the lane.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| observe(delivery, outcome)));
+        }
+    }
+
+    fn meters(&self, delivery: &Delivery) -> &telemetry::Meters {
+        self.routes.find(delivery).map_or(&self.routes.nobody_meters, |route| &route.meters)
+    }
+
+    /// Keeps a delivery for a while, without connection, row or transaction. The drain ends it.
+    async fn hold(&self, hold: Hold, holds: usize) {
+        let wait = async {
+            if hold != Hold::Busy {
+                self.outage.over().await;
+            }
+            if hold != Hold::Again {
+                tokio::time::sleep(crate::worker::hold_wait(holds)).await;
+            }
+        };
+        tokio::select! {
+            () = wait => {}
+            () = self.draining.cancelled() => {}
+        }
+    }
+
+    /// What a fault of one of our own statements means for a delivery.
+    pub(crate) fn hold_for(&self, fault: Fault) -> Step {
+        if let Fault::Outage(error) = &fault {
+            self.outage.report(error.as_ref());
+        }
+        Step::Hold(Hold::from(&fault))
+    }
+
+    /// Gives a transaction up after a fault. The connection is of use again if it answers.
+    pub(crate) async fn abandon(&self, txn: S::Txn, fault: Fault) -> Step {
+        if !matches!(fault, Fault::Outage(_))
+            && let Err(fault) = self.store.rollback(txn).await
+        {
+            return self.hold_for(fault);
+        }
+        self.hold_for(fault)
+    }
+}
+
+enum Handled {
+    Returned(Result<(), BoxError>),
+    Panicked(String),
+    Late,
+    Stopped,
+}
+
+impl Ran {
+    fn of(committed: Committed) -> Self {
+        match committed {
+            Committed::Done => Self::Processed,
+            Committed::Swallowed => Self::Failed(Failure {
+                error: "the handler swallowed a SQL error, so that its transaction was aborted: return the error, or \
+                        run the statement in a nested transaction"
+                    .to_owned(),
+                given_up: None,
+            }),
+            Committed::RolledBack => Self::Failed(Failure {
+                error: "the handler ended the transaction by ROLLBACK: return an error instead".to_owned(),
+                given_up: Some(Reason::RolledBack),
+            }),
+            Committed::CommittedEarly => Self::CommittedEarly,
+            Committed::Refused(error) => Self::Failed(Failure::of(&error)),
+            Committed::Retry(error) => Self::Retry(error),
+            Committed::Unknown(error) => Self::Broke(error),
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn of(error: &BoxError) -> Self {
+        let given_up = crate::error::is_permanent(error).then_some(Reason::Permanent);
+        Self { error: crate::error::text(error.as_ref()), given_up }
+    }
+}
+
+/// Called with each delivery and its outcome.
+pub(crate) type Observer = Arc<dyn Fn(&Delivery, &Outcome) + Send + Sync>;

@@ -1,0 +1,85 @@
+//! What the expansion of `#[idempotent]` names. Nothing here is for anyone else: it changes without notice.
+
+pub use std::option::Option;
+pub use std::primitive::str;
+pub use std::result::Result;
+
+pub use crate::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError};
+use crate::{KeyPart, Lends, Store};
+
+/// A fact of the delivery, as a key or a part of one. That it is missing shows when the key is written.
+#[derive(Debug)]
+pub struct Fact<'a>(Result<&'a [u8], KeyError>);
+
+impl<'a> Fact<'a> {
+    fn of(found: Option<&'a [u8]>, what: impl FnOnce() -> String) -> Self {
+        Self(found.ok_or_else(|| KeyError::Missing { what: what() }))
+    }
+}
+
+impl KeyPart for Fact<'_> {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        key.append(self.0.clone()?)
+    }
+}
+
+/// The header of this name.
+pub fn header<'a>(delivery: &'a Delivery, name: &str) -> Fact<'a> {
+    Fact::of(delivery.headers().get(name), || format!("header `{name}`"))
+}
+
+/// The broker's own message id.
+pub fn message_id(delivery: &Delivery) -> Fact<'_> {
+    Fact::of(delivery.message_id().map(str::as_bytes), || "message id".to_owned())
+}
+
+/// The place where the broker keeps the message.
+pub fn position(delivery: &Delivery) -> Fact<'_> {
+    Fact::of(delivery.position().map(str::as_bytes), || "position".to_owned())
+}
+
+/// What a handler's function returns. A bound, and no `Result` in the signature of [`finish`]: rustc would advise to
+/// wrap the function's header into `Ok(..)`.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "not `Result<(), E>` with an error that idem can keep",
+    note = "return `Result<(), E>`, where `E` is an error that is `Send + Sync + 'static`, a `String`, or an \
+            `anyhow::Error`; what the handler has to say goes into the database, not into the `Ok`"
+)]
+pub trait Returned {
+    /// The result as the worker takes it.
+    fn finish(self) -> Result<(), BoxError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<BoxError>> Returned for Result<(), E> {
+    fn finish(self) -> Result<(), BoxError> {
+        self.map_err(Into::into)
+    }
+}
+
+/// The handler's result as the worker takes it.
+pub fn finish<R: Returned>(returned: R) -> Result<(), BoxError> {
+    returned.finish()
+}
+
+/// Stands for each type of a handler whose signature has a mistake. Whatever is asked of it holds, so that the mistake
+/// is the only error that the user sees.
+#[derive(Debug, serde::Deserialize)]
+pub struct Unknown {}
+
+#[diagnostic::do_not_recommend]
+impl<S: Store> Lends<Unknown> for S {
+    fn lend(_: &mut Self::Txn) -> &mut Unknown {
+        // Never called, since a handler with a mistake does not compile; a leaked value of no size allocates nothing.
+        Box::leak(Box::new(Unknown {}))
+    }
+}
+
+/// Stands for a body that could not be generated.
+///
+/// # Errors
+/// Always; it is never called, since what has a mistake does not compile.
+pub fn stub<T, E: From<KeyError>>() -> Result<T, E> {
+    Err(KeyError::Empty.into())
+}

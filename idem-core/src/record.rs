@@ -1,0 +1,189 @@
+//! Taking a message over without processing it: parked, stored, dead, or known already.
+
+use std::time::Duration;
+
+use crate::pipeline::{Failure, Pipeline, Step};
+use crate::registry::{Route, Unfit};
+use crate::store::{Claimed, Committed, Fault, HandlerId, Identity, NewRow, Promise};
+use crate::worker::Hold;
+use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
+
+/// What a delivery is that found a claim.
+pub(crate) enum Found {
+    /// A copy of the message that holds the claim, which was processed so long ago (`None`: it is in the inbox).
+    Duplicate(Option<Duration>),
+    /// Another message under the same key; its row is in the transaction.
+    Conflict,
+    /// The claim was removed meanwhile; start again.
+    Gone,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Claims (`None`), or says what the delivery is. In the latter case the transaction holds nothing but the answer.
+    pub(crate) async fn promise(
+        &self,
+        txn: &mut S::Txn,
+        delivery: &Delivery,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<Option<Found>, Fault> {
+        if self.store.claim(txn, identity, promise).await? == Claimed::New {
+            return Ok(None);
+        }
+        let Some(standing) = self.store.standing(txn, identity.handler, &identity.key).await? else {
+            return Ok(Some(Found::Gone));
+        };
+        if standing.fingerprint == identity.fingerprint {
+            if standing.age.is_none() {
+                self.store.sight(txn, identity).await?;
+            }
+            return Ok(Some(Found::Duplicate(standing.age)));
+        }
+        let error = format!("another message was taken over under the key {} before", identity.key);
+        let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error: &error };
+        self.store.insert(txn, &row).await?;
+        Ok(Some(Found::Conflict))
+    }
+
+    /// Commits what [`promise`](Self::promise) found.
+    pub(crate) async fn answer(&self, txn: S::Txn, route: &Route<S>, found: Found) -> Step {
+        if let Err(fault) = settled(self.store.commit(txn).await) {
+            return self.hold_for(fault);
+        }
+        match found {
+            Found::Duplicate(age) => {
+                age.into_iter().for_each(|age| route.meters.duplicate_age(age));
+                Step::Done(Outcome::Duplicate)
+            }
+            Found::Conflict => Step::Done(Outcome::Dead { reason: Reason::Conflict }),
+            Found::Gone => Step::Hold(Hold::Again),
+        }
+    }
+
+    /// Stores a redelivered message before it runs: a process may have died on it, and only the inbox counts that.
+    pub(crate) async fn store_first(&self, delivery: &Delivery, identity: &Identity) -> Step {
+        self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
+    }
+
+    /// Parks a message whose first run has failed, or gives it up.
+    pub(crate) async fn park(&self, delivery: &Delivery, identity: &Identity, failure: Failure) -> Step {
+        let state = self.next(1, &failure);
+        self.record(delivery, identity, 1, state, &failure.error).await
+    }
+
+    /// When a message runs again that has failed so often, or why it does not.
+    pub(crate) fn next(&self, attempts: u32, failure: &Failure) -> Result<Duration, Reason> {
+        match failure.given_up {
+            Some(reason) => Err(reason),
+            None => self.settings.retry.after(attempts).ok_or(Reason::Exhausted),
+        }
+    }
+
+    /// Claim first, then the row, in one transaction.
+    async fn record(
+        &self,
+        delivery: &Delivery,
+        identity: &Identity,
+        attempts: u32,
+        state: Result<Duration, Reason>,
+        error: &str,
+    ) -> Step {
+        let Some(route) = self.routes.get(identity.handler) else { return Step::Stopped };
+        let mut txn = match self.store.begin(self.settings.deadline).await {
+            Ok(txn) => txn,
+            Err(fault) => return self.hold_for(fault),
+        };
+        match self.promise(&mut txn, delivery, identity, Promise::Waiting).await {
+            Ok(None) => {}
+            Ok(Some(found)) => return self.answer(txn, route, found).await,
+            Err(fault) => return self.abandon(txn, fault).await,
+        }
+        let row = NewRow { identity, delivery, attempts, state, error };
+        if let Err(fault) = self.store.insert(&mut txn, &row).await {
+            return self.abandon(txn, fault).await;
+        }
+        if let Err(fault) = settled(self.store.commit(txn).await) {
+            return self.hold_for(fault);
+        }
+        Step::Done(match state {
+            Ok(due) => {
+                self.parked.notify_one();
+                Outcome::Parked { attempt: attempts, due }
+            }
+            Err(reason) => Outcome::Dead { reason },
+        })
+    }
+
+    /// Keeps a delivery whole for which no key could be made. It is known by the hash of its payload.
+    pub(crate) async fn bury(&self, delivery: &Delivery, unfit: Unfit) -> Step {
+        let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| route.id);
+        let identity = claimless(handler, delivery);
+        let state = Err(unfit.reason);
+        let row = NewRow { identity: &identity, delivery, attempts: 0, state, error: &unfit.error };
+        let mut txn = match self.store.begin(self.settings.deadline).await {
+            Ok(txn) => txn,
+            Err(fault) => return self.hold_for(fault),
+        };
+        if let Err(fault) = self.store.insert(&mut txn, &row).await {
+            return self.abandon(txn, fault).await;
+        }
+        match settled(self.store.commit(txn).await) {
+            Ok(()) => Step::Done(Outcome::Dead { reason: unfit.reason }),
+            Err(fault) => self.hold_for(fault),
+        }
+    }
+
+    /// Gives a message up whose handler ran COMMIT. Its claim stands, so that it would pass for processed if this were
+    /// not written: insists until the database has answered.
+    pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Step {
+        let error = "the handler ended the transaction by COMMIT, so that effects may stand: let idem commit";
+        let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error };
+        let write = || async {
+            let mut txn = self.store.begin(self.settings.deadline).await?;
+            self.store.reopen(&mut txn, identity.handler, &identity.key).await?;
+            self.store.insert(&mut txn, &row).await?;
+            settled(self.store.commit(txn).await)
+        };
+        match self.insist(write).await {
+            Some(()) => Step::Done(Outcome::Dead { reason: Reason::Committed }),
+            None => Step::Stopped,
+        }
+    }
+
+    /// Repeats a write until the database has answered it. `None` when the worker stops before that.
+    pub(crate) async fn insist<T, F: Future<Output = Result<T, Fault>>>(&self, write: impl Fn() -> F) -> Option<T> {
+        for tries in 0.. {
+            match write().await {
+                Ok(answer) => return Some(answer),
+                Err(Fault::Outage(error)) => self.outage.report(error.as_ref()),
+                Err(fault) => tracing::debug!(%fault, "tried again"),
+            }
+            let wait = async {
+                self.outage.over().await;
+                tokio::time::sleep(crate::worker::hold_wait(tries)).await;
+            };
+            tokio::select! {
+                () = wait => {}
+                () = self.stop.cancelled() => return None,
+            }
+        }
+        None
+    }
+}
+
+/// The identity of a delivery without a key.
+pub(crate) fn claimless(handler: HandlerId, delivery: &Delivery) -> Identity {
+    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of(delivery.payload()) }
+}
+
+/// What the commit of a transaction of our own means, in which no handler ran.
+pub(crate) fn settled(committed: Committed) -> Result<(), Fault> {
+    match committed {
+        Committed::Done => Ok(()),
+        Committed::Retry(error) => Err(Fault::Retry(error)),
+        Committed::Refused(error) | Committed::Unknown(error) => Err(Fault::Outage(error)),
+        Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly => {
+            Err(Fault::Outage("the transaction was ended by somebody else".into()))
+        }
+    }
+}

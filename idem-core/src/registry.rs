@@ -1,0 +1,157 @@
+//! The handlers of a worker, with their types erased.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::store::{HandlerId, Identity};
+use crate::telemetry::Meters;
+use crate::{BoxError, Codec, Delivery, Extract, Extraction, Fingerprint, Handler, Key, Lends, Reason, Store};
+
+/// A future that borrows the transaction it writes through.
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
+
+/// A decoded message with all that its handler takes, ready to run in a transaction.
+pub(crate) trait Job<S: Store>: Send {
+    fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_>;
+}
+
+/// A handler as the pipeline sees it.
+pub(crate) trait Registered<S: Store>: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn event(&self) -> Option<&'static str>;
+    fn fingerprint(&self, delivery: &Delivery) -> Fingerprint;
+
+    /// Decodes, and takes the key: the one given, or else the message's own.
+    fn prepare(&self, delivery: &Delivery, key: Option<&Key>) -> Result<(Key, Box<dyn Job<S>>), Unfit>;
+}
+
+/// A delivery that no handler can ever be called for.
+#[derive(Debug)]
+pub(crate) struct Unfit {
+    pub(crate) reason: Reason,
+    pub(crate) error: String,
+}
+
+impl Unfit {
+    pub(crate) fn new(reason: Reason, error: impl std::fmt::Display) -> Self {
+        Self { reason, error: crate::error::clean(&error.to_string()) }
+    }
+}
+
+/// Binds a handler type to the state and the codec of its worker.
+pub(crate) struct Bound<H, St, C> {
+    pub(crate) state: Arc<St>,
+    pub(crate) codec: Arc<C>,
+    pub(crate) handler: std::marker::PhantomData<fn() -> H>,
+}
+
+impl<S, H, St, C> Registered<S> for Bound<H, St, C>
+where
+    S: Store + Lends<H::Connection>,
+    H: Handler,
+    H::Params: Extract<St>,
+    St: Send + Sync,
+    C: Codec<H::Message>,
+{
+    fn name(&self) -> &'static str {
+        H::NAME
+    }
+
+    fn event(&self) -> Option<&'static str> {
+        H::EVENT
+    }
+
+    fn fingerprint(&self, delivery: &Delivery) -> Fingerprint {
+        H::fingerprint(delivery)
+    }
+
+    fn prepare(&self, delivery: &Delivery, key: Option<&Key>) -> Result<(Key, Box<dyn Job<S>>), Unfit> {
+        let prepare = || {
+            let message =
+                self.codec.decode(delivery.payload()).map_err(|e| Unfit::new(Reason::Undecodable, e.as_ref()))?;
+            let key = match key {
+                Some(key) => *key,
+                None => H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))?,
+            };
+            if key.as_bytes().is_empty() {
+                return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty));
+            }
+            let params = H::Params::extract(&Extraction::new(delivery, &key, &*self.state));
+            Ok((key, Box::new(Ready::<H> { message, params }) as Box<dyn Job<S>>))
+        };
+        // A codec or a key that panics must cost its message, not the lane.
+        catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_else(|panic| {
+            Err(Unfit::new(Reason::Undecodable, format!("decoding panicked: {}", panic_text(panic.as_ref()))))
+        })
+    }
+}
+
+struct Ready<H: Handler> {
+    message: H::Message,
+    params: Result<H::Params, BoxError>,
+}
+
+impl<S: Lends<H::Connection>, H: Handler> Job<S> for Ready<H> {
+    fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
+        Box::pin(async move { H::handle(self.message, self.params?, S::lend(txn)).await })
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+}
+
+/// A handler with its number.
+pub(crate) struct Route<S> {
+    pub(crate) id: HandlerId,
+    pub(crate) handler: Arc<dyn Registered<S>>,
+    pub(crate) meters: Meters,
+}
+
+/// Which handler takes a delivery.
+pub(crate) struct Routes<S> {
+    pub(crate) routes: Vec<Route<S>>,
+    /// Stands for "no handler known" in rows that no handler takes.
+    pub(crate) nobody: HandlerId,
+    pub(crate) nobody_meters: Meters,
+    /// The header that tells the type of event; the broker's own property where it is `None`.
+    pub(crate) event_type: Option<String>,
+}
+
+impl<S: Store> Routes<S> {
+    /// The handler that names this delivery's type of event, or else the one that names none.
+    pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Unfit> {
+        let event = match &self.event_type {
+            Some(header) => delivery.headers().get_str(header),
+            None => delivery.event_type(),
+        };
+        let named = event.and_then(|event| self.routes.iter().find(|route| route.handler.event() == Some(event)));
+        named.or_else(|| self.routes.iter().find(|route| route.handler.event().is_none())).ok_or_else(|| {
+            let event = event.map_or_else(|| "no event type".to_owned(), |event| format!("the event type {event:?}"));
+            Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
+        })
+    }
+
+    pub(crate) fn get(&self, id: HandlerId) -> Option<&Route<S>> {
+        self.routes.iter().find(|route| route.id == id)
+    }
+
+    pub(crate) fn meters(&self, id: HandlerId) -> &Meters {
+        self.get(id).map_or(&self.nobody_meters, |route| &route.meters)
+    }
+
+    /// All numbers whose inbox rows this worker runs.
+    pub(crate) fn ids(&self) -> Vec<HandlerId> {
+        self.routes.iter().map(|route| route.id).chain([self.nobody]).collect()
+    }
+}
+
+/// A delivery that can run: its handler, what identifies it, and the decoded message.
+pub(crate) struct Work<'a, S> {
+    pub(crate) route: &'a Route<S>,
+    pub(crate) identity: Identity,
+    pub(crate) job: Box<dyn Job<S>>,
+}

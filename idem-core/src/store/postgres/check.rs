@@ -1,0 +1,167 @@
+//! What has to be true of a server, so that an acked message cannot be lost.
+
+use sqlx::Row as _;
+
+use crate::{BoxError, Error};
+
+use super::answer::Failure;
+use super::lanes::{Lane, OWN};
+
+/// The tables that messages are kept in.
+const TABLES: [&str; 3] = ["handlers", "processed_messages", "inbox_messages"];
+
+/// Makes an error of what was tried.
+pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
+
+/// The server and the session: version, role in replication, durability.
+pub(super) async fn server(lane: &mut Lane, allow_unsafe: bool, failed: &Failed<'_>) -> Result<(), Error> {
+    let asked = sqlx::raw_sql(
+        "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery()",
+    );
+    let unclear = |failure: Failure| failed("cannot read the settings of", failure.into_error());
+    let rows = lane.ask(OWN, asked).await.map_err(unclear)?;
+    let Some(row) = rows.first() else { return Ok(()) };
+    let text = |index: usize| row.try_get::<String, _>(index).map_err(|error| unclear(error.into()));
+    let settings = Settings {
+        version: lane.session().version,
+        standby: row.try_get(2).map_err(|error| unclear(error.into()))?,
+        fsync: text(0)?,
+        full_page_writes: text(1)?,
+        synchronous_commit: lane.session().synchronous_commit.clone(),
+    };
+    if let Some(why) = settings.impossible() {
+        return Err(Error::Refused(why));
+    }
+    settings.unsafe_ones().into_iter().try_for_each(|why| judge(why, allow_unsafe))
+}
+
+/// The tables: logged, and open to our role.
+pub(super) async fn tables(
+    lane: &mut Lane,
+    schema: &str,
+    allow_unsafe: bool,
+    failed: &Failed<'_>,
+) -> Result<(), Error> {
+    let asked = sqlx::query(
+        "SELECT c.relname::text, c.relpersistence = 'p', current_user::text,
+                has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+                AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')
+         FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+         WHERE n.nspname = $1 AND c.relname = ANY($2)",
+    );
+    let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
+    let rows = lane.ask(OWN, asked.bind(schema).bind(&TABLES[..])).await.map_err(unclear)?;
+    for row in rows {
+        let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
+        let (table, logged, role, open): (String, bool, String, bool) =
+            read().map_err(|error: sqlx::Error| unclear(error.into()))?;
+        if !open {
+            return Err(Error::Refused(format!(
+                "the role {role:?} may not use the table {table:?} of the schema {schema:?}: GRANT SELECT, INSERT, \
+                 UPDATE, DELETE ON ALL TABLES IN SCHEMA {} TO {}",
+                super::sql::quoted(schema),
+                super::sql::quoted(&role)
+            )));
+        }
+        if !logged {
+            let why = format!(
+                "the table {table:?} of the schema {schema:?} is not logged, and empty after a crash: ALTER TABLE {}.{} \
+                 SET LOGGED",
+                super::sql::quoted(schema),
+                super::sql::quoted(&table)
+            );
+            judge(why, allow_unsafe)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what would lose messages, or warns where the user insists.
+fn judge(why: String, allow_unsafe: bool) -> Result<(), Error> {
+    if allow_unsafe {
+        tracing::warn!("acked messages may be lost in a crash: {why}");
+        return Ok(());
+    }
+    Err(Error::Refused(format!("{why}; or accept the loss of messages with `.allow_unsafe_durability()`")))
+}
+
+/// What the server says about itself.
+struct Settings {
+    version: i32,
+    standby: bool,
+    fsync: String,
+    full_page_writes: String,
+    synchronous_commit: String,
+}
+
+impl Settings {
+    /// What makes the server useless here.
+    fn impossible(&self) -> Option<String> {
+        if self.version < 130_000 {
+            let major = self.version / 10_000;
+            return Some(format!("the server is PostgreSQL {major}, and idem needs 13 or newer: upgrade the server"));
+        }
+        self.standby.then(|| "the server is a standby, which takes no writes: connect to the primary".to_owned())
+    }
+
+    /// What may lose a commit that was reported (PostgreSQL manual, 20.5.1), each with its cure.
+    fn unsafe_ones(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {
+            if value == "off" {
+                found.push(format!(
+                    "{name} is off, which loses reported commits: set {name} = on in postgresql.conf and reload"
+                ));
+            }
+        }
+        if self.synchronous_commit == "off" {
+            found.push(
+                "synchronous_commit is off, which loses reported commits: set it to on, and look for ALTER ROLE .. SET and \
+                 ALTER DATABASE .. SET, which override postgresql.conf (ALTER ROLE .. RESET synchronous_commit)"
+                    .to_owned(),
+            );
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Settings;
+
+    fn sound() -> Settings {
+        let on = || "on".to_owned();
+        let (fsync, full_page_writes, synchronous_commit) = (on(), on(), on());
+        Settings { version: 150_018, standby: false, fsync, full_page_writes, synchronous_commit }
+    }
+
+    #[test]
+    fn a_sound_server_is_accepted() {
+        assert!(sound().impossible().is_none());
+        assert!(sound().unsafe_ones().is_empty());
+        assert!(Settings { synchronous_commit: "local".into(), ..sound() }.unsafe_ones().is_empty());
+    }
+
+    #[test]
+    fn each_unsafe_setting_is_named() {
+        let off = || "off".to_owned();
+        let unsafe_ones = [
+            ("fsync", Settings { fsync: off(), ..sound() }),
+            ("full_page_writes", Settings { full_page_writes: off(), ..sound() }),
+            ("synchronous_commit", Settings { synchronous_commit: off(), ..sound() }),
+        ];
+        for (name, settings) in unsafe_ones {
+            let found = settings.unsafe_ones();
+            assert_eq!(found.len(), 1);
+            assert!(found[0].starts_with(name), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn an_old_server_and_a_standby_cannot_be_used() {
+        let old = Settings { version: 120_022, ..sound() }.impossible().unwrap();
+        assert!(old.contains("PostgreSQL 12") && old.contains("upgrade"), "{old}");
+        let standby = Settings { standby: true, ..sound() }.impossible().unwrap();
+        assert!(standby.contains("primary"), "{standby}");
+    }
+}

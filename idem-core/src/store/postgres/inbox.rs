@@ -1,0 +1,214 @@
+//! Inbox rows: inserted, taken, and what became of them.
+
+use std::time::Duration;
+
+use sqlx::Row as _;
+use uuid::Uuid;
+
+use crate::Reason;
+use crate::store::{
+    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Survey, envelope,
+};
+
+use super::rows::{self, COLUMNS, secs};
+use super::{Postgres, Txn};
+
+/// The words of the index of rows without a mark, which a statement has to repeat to be given the index.
+pub(super) const ORDINARY: &str = "i.state = 'parked' AND i.starts = 0 AND i.breaks = 0";
+/// The same of the index of rows that may have ended a process or a connection, without those that are to be judged.
+pub(super) const SUSPECT: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 1) AND i.starts < 3";
+const JUDGED: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 1) AND i.starts >= 3";
+const _: () = assert!(MAX_STARTS == 3);
+
+pub(super) const INSERT: &str = "
+    INSERT INTO {schema}.inbox_messages AS i
+        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error)
+    VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'parked' ELSE 'dead' END,
+            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9)
+    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1";
+
+pub(super) const SIGHT: &str = "
+    UPDATE {schema}.inbox_messages SET sightings = sightings + 1
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'dead'";
+
+pub(super) const REMOVE: &str = "
+    DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING 1";
+
+/// One statement for every outcome: $3 attempts more, $4 starts back, $5 breaks more, $6 due in seconds, $7 dead.
+pub(super) fn note() -> String {
+    let reason = format!(
+        "coalesce($7::text, CASE WHEN $5 > 0 AND breaks + $5 >= {MAX_BREAKS} THEN '{}' END)",
+        Reason::BrokeConnection
+    );
+    format!(
+        "UPDATE {{schema}}.inbox_messages SET
+            token = NULL,
+            attempts = attempts + $3,
+            starts = CASE WHEN $3 > 0 THEN 0 ELSE greatest(starts - $4, 0) END,
+            breaks = CASE WHEN $3 > 0 THEN 0 ELSE breaks + $5 END,
+            due_at = coalesce(now() + $6::float8 * interval '1 second', due_at),
+            reason = {reason},
+            state = CASE WHEN {reason} IS NULL THEN 'parked' ELSE 'dead' END,
+            died_at = CASE WHEN {reason} IS NOT NULL THEN now() END,
+            error = coalesce($8, error)
+        WHERE id = $1 AND token = $2 RETURNING 1"
+    )
+}
+
+pub(super) const UNSTART: &str = "
+    UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1";
+
+/// Handler by handler, so that the index gives the oldest ones of each without reading those of others. The rows are
+/// locked while they are sought: those that run are skipped and not counted against the limit.
+/// Materialized, since a limit that is evaluated again for each joined row takes more rows than it says.
+pub(super) fn take(which: &str) -> String {
+    format!(
+        "WITH due AS MATERIALIZED (
+            SELECT found.id FROM unnest($1::int[]) AS handler (id), LATERAL (
+                SELECT i.id, i.due_at FROM {{schema}}.inbox_messages AS i
+                WHERE i.handler_id = handler.id AND {which} AND i.due_at <= now()
+                ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
+            ) AS found ORDER BY found.due_at LIMIT $2
+        )
+        UPDATE {{schema}}.inbox_messages AS i
+        SET starts = i.starts + 1, token = $3, due_at = now() + $4::float8 * interval '1 second'
+        FROM due, {{schema}}.handlers AS h
+        WHERE i.id = due.id AND h.id = i.handler_id
+        RETURNING {COLUMNS}"
+    )
+}
+
+/// A taken row has a start, so that the small index of suspects has it.
+pub(super) fn taken() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+        WHERE i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 1) AND i.token = $1 ORDER BY i.id"
+    )
+}
+
+/// A row that runs looks due once its lease is over, and is none of what is to be done: it is locked, and skipped.
+pub(super) fn survey() -> String {
+    let any = |which: &str, due: &str, lock: &str| {
+        format!(
+            "EXISTS (SELECT FROM unnest($1::int[]) AS handler (id), LATERAL (
+                SELECT i.id FROM {{schema}}.inbox_messages AS i
+                WHERE i.handler_id = handler.id AND {which} AND {due} ORDER BY i.due_at LIMIT 1 {lock}) AS found)"
+        )
+    };
+    format!(
+        "SELECT {}, {}, {}",
+        any(ORDINARY, "i.due_at <= now()", ""),
+        any(SUSPECT, "i.due_at <= now()", "FOR KEY SHARE SKIP LOCKED"),
+        any(JUDGED, "i.due_at < now() - $2::float8 * interval '1 second'", "FOR KEY SHARE SKIP LOCKED"),
+    )
+}
+
+pub(super) fn judge() -> String {
+    format!(
+        "WITH over AS MATERIALIZED (
+            SELECT i.id FROM {{schema}}.inbox_messages AS i
+            WHERE i.handler_id = ANY($1) AND {JUDGED} AND i.due_at < now() - $2::float8 * interval '1 second'
+            FOR UPDATE SKIP LOCKED
+        )
+        UPDATE {{schema}}.inbox_messages AS i
+        SET state = 'dead', reason = '{}', died_at = now(), token = NULL
+        FROM over WHERE i.id = over.id RETURNING 1",
+        Reason::Crashed
+    )
+}
+
+impl Postgres {
+    pub(super) async fn insert_row(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+        let (due, reason) = match row.state {
+            Ok(due) => (due, None),
+            Err(reason) => (Duration::ZERO, Some(reason.as_str())),
+        };
+        let query = self.sql().insert.query().bind(row.identity.handler.0);
+        let query = query.bind(row.identity.key.as_bytes()).bind(row.identity.fingerprint.as_bytes());
+        let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
+        let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
+        txn.ask(query).await?;
+        Ok(())
+    }
+
+    pub(super) async fn sight_row(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
+        let query = self.sql().sight.query().bind(identity.handler.0);
+        txn.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
+        Ok(())
+    }
+
+    pub(super) async fn remove_row(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+        Ok(!txn.ask(self.sql().remove.query().bind(row.id).bind(row.token)).await?.is_empty())
+    }
+
+    pub(super) async fn look(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+        let rows = self.ask(self.sql().survey.query().bind(ids(handlers)).bind(over(lease))).await?;
+        let Some(row) = rows.first() else { return Ok(Survey::default()) };
+        Ok(Survey { ordinary: row.try_get(0)?, suspect: row.try_get(1)?, judge: row.try_get(2)? })
+    }
+
+    pub(super) async fn take_rows(
+        &self,
+        handlers: &[HandlerId],
+        kind: Kind,
+        limit: usize,
+        token: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Row>, Fault> {
+        let statement = match kind {
+            Kind::Ordinary => &self.sql().take_ordinary,
+            Kind::Suspect => &self.sql().take_suspect,
+        };
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.ask(statement.query().bind(ids(handlers)).bind(limit).bind(token).bind(secs(lease))).await?;
+        rows::all(&rows)
+    }
+
+    pub(super) async fn taken_rows(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
+        rows::all(&self.ask(self.sql().taken.query().bind(token)).await?)
+    }
+
+    pub(super) async fn note_row(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
+        let (attempts, starts, breaks) = match note {
+            Note::Failed { .. } => (1, 0, 0),
+            Note::Broke { .. } => (0, 1, 1),
+            Note::GivenBack { .. } => (0, 1, 0),
+            Note::Dead { .. } => (0, 0, 0),
+        };
+        let (due, reason, error) = match note {
+            Note::Failed { next: Ok(due), error } | Note::Broke { due, error } => (Some(*due), None, Some(error)),
+            Note::Failed { next: Err(reason), error } | Note::Dead { reason, error } => {
+                (None, Some(reason.as_str()), Some(error))
+            }
+            Note::GivenBack { due } => (Some(*due), None, None),
+        };
+        let query = self.sql().note.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
+        let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes));
+        Ok(!self.ask(query).await?.is_empty())
+    }
+
+    pub(super) async fn take_back_start(&self, row: &Row) -> Result<(), Fault> {
+        match self.ask(self.sql().unstart.query().bind(row.id)).await {
+            // It runs, and its outcome sets the starts.
+            Err(Fault::Busy) => Ok(()),
+            answer => answer.map(|_| ()),
+        }
+    }
+
+    pub(super) async fn judge_rows(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+        Ok(self.ask(self.sql().judge.query().bind(ids(handlers)).bind(over(lease))).await?.len() as u64)
+    }
+}
+
+/// For how many seconds a last lease has to be over.
+fn over(lease: Duration) -> f64 {
+    secs(lease.saturating_mul(JUDGE_LEASES))
+}
+
+pub(super) fn ids(handlers: &[HandlerId]) -> Vec<i32> {
+    handlers.iter().map(|handler| handler.0).collect()
+}
+
+fn number(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

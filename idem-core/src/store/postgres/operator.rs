@@ -1,0 +1,133 @@
+//! What a person asks for: how full the inbox is, its rows, replay and discard.
+
+use std::time::Duration;
+
+use sqlx::Row as _;
+
+use crate::store::{Fault, Filter, HandlerId, Level, Page, Replayed, Row};
+use crate::{Key, Reason};
+
+use super::Postgres;
+use super::inbox::ids;
+use super::rows::{self, COLUMNS};
+
+/// The reason for which no replay happens without force.
+const NEEDS_FORCE: Reason = Reason::Committed;
+
+pub(super) const LEVEL: &str = "
+    SELECT count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead'),
+           (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'parked' AND due_at <= now())) * 1000000)::bigint
+    FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";
+
+/// The state is a constant of the text, which gives dead rows their own index.
+pub(super) fn list(state: &str) -> String {
+    format!(
+        "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+        WHERE h.consumer = $1 AND i.state = '{state}' AND i.id < coalesce($2, 9223372036854775807)
+          AND ($3::text IS NULL OR h.name = $3) AND ($4::text IS NULL OR i.reason = $4)
+        ORDER BY i.id DESC LIMIT $5"
+    )
+}
+
+/// What ended a process or a connection runs as a suspect again, which one break makes of a row without starts; the
+/// breaks of before are forgiven.
+pub(super) fn replay() -> String {
+    format!(
+        "WITH found AS MATERIALIZED (
+            SELECT i.id, i.reason FROM {{schema}}.inbox_messages AS i
+            JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+            WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
+        ), done AS (
+            UPDATE {{schema}}.inbox_messages AS i
+            SET state = 'parked', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
+                breaks = CASE WHEN found.reason IN ('{}', '{}') THEN 1 ELSE 0 END
+            FROM found WHERE i.id = found.id AND found.reason <> '{}' AND ($3 OR found.reason <> '{NEEDS_FORCE}')
+        )
+        SELECT reason FROM found",
+        Reason::Crashed,
+        Reason::BrokeConnection,
+        Reason::Conflict,
+    )
+}
+
+pub(super) fn replay_as() -> String {
+    format!(
+        "WITH found AS MATERIALIZED (
+            SELECT i.id, i.handler_id, i.fingerprint FROM {{schema}}.inbox_messages AS i
+            JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+            WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' AND i.reason = '{}' FOR UPDATE OF i
+        ), claimed AS (
+            INSERT INTO {{schema}}.processed_messages (handler_id, key, fingerprint)
+            SELECT handler_id, $3, fingerprint FROM found
+            WHERE NOT EXISTS (SELECT FROM {{schema}}.processed_messages AS claim
+                              WHERE claim.handler_id = found.handler_id AND claim.key = $3)
+            ON CONFLICT (handler_id, key) DO NOTHING RETURNING 1
+        ), moved AS (
+            UPDATE {{schema}}.inbox_messages AS i
+            SET key = $3, state = 'parked', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
+                breaks = 0
+            FROM found, claimed WHERE i.id = found.id RETURNING 1
+        )
+        SELECT EXISTS (SELECT FROM moved) FROM found",
+        Reason::Conflict
+    )
+}
+
+/// The claim is dated only if a row went that owned it: not a conflict, which stands beside another message's claim.
+/// A row without a key finds no claim, since no claim has an empty key.
+pub(super) fn discard() -> String {
+    format!(
+        "WITH gone AS (
+            DELETE FROM {{schema}}.inbox_messages AS i USING {{schema}}.handlers AS h
+            WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead'
+            RETURNING i.handler_id, i.key, i.reason
+        ), dated AS (
+            UPDATE {{schema}}.processed_messages AS claim SET processed_at = now() FROM gone
+            WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key AND claim.processed_at IS NULL
+              AND gone.reason <> '{}'
+        )
+        SELECT FROM gone",
+        Reason::Conflict
+    )
+}
+
+impl Postgres {
+    pub(super) async fn fill(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+        let rows = self.ask(self.sql().level.query().bind(ids(handlers))).await?;
+        let Some(row) = rows.first() else { return Ok(Level::default()) };
+        let oldest: Option<i64> = row.try_get(2)?;
+        Ok(Level {
+            parked: row.try_get::<i64, _>(0)?.unsigned_abs(),
+            dead: row.try_get::<i64, _>(1)?.unsigned_abs(),
+            oldest_due: oldest.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
+        })
+    }
+
+    pub(super) async fn list_rows(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+        let statement = if filter.parked { &self.sql().list_parked } else { &self.sql().list_dead };
+        let query = statement.query().bind(consumer).bind(page.before).bind(filter.handler.as_deref());
+        let query = query.bind(filter.reason.map(Reason::as_str)).bind(i64::from(page.limit));
+        rows::all(&self.ask(query).await?)
+    }
+
+    pub(super) async fn replay_row(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+        let rows = self.ask(self.sql().replay.query().bind(consumer).bind(id).bind(force)).await?;
+        let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
+        let reason: String = row.try_get(0)?;
+        Ok(match Reason::parse(&reason) {
+            Some(Reason::Conflict) => Replayed::NeedsKey,
+            Some(NEEDS_FORCE) if !force => Replayed::NeedsForce,
+            _ => Replayed::Due,
+        })
+    }
+
+    pub(super) async fn replay_row_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+        let rows = self.ask(self.sql().replay_as.query().bind(consumer).bind(id).bind(key.as_bytes())).await?;
+        let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
+        Ok(if row.try_get(0)? { Replayed::Due } else { Replayed::KeyTaken })
+    }
+
+    pub(super) async fn discard_row(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+        Ok(!self.ask(self.sql().discard.query().bind(consumer).bind(id)).await?.is_empty())
+    }
+}

@@ -1,0 +1,159 @@
+//! How to reach the database, and what to ask of it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+
+use crate::Error;
+
+use super::lanes::Lanes;
+use super::sql::{Statements, quoted};
+use super::{Inner, Postgres, check, migrate};
+
+/// How to reach a PostgreSQL database, and what to ask of it. Made by [`Postgres::options`].
+#[derive(Clone)]
+#[must_use]
+pub struct PostgresOptions {
+    url: String,
+    schema: String,
+    connections: usize,
+    retention: Duration,
+    verify_only: bool,
+    unsafe_durability: bool,
+}
+
+impl PostgresOptions {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            schema: "idem".to_owned(),
+            connections: 32,
+            retention: Duration::from_secs(7 * 24 * 3600),
+            verify_only: false,
+            unsafe_durability: false,
+        }
+    }
+
+    /// The schema of idem's tables; default `idem`. Any name of 1 to 63 bytes without NUL will do; it is quoted.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = name.into();
+        self
+    }
+
+    /// How many connections there may be at a time; default 32. They are made when they are needed. Each message in
+    /// work has one, and a worker sets aside what it can use at once.
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// For how long claims are kept after their message was processed; default 7 days. A duplicate that comes later
+    /// is processed again.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Checks that the tables are there instead of making them: for a role that may not create tables.
+    pub fn verify_only(mut self) -> Self {
+        self.verify_only = true;
+        self
+    }
+
+    /// Goes on, with a warning in the log, where the database may lose a commit that it has reported (`fsync`,
+    /// `full_page_writes` or `synchronous_commit` off, unlogged tables). **Messages are lost in a crash then**, since
+    /// the broker was acked already.
+    pub fn allow_unsafe_durability(mut self) -> Self {
+        self.unsafe_durability = true;
+        self
+    }
+
+    /// Connects, migrates idem's tables (or verifies them) and checks the settings of the server.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for an option or a setting that cannot work or that would lose messages; the text names the
+    /// cure. [`Error::Database`] where the URL is wrong, the server is away or does not let us in.
+    pub async fn connect(self) -> Result<Postgres, Error> {
+        self.validate()?;
+        let target = self.target()?;
+        let name = name(&target);
+        let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
+        let lanes = Lanes::new(target, self.connections, !self.unsafe_durability);
+        let mut lane = lanes.lane().await.map_err(|lost| failed("cannot connect to", lost.into_error()))?;
+        check::server(&mut lane, self.unsafe_durability, &failed).await?;
+        migrate::run(&mut lane, &self.schema, self.verify_only, &failed).await?;
+        check::tables(&mut lane, &self.schema, self.unsafe_durability, &failed).await?;
+        lane.put_back();
+        let inner = Inner {
+            statements: Statements::new(&quoted(&self.schema)),
+            lanes,
+            name,
+            schema: self.schema,
+            connections: self.connections,
+            retention: self.retention,
+            reserved: std::sync::Arc::default(),
+        };
+        Ok(Postgres(std::sync::Arc::new(inner)))
+    }
+
+    fn validate(&self) -> Result<(), Error> {
+        let schema = &self.schema;
+        let why = if schema.is_empty() || schema.len() > 63 || schema.contains('\0') {
+            // PostgreSQL cuts longer names silently, so that two of them could mean the same schema.
+            format!("the schema {schema:?} cannot be used: give `.schema(..)` a name of 1 to 63 bytes without NUL")
+        } else if self.connections == 0 {
+            "a store needs connections: give `.connections(..)` at least what its workers need at once".to_owned()
+        } else if self.retention.is_zero() {
+            "a retention of zero forgets every claim at once, so that every duplicate is processed: give `.retention(..)` \
+             more than the longest time after which the broker may deliver a message again"
+                .to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Refused(why))
+    }
+
+    fn target(&self) -> Result<PgConnectOptions, Error> {
+        let wrong = |source: crate::BoxError| Error::Database {
+            what: "the database URL cannot be read: it looks like postgres://user:password@host:5432/database".into(),
+            source,
+        };
+        let Some(rest) = ["postgres://", "postgresql://"].iter().find_map(|scheme| self.url.strip_prefix(scheme))
+        else {
+            return Err(wrong("it does not begin with postgres://".into()));
+        };
+        // A slash, question mark or hash in the password ends the host for a parser, and what follows would be taken for
+        // a database's name, which is no secret.
+        let authority = rest.find(['/', '?', '#']).map_or(rest, |end| &rest[..end]);
+        if rest.contains('@') && !authority.contains('@') {
+            return Err(wrong("an `@` stands behind the host: percent-encode the password (`/` is %2F)".into()));
+        }
+        PgConnectOptions::from_str(&self.url).map_err(|error| wrong(error.into()))
+    }
+}
+
+/// The database, named without its password.
+fn name(target: &PgConnectOptions) -> String {
+    let user = target.get_username();
+    let database = target.get_database().unwrap_or(user);
+    let port = target.get_port();
+    match target.get_socket() {
+        Some(socket) => format!("PostgreSQL at {} port {port}, database {database:?}, user {user:?}", socket.display()),
+        None => format!("PostgreSQL at {}:{port}, database {database:?}, user {user:?}", target.get_host()),
+    }
+}
+
+/// Leaves the URL out, since it may hold a password.
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("schema", &self.schema)
+            .field("connections", &self.connections)
+            .field("retention", &self.retention)
+            .field("verify_only", &self.verify_only)
+            .field("unsafe_durability", &self.unsafe_durability)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! Prune: claims that are older than the retention go, in chunks.
+
+use std::time::{Duration, Instant};
+
+use sqlx::Row as _;
+
+use crate::store::{Fault, Pruned};
+
+use super::Postgres;
+use super::answer::Failure;
+use super::lanes::{Lane, OWN};
+use super::rows::secs;
+use super::sql::Statement;
+
+/// How many claims go in one transaction: few enough to be quick, enough that a commit each does not matter.
+const CHUNK: i64 = 5_000;
+/// A chunk may take longer than other statements, since it reads what nobody has read for days.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between chunks it rests for as long as the last one took, within these bounds: at most half of one core and disk.
+const REST: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(2);
+
+/// One pruner per schema. The lock is the session's: it lasts from chunk to chunk, and goes with the connection.
+pub(super) const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended('idem prune ' || $1, 0))";
+pub(super) const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended('idem prune ' || $1, 0))";
+
+/// Locks the claims first. Whoever is about to write a conflict beside a claim holds it FOR KEY SHARE, and is skipped.
+pub(super) const FIND: &str = "
+    SELECT claim.ctid::text FROM {schema}.processed_messages AS claim
+    WHERE processed_at < now() - $1::float8 * interval '1 second'
+      AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
+                      WHERE i.handler_id = claim.handler_id AND i.key = claim.key)
+    ORDER BY processed_at LIMIT $2 FOR UPDATE OF claim SKIP LOCKED";
+
+/// A statement of its own, so that it sees an inbox row that was committed before the claim could be locked. A row's
+/// place cannot change while it is locked.
+pub(super) const DELETE: &str = "
+    WITH gone AS (
+        DELETE FROM {schema}.processed_messages AS claim
+        WHERE ctid = ANY($1::text[]::tid[]) AND processed_at IS NOT NULL
+          AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
+                          WHERE i.handler_id = claim.handler_id AND i.key = claim.key)
+        RETURNING handler_id, processed_at
+    ), latest AS (
+        SELECT handler_id, max(processed_at) AS processed_at FROM gone GROUP BY handler_id
+    ), through AS (
+        UPDATE {schema}.handlers AS h SET pruned_through = greatest(h.pruned_through, latest.processed_at)
+        FROM latest WHERE h.id = latest.handler_id
+    )
+    SELECT count(*) FROM gone";
+
+impl Postgres {
+    pub(super) async fn prune_claims(&self) -> Result<Pruned, Fault> {
+        let mut lane = self.lanes().lane().await?;
+        if !self.advise(&mut lane, &self.sql().prune_lock).await? {
+            lane.put_back();
+            return Ok(Pruned { claims: 0, elsewhere: true });
+        }
+        let mut claims = 0;
+        loop {
+            let begun = Instant::now();
+            let (found, deleted) = self.prune_chunk(&mut lane).await?;
+            claims += deleted;
+            if found < CHUNK as usize {
+                break;
+            }
+            tokio::time::sleep(begun.elapsed().clamp(*REST.start(), *REST.end())).await;
+        }
+        // Only a connection that has given the lock up may be used by others.
+        if self.advise(&mut lane, &self.sql().prune_unlock).await? {
+            lane.put_back();
+        }
+        Ok(Pruned { claims, elsewhere: false })
+    }
+
+    /// Where anything fails the connection is closed, with the transaction and the lock.
+    async fn prune_chunk(&self, lane: &mut Lane) -> Result<(usize, u64), Failure> {
+        lane.ask(OWN, sqlx::raw_sql("BEGIN; SET LOCAL statement_timeout = '30s'")).await?;
+        let find = self.sql().prune_find.query().bind(secs(self.retention())).bind(CHUNK);
+        let rows = lane.ask(PATIENCE, find).await?;
+        let places = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+        let rows = lane.ask(PATIENCE, self.sql().prune_delete.query().bind(&places)).await?;
+        lane.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+        let deleted: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        Ok((places.len(), deleted.unsigned_abs()))
+    }
+
+    async fn advise(&self, lane: &mut Lane, statement: &Statement) -> Result<bool, Fault> {
+        let rows = lane.ask(OWN, statement.query().bind(self.schema())).await?;
+        Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?)
+    }
+}

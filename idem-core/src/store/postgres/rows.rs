@@ -1,0 +1,60 @@
+//! Inbox rows as they come from the server.
+
+use std::time::{Duration, SystemTime};
+
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+use crate::store::{Fault, HandlerId, Identity, Row, envelope};
+use crate::{Fingerprint, Key, Reason};
+
+/// What [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds: no calendar is needed.
+pub(super) const COLUMNS: &str = "
+    i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.token, i.starts, i.attempts, i.breaks,
+    i.sightings, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
+    (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint";
+
+/// All of them.
+pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, Fault> {
+    Ok(rows.iter().map(decode).collect::<Result<_, _>>()?)
+}
+
+fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
+    let attempts = count(row.try_get(9)?);
+    let reason: Option<String> = row.try_get(12)?;
+    Ok(Row {
+        id: row.try_get(0)?,
+        identity: Identity {
+            handler: HandlerId(row.try_get(1)?),
+            // The table's CHECK keeps keys within 255 bytes.
+            key: Key::stored(row.try_get(3)?).unwrap_or(Key::empty()),
+            fingerprint: Fingerprint::stored(row.try_get(4)?),
+        },
+        handler: row.try_get(2)?,
+        delivery: envelope::open(row.try_get(6)?, row.try_get(5)?, attempts),
+        token: row.try_get(7)?,
+        starts: count(row.try_get(8)?),
+        attempts,
+        breaks: count(row.try_get(10)?),
+        sightings: row.try_get::<i64, _>(11)?.unsigned_abs(),
+        // A word that only a newer version of idem knows still means dead.
+        reason: reason.map(|word| Reason::parse(&word).unwrap_or(Reason::Permanent)),
+        error: String::from_utf8_lossy(row.try_get(13)?).into_owned(),
+        created_at: time(row.try_get(14)?),
+        due_at: time(row.try_get(15)?),
+        died_at: row.try_get::<Option<i64>, _>(16)?.map(time),
+    })
+}
+
+fn count(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}
+
+fn time(micros: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// A duration for `* interval '1 second'`, at most a hundred years, which every timestamp can bear.
+pub(super) fn secs(duration: Duration) -> f64 {
+    duration.as_secs_f64().min(3.2e9)
+}

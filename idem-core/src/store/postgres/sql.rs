@@ -1,0 +1,74 @@
+//! The statements, with the schema's name in them.
+
+use std::sync::Arc;
+
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Postgres as Pg};
+
+use super::{claim, inbox, operator, prune, register};
+
+/// A statement with the schema's name in it, made once per store.
+#[derive(Clone)]
+pub(super) struct Statement(Arc<str>);
+
+impl Statement {
+    fn new(template: &str, schema: &str) -> Self {
+        Self(template.replace("{schema}", schema).into())
+    }
+
+    /// The statement, to bind values to.
+    pub(super) fn query<'q>(&self) -> Query<'q, Pg, PgArguments> {
+        // Nothing but the quoted name of the schema and constants are in the text.
+        sqlx::query(AssertSqlSafe(self.0.clone()))
+    }
+}
+
+macro_rules! statements {
+    ($($name:ident = $template:expr,)*) => {
+        /// Every statement that runs while a store is in use.
+        pub(super) struct Statements { $(pub(super) $name: Statement,)* }
+
+        impl Statements {
+            /// With the name of the schema, quoted.
+            pub(super) fn new(schema: &str) -> Self {
+                Self { $($name: Statement::new(&$template, schema),)* }
+            }
+        }
+    };
+}
+
+statements! {
+    intern = register::INTERN,
+    handlers = register::HANDLERS,
+    waiting = register::WAITING,
+    claim = claim::CLAIM,
+    standing = claim::STANDING,
+    reopen = claim::REOPEN,
+    start = claim::START,
+    remove = inbox::REMOVE,
+    insert = inbox::INSERT,
+    sight = inbox::SIGHT,
+    survey = inbox::survey(),
+    take_ordinary = inbox::take(inbox::ORDINARY),
+    take_suspect = inbox::take(inbox::SUSPECT),
+    taken = inbox::taken(),
+    note = inbox::note(),
+    unstart = inbox::UNSTART,
+    judge = inbox::judge(),
+    level = operator::LEVEL,
+    list_dead = operator::list("dead"),
+    list_parked = operator::list("parked"),
+    replay = operator::replay(),
+    replay_as = operator::replay_as(),
+    discard = operator::discard(),
+    prune_lock = prune::LOCK,
+    prune_unlock = prune::UNLOCK,
+    prune_find = prune::FIND,
+    prune_delete = prune::DELETE,
+}
+
+/// A name as an identifier, whatever is in it (PostgreSQL manual, 4.1.1).
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

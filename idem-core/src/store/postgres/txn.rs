@@ -1,0 +1,178 @@
+//! Transactions: begin, guard and commit, roll back.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
+
+use crate::BoxError;
+use crate::store::{Committed, Fault, Undone};
+
+use super::answer::Failure;
+use super::lanes::{LOCK_WAIT, Lane, Lanes, OWN};
+
+/// An open transaction on a connection of its own. Dropping it closes the connection.
+pub struct Txn {
+    lane: Lane,
+    // The transaction's number, once it has made a claim or started a row.
+    xid: Option<String>,
+}
+
+impl std::fmt::Debug for Txn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Txn").field("xid", &self.xid).finish_non_exhaustive()
+    }
+}
+
+/// How much longer than its deadline a handler may leave the session idle: the deadline is kept here, and the server's
+/// limit is for when here is no more.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// The text by which the guard's own error is known from a handler's.
+const ENDED: &str = "idem: the handler ended the transaction";
+
+/// Begins, with the limits of a handler of this deadline.
+pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Fault> {
+    let mut lane = lanes.lane().await?;
+    let session = lane.session();
+    let statement = match session.statement_timeout {
+        0 => millis(deadline),
+        set => set.min(millis(deadline)),
+    };
+    // Shorter than the statement's, or a claim that is held up would look like a server that is too slow.
+    let lock = (statement / 2).clamp(1, LOCK_WAIT);
+    let mut text = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock}; \
+         SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {};",
+        millis(deadline.saturating_add(MARGIN)),
+    );
+    if lane.is_durable() {
+        text += &format!(" SET LOCAL synchronous_commit = {};", session.synchronous_commit());
+    }
+    // On any failure the lane is dropped: a transaction may be open in it.
+    lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    Ok(Txn { lane, xid: None })
+}
+
+/// In whole milliseconds, from 1 (0 would be no limit) to the highest that the server takes.
+fn millis(limit: Duration) -> u64 {
+    u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).clamp(1, i32::MAX as u64)
+}
+
+impl Txn {
+    /// One of idem's own statements.
+    pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<sqlx::postgres::PgRow>, Fault> {
+        Ok(self.lane.ask(OWN, query).await?)
+    }
+
+    /// The session's own lock timeout, which the handler is to have.
+    pub(super) fn lock_timeout(&self) -> String {
+        self.lane.session().lock_timeout.clone()
+    }
+
+    /// Remembers the transaction's number, which the guard compares.
+    pub(super) fn guard(&mut self, xid: String) {
+        self.xid = Some(xid);
+    }
+
+    /// The connection, for a handler.
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        self.lane.connection()
+    }
+}
+
+/// Guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
+pub(super) async fn commit(mut txn: Txn) -> Committed {
+    if !txn.lane.is_sound() {
+        return Committed::Unknown("a statement of this transaction was not answered".into());
+    }
+    if let Err(lost) = txn.lane.flush().await {
+        return Committed::Unknown(lost.into_error());
+    }
+    let text = match &txn.xid {
+        // The number comes from the server and consists of digits. The cast of a text that is no number is how plain SQL
+        // raises an error of one's own; `concat` is not immutable, which keeps the planner from raising it beforehand
+        // (PostgreSQL manual, 4.2.14).
+        Some(xid) => format!(
+            "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8 \
+             THEN 1 ELSE pg_catalog.concat('{ENDED}')::int END; COMMIT"
+        ),
+        // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
+        None => "SELECT 1; COMMIT".to_owned(),
+    };
+    let failure = match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
+        Ok(_) => {
+            txn.lane.put_back();
+            return Committed::Done;
+        }
+        Err(Failure::Lost(error)) => return Committed::Unknown(error),
+        Err(failure @ Failure::Refused(_)) => failure,
+    };
+    let ended =
+        matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(ENDED));
+    match failure.code().unwrap_or_default() {
+        "22P02" if ended => fate(txn).await,
+        "25P02" => closed(txn, |_| Committed::Swallowed, failure).await,
+        "40001" | "40P01" => closed(txn, Committed::Retry, failure).await,
+        // 40003 is "statement completion unknown". Without room (class 53), or as a standby (25006), the server is not
+        // in a state to be believed, and none of it is the message's fault.
+        code if code == "40003" || code == "25006" || code.starts_with("53") => {
+            Committed::Unknown(failure.into_error())
+        }
+        _ => closed(txn, Committed::Refused, failure).await,
+    }
+}
+
+/// The answer to a COMMIT that was refused, with the transaction out of the way.
+async fn closed(txn: Txn, answer: impl FnOnce(BoxError) -> Committed, failure: Failure) -> Committed {
+    // Whether the lane survives is the lane's business: the refusal stands.
+    let _ = rollback(txn).await;
+    answer(failure.into_error())
+}
+
+/// Ends whatever is open, and asks what became of the transaction that made the claim.
+async fn fate(mut txn: Txn) -> Committed {
+    let xid = txn.xid.take().unwrap_or_default();
+    // A handler that ran COMMIT may have begun another one.
+    let text = format!("ROLLBACK; SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8)");
+    let rows = match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
+        Ok(rows) => rows,
+        Err(failure) => return Committed::Unknown(failure.into_error()),
+    };
+    txn.lane.put_back();
+    let status = rows.first().and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
+    match status.as_deref() {
+        Some("aborted") => Committed::RolledBack,
+        Some("committed") => Committed::CommittedEarly,
+        // Prepared for two-phase commit, or too old to be known.
+        other => {
+            let state = other.unwrap_or("not known");
+            Committed::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
+        }
+    }
+}
+
+/// Rolls back. An answered ROLLBACK tells that the connection is alive.
+pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
+    if !txn.lane.is_sound() {
+        return Err(Fault::Outage("a statement of this transaction was not answered".into()));
+    }
+    txn.lane.flush().await?;
+    if txn.xid.is_some() {
+        return match fate(txn).await {
+            Committed::CommittedEarly => Ok(Undone::CommittedEarly),
+            Committed::Unknown(error) => Err(Fault::Outage(error)),
+            _ => Ok(Undone::RolledBack),
+        };
+    }
+    match txn.lane.ask(OWN, sqlx::raw_sql("ROLLBACK")).await {
+        Ok(_) => {
+            txn.lane.put_back();
+            Ok(Undone::RolledBack)
+        }
+        // An answer all the same; the connection is closed, since its state is not what it should be.
+        Err(Failure::Refused(_)) => Ok(Undone::RolledBack),
+        Err(lost) => Err(lost.into()),
+    }
+}

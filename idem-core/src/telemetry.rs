@@ -1,0 +1,161 @@
+//! The names of metrics and spans, in one place.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use tracing::Span;
+use tracing::field::Empty;
+
+use crate::{Delivery, Outcome};
+
+/// The metrics of one handler. They are made once, when the worker starts, so install the recorder before.
+pub(crate) struct Meters {
+    processed: Counter,
+    duplicate: Counter,
+    conflict: Counter,
+    parked: Counter,
+    dead: Counter,
+    held: Counter,
+    /// From BEGIN to the answer of the claim.
+    pub(crate) claim: Histogram,
+    /// The handler itself.
+    pub(crate) handler: Histogram,
+    /// Guard and COMMIT.
+    pub(crate) commit: Histogram,
+    duplicate_age: Histogram,
+}
+
+impl Meters {
+    pub(crate) fn new(consumer: &str, handler: &str) -> Self {
+        let labels = [("consumer", consumer.to_owned()), ("handler", handler.to_owned())];
+        let outcome = |outcome: &'static str| {
+            let labels =
+                [("consumer", consumer.to_owned()), ("handler", handler.to_owned()), ("outcome", outcome.to_owned())];
+            counter!("idem_deliveries_total", &labels)
+        };
+        Self {
+            processed: outcome("processed"),
+            duplicate: outcome("duplicate"),
+            conflict: outcome("conflict"),
+            parked: outcome("parked"),
+            dead: outcome("dead"),
+            held: outcome("held"),
+            claim: histogram!("idem_claim_wait_seconds", &labels),
+            handler: histogram!("idem_handler_seconds", &labels),
+            commit: histogram!("idem_commit_seconds", &labels),
+            duplicate_age: histogram!("idem_duplicate_age_seconds", &labels),
+        }
+    }
+
+    pub(crate) fn count(&self, outcome: &Outcome) {
+        match outcome.as_str() {
+            "processed" => &self.processed,
+            "duplicate" => &self.duplicate,
+            "conflict" => &self.conflict,
+            "parked" => &self.parked,
+            _ => &self.dead,
+        }
+        .increment(1);
+    }
+
+    pub(crate) fn held(&self) {
+        self.held.increment(1);
+    }
+
+    pub(crate) fn duplicate_age(&self, age: Duration) {
+        self.duplicate_age.record(age);
+    }
+}
+
+/// The gauges of one worker.
+pub(crate) struct Gauges {
+    pub(crate) in_flight: Gauge,
+    pub(crate) parked: Gauge,
+    pub(crate) dead: Gauge,
+    pub(crate) oldest_due: Gauge,
+    pub(crate) stale: Counter,
+}
+
+impl Gauges {
+    pub(crate) fn new(consumer: &str) -> Self {
+        let labels = [("consumer", consumer.to_owned())];
+        Self {
+            in_flight: gauge!("idem_in_flight", &labels),
+            parked: gauge!("idem_parked", &labels),
+            dead: gauge!("idem_dead", &labels),
+            oldest_due: gauge!("idem_oldest_due_seconds", &labels),
+            stale: counter!("idem_stale_acks_total", &labels),
+        }
+    }
+}
+
+/// The span of one delivery or one run from the inbox, named as OpenTelemetry's messaging conventions say.
+pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) -> Span {
+    let span = tracing::info_span!(
+        "process",
+        otel.name = format_args!("process {}", delivery.source()),
+        otel.kind = "consumer",
+        messaging.system = system,
+        messaging.operation.name = "process",
+        messaging.operation.type = "process",
+        messaging.destination.name = delivery.source(),
+        messaging.consumer.group.name = consumer,
+        messaging.message.id = delivery.message_id(),
+        messaging.message.body.size = delivery.payload().len(),
+        idem.handler = Empty,
+        idem.key = Empty,
+        idem.outcome = Empty,
+    );
+    #[cfg(feature = "opentelemetry")]
+    adopt(&span, delivery.headers());
+    span
+}
+
+/// Makes the producer's trace, which the headers carry (`traceparent` and `tracestate`, by default), the parent of the
+/// span. The propagator is the global one of OpenTelemetry; none is set there by default.
+#[cfg(feature = "opentelemetry")]
+fn adopt(span: &Span, headers: &crate::Headers) {
+    use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+    struct Carrier<'a>(&'a crate::Headers);
+    impl opentelemetry::propagation::Extractor for Carrier<'_> {
+        fn get(&self, key: &str) -> Option<&str> {
+            self.0.get_str(key)
+        }
+        fn keys(&self) -> Vec<&str> {
+            self.0.iter().map(|(name, _)| name).collect()
+        }
+    }
+    let parent = opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&Carrier(headers)));
+    if let Err(error) = span.set_parent(parent) {
+        tracing::trace!(%error, "the span has no parent");
+    }
+}
+
+#[cfg(all(test, feature = "opentelemetry"))]
+mod tests {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::propagation::TraceContextPropagator;
+    use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+    use crate::Headers;
+
+    #[test]
+    fn a_delivery_goes_on_with_the_trace_of_its_producer() {
+        opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+        let exporter = InMemorySpanExporter::default();
+        let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("idem"));
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let headers = Headers::from_iter([("traceparent", format!("00-{trace}-b7ad6b7169203331-01"))]);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            drop(span("rabbitmq", "billing", &Delivery::new("orders", "{}").with_headers(headers)));
+        });
+        let spans = exporter.get_finished_spans().unwrap();
+        assert_eq!(spans[0].span_context.trace_id().to_string(), trace);
+        assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
+        assert_eq!(spans[0].name, "process orders");
+    }
+}

@@ -1,0 +1,226 @@
+//! What a worker is made of.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::registry::{Bound, Registered};
+use crate::{Codec, Delivery, Error, Extract, Handler, Json, Lends, Outcome, RetryPolicy, Source, Store};
+
+use super::{Gate, Health, Settings};
+
+/// The running loop of one source and its handlers, under one consumer name.
+///
+/// ```no_run
+/// # use idem_core::{Worker, Store, Source, Handler, Lends, Error};
+/// # async fn run<S: Store + Lends<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
+/// #     store: S, orders: impl Source, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+/// Worker::new("billing", store, orders)
+///     .handler::<H>()
+///     .run_until(shutdown)
+///     .await
+/// # }
+/// ```
+///
+/// The same with all defaults written out:
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use idem_core::{Worker, RetryPolicy, Store, Source, Handler, Lends, Error};
+/// # async fn run<S: Store + Lends<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
+/// #     store: S, orders: impl Source, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+/// Worker::new("billing", store, orders)
+///     .handler::<H>()
+///     .in_flight(16)
+///     .inbox_in_flight(4)
+///     .deadline(Duration::from_secs(30))
+///     .retry(RetryPolicy::new().attempts(5))
+///     .payload_limit(1024 * 1024)
+///     .lease(Duration::from_secs(10))
+///     .poll(Duration::from_secs(1))
+///     .drain(Duration::from_secs(30))
+///     .run_until(shutdown)
+///     .await
+/// # }
+/// ```
+#[must_use = "a worker does nothing until `run_until`"]
+pub struct Worker<S, Src, St = (), C = Json, Stage = Bare> {
+    pub(super) consumer: String,
+    pub(super) store: S,
+    pub(super) source: Src,
+    state: Arc<St>,
+    codec: Arc<C>,
+    pub(super) handlers: Vec<Arc<dyn Registered<S>>>,
+    pub(super) settings: Settings,
+    pub(super) health: Health,
+    pub(super) gate: Gate,
+    stage: PhantomData<Stage>,
+}
+
+/// A worker without handlers: state and codec can still be given.
+#[derive(Debug)]
+pub enum Bare {}
+
+/// A worker with handlers: it can run.
+#[derive(Debug)]
+pub enum Staffed {}
+
+impl<S: Store, Src: Source> Worker<S, Src> {
+    /// A worker of this consumer. The name is part of every claim, as that of a durable or a consumer group: under
+    /// another name, all messages are new. Two services that share a database need two names.
+    pub fn new(consumer: impl Into<String>, store: S, source: Src) -> Self {
+        Self {
+            consumer: consumer.into(),
+            store,
+            source,
+            state: Arc::new(()),
+            codec: Arc::new(Json),
+            handlers: Vec::new(),
+            settings: Settings::default(),
+            health: Health::new(),
+            gate: Gate::process(),
+            stage: PhantomData,
+        }
+    }
+}
+
+impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Bare> {
+    /// With state, from which handlers take [`State`](crate::State).
+    pub fn state<T>(self, state: T) -> Worker<S, Src, T, C, Bare> {
+        let Self { consumer, store, source, codec, handlers, settings, health, gate, stage, .. } = self;
+        let state = Arc::new(state);
+        Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
+    }
+
+    /// With another codec than JSON.
+    pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, Bare> {
+        let Self { consumer, store, source, state, handlers, settings, health, gate, stage, .. } = self;
+        let codec = Arc::new(codec);
+        Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
+    }
+}
+
+impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
+    /// Adds a handler. Where several share the queue, each but one must name its type of event.
+    pub fn handler<H>(self) -> Worker<S, Src, St, C, Staffed>
+    where
+        H: Handler,
+        S: Lends<H::Connection>,
+        H::Params: Extract<St>,
+        St: Send + Sync + 'static,
+        C: Codec<H::Message>,
+    {
+        let Self { consumer, store, source, state, codec, mut handlers, settings, health, gate, .. } = self;
+        handlers.push(Arc::new(Bound::<H, St, C> { state: state.clone(), codec: codec.clone(), handler: PhantomData }));
+        Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage: PhantomData }
+    }
+
+    /// How many deliveries are worked on at once, each with a connection of its own; 16 by default. It is the prefetch
+    /// as well.
+    pub fn in_flight(mut self, deliveries: usize) -> Self {
+        self.settings.in_flight = deliveries;
+        self
+    }
+
+    /// How many rows of the inbox are run at once, beside the deliveries; 4 by default.
+    pub fn inbox_in_flight(mut self, rows: usize) -> Self {
+        self.settings.inbox_in_flight = rows;
+        self
+    }
+
+    /// How long a handler may run; 30 seconds by default. One that runs longer is dropped, which rolls back, and has
+    /// failed. It ends before COMMIT starts.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.settings.deadline = deadline;
+        self
+    }
+
+    /// When a message whose handler failed runs again, and how often; 5 attempts by default.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.settings.retry = policy;
+        self
+    }
+
+    /// The longest payload, in bytes; 1 MiB by default. A longer one is kept whole as a dead letter and never decoded.
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.settings.payload_limit = bytes;
+        self
+    }
+
+    /// For how long a row that was taken from the inbox is ours before it has begun; 10 seconds by default. Once it
+    /// runs it is locked for as long as it runs. After a crash its row waits for the end of the lease.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How often the inbox is looked through; every second by default. What this worker parks itself wakes it.
+    pub fn poll(mut self, every: Duration) -> Self {
+        self.settings.poll = every;
+        self
+    }
+
+    /// How long a shutdown waits for what runs; 30 seconds by default. Then handlers are dropped, which rolls back, and
+    /// their deliveries are released.
+    pub fn drain(mut self, patience: Duration) -> Self {
+        self.settings.drain = patience;
+        self
+    }
+
+    /// The header that tells the type of event, where it is not the broker's own property (AMQP `type`).
+    pub fn event_type(mut self, header: impl Into<String>) -> Self {
+        self.settings.event_type = Some(header.into());
+        self
+    }
+
+    /// Starts even though there are inbox rows of handlers that this worker does not have. They stay where they are.
+    pub fn leave_unregistered(mut self) -> Self {
+        self.settings.leave_unregistered = true;
+        self
+    }
+
+    /// Calls this with each delivery, or run from the inbox, and its outcome, after it was settled. It must be quick.
+    pub fn observe(mut self, observer: impl Fn(&Delivery, &Outcome) + Send + Sync + 'static) -> Self {
+        self.settings.observe = Some(Arc::new(observer));
+        self
+    }
+
+    /// Plays a process of its own: see [`Gate`].
+    #[doc(hidden)]
+    pub fn gate(mut self, gate: Gate) -> Self {
+        self.gate = gate;
+        self
+    }
+
+    /// Whether it is fit for work. Take it before the worker runs.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+}
+
+impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Staffed> {
+    /// Runs until `shutdown` is ready, and then drains: no new delivery is begun, what is held is released, what runs is
+    /// finished within the patience of [`drain`](Self::drain).
+    ///
+    /// Dropping the future ends the worker at once, as a crash would, without harm: what runs is rolled back, and the
+    /// broker delivers again.
+    ///
+    /// # Errors
+    /// Only at the start: settings that would lose or repeat messages, a pool that is too small, two handlers of one
+    /// name or one type of event, inbox rows of handlers that are not here, a database or a broker that cannot be used.
+    /// Once it runs, nothing but `shutdown` ends it.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        super::run::until(self.into_parts(), shutdown).await
+    }
+
+    fn into_parts(self) -> super::run::Parts<S, Src> {
+        let Self { consumer, store, source, handlers, settings, health, gate, .. } = self;
+        super::run::Parts { consumer, store, source, handlers, settings, health, gate }
+    }
+}
+
+impl<S, Src, St, C, Stage> std::fmt::Debug for Worker<S, Src, St, C, Stage> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("consumer", &self.consumer).finish_non_exhaustive()
+    }
+}

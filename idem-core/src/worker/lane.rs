@@ -1,0 +1,55 @@
+//! A lane: one of the tasks that take deliveries all the way, one at a time.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_channel::Receiver;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use tokio::sync::Notify;
+
+use crate::pipeline::Pipeline;
+use crate::registry::panic_text;
+use crate::{Acker, Delivery, Store};
+
+/// Takes deliveries until the channel is closed and empty. From begin to settle a lane is never dropped in the middle,
+/// except by the end of the worker's patience.
+pub(crate) async fn run<S: Store, A: Acker>(
+    pipeline: Arc<Pipeline<S>>,
+    deliveries: Receiver<(Delivery, A)>,
+    broken: Arc<Notify>,
+) {
+    while let Ok((delivery, acker)) = deliveries.recv().await {
+        pipeline.gauges.in_flight.increment(1);
+        let run = AssertUnwindSafe(pipeline.deliver(delivery, acker)).catch_unwind().await;
+        pipeline.gauges.in_flight.decrement(1);
+        if let Err(panic) = run {
+            // Handlers, codecs and observers are caught elsewhere, so this is a defect of idem or of an adapter. The
+            // delivery was not settled; a new subscription brings it back.
+            tracing::error!(panic = panic_text(panic.as_ref()), "a lane panicked; the source is opened anew");
+            broken.notify_one();
+        }
+    }
+}
+
+/// Does the work, and extends the delivery's lease at a third of it for as long as the work lives.
+pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {
+    let Some(lease) = acker.lease() else { return work.await };
+    let extend = pin!(extend(acker, lease / 3));
+    match select(pin!(work), extend).await {
+        Either::Left((done, _)) => done,
+        Either::Right((never, _)) => match never {},
+    }
+}
+
+async fn extend<A: Acker>(acker: &mut A, every: Duration) -> Infallible {
+    loop {
+        tokio::time::sleep(every).await;
+        if let Err(error) = acker.extend().await {
+            tracing::debug!(error, "the lease of a delivery was not extended");
+        }
+    }
+}

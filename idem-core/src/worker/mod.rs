@@ -1,0 +1,34 @@
+//! The worker: the running loop of one source and its handlers.
+
+mod builder;
+mod flights;
+mod gate;
+mod health;
+mod housekeeping;
+mod lane;
+mod outage;
+mod receive;
+mod run;
+mod settings;
+
+pub use builder::Worker;
+pub use gate::Gate;
+pub use health::Health;
+
+pub(crate) use flights::Flights;
+pub(crate) use lane::extended;
+pub(crate) use outage::{Outage, hold_wait};
+pub(crate) use settings::Settings;
+
+/// Why a delivery is kept unsettled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Another transaction has the claim.
+    Busy,
+    /// The database cannot be used.
+    Outage,
+    /// The connection was lost under the handler, or COMMIT was not answered.
+    Broke,
+    /// Nothing is in the way any more.
+    Again,
+}

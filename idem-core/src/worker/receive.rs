@@ -1,0 +1,71 @@
+//! Receiving: the supervisor of the source.
+
+use async_channel::Sender;
+use backon::{BackoffBuilder, ExponentialBuilder};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+use crate::pipeline::Pipeline;
+use crate::{Delivery, Source, Store, Terms};
+
+/// Hands deliveries to the lanes until the worker drains. A source that fails is opened again, for ever: a lost broker
+/// never ends a worker, it makes it unready.
+pub(crate) async fn run<S: Store, Src: Source>(
+    pipeline: &Pipeline<S>,
+    source: &mut Src,
+    terms: Terms,
+    lanes: &Sender<(Delivery, Src::Acker)>,
+    broken: &Notify,
+) {
+    loop {
+        let ended = tokio::select! {
+            biased;
+            () = pipeline.draining.cancelled() => return,
+            () = broken.notified() => "a lane has panicked".into(),
+            error = forward(pipeline, source, lanes) => error,
+        };
+        pipeline.health.set_broker(false);
+        tracing::warn!(source = source.name(), error = ended, "the broker is lost; deliveries come again");
+        tokio::select! {
+            biased;
+            () = pipeline.draining.cancelled() => return,
+            () = open(source, terms) => {}
+        }
+        pipeline.health.set_broker(true);
+        tracing::info!(source = source.name(), "the broker is back");
+    }
+}
+
+/// Takes deliveries until the source fails. None is taken while the database is away.
+async fn forward<S: Store, Src: Source>(
+    pipeline: &Pipeline<S>,
+    source: &mut Src,
+    lanes: &Sender<(Delivery, Src::Acker)>,
+) -> crate::BoxError {
+    loop {
+        pipeline.outage.over().await;
+        match source.next().await {
+            // The channel has room for all that may be unsettled, and stays open as long as the source is received
+            // from, so that this neither waits nor fails.
+            Ok(delivery) => drop(lanes.send(delivery).await),
+            Err(error) => return error,
+        }
+    }
+}
+
+async fn open<Src: Source>(source: &mut Src, terms: Terms) {
+    let longest = Duration::from_secs(5);
+    let waits = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(100))
+        .with_max_delay(longest)
+        .with_jitter()
+        .without_max_times();
+    let mut waits = waits.build();
+    loop {
+        tokio::time::sleep(waits.next().unwrap_or(longest)).await;
+        match source.open(terms).await {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(source = source.name(), error, "the broker is still away"),
+        }
+    }
+}

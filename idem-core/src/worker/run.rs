@@ -1,0 +1,195 @@
+//! The life of a worker: start, run, drain.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::pipeline::Pipeline;
+use crate::registry::{Registered, Route, Routes};
+use crate::store::Reservation;
+use crate::telemetry::{Gauges, Meters};
+use crate::{Error, Source, Store, Terms};
+
+use super::{Flights, Gate, Health, Outage, Settings, housekeeping, lane, receive};
+
+/// What a worker is made of, once its handlers' types are erased.
+pub(crate) struct Parts<S, Src> {
+    pub(crate) consumer: String,
+    pub(crate) store: S,
+    pub(crate) source: Src,
+    pub(crate) handlers: Vec<Arc<dyn Registered<S>>>,
+    pub(crate) settings: Settings,
+    pub(crate) health: Health,
+    pub(crate) gate: Gate,
+}
+
+/// How long what was cut off may take to let go, after the patience of the drain.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+pub(crate) async fn until<S: Store, Src: Source>(
+    parts: Parts<S, Src>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    let health = parts.health.clone();
+    let ended = serve(parts, shutdown).await;
+    health.set_broker(false);
+    health.set_database(false);
+    ended
+}
+
+async fn serve<S: Store, Src: Source>(
+    mut parts: Parts<S, Src>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    let mut shutdown = pin!(shutdown);
+    parts.settings.check(&parts.consumer)?;
+    distinct(&parts.handlers)?;
+    let _connections: Reservation = parts.store.reserve(parts.settings.connections())?;
+    let routes = register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
+    let terms = Terms {
+        in_flight: u16::try_from(parts.settings.in_flight).unwrap_or(u16::MAX),
+        deadline: parts.settings.deadline,
+    };
+    let opened = tokio::select! {
+        opened = parts.source.open(terms) => opened,
+        () = &mut shutdown => return Ok(()),
+    };
+    opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
+    parts.health.set_broker(true);
+    parts.health.set_database(true);
+
+    let patience = parts.settings.drain;
+    let (pipeline, mut source) = assemble(parts, routes);
+    let (lanes, deliveries) = async_channel::unbounded();
+    let broken = Arc::new(Notify::new());
+    let mut working = JoinSet::new();
+    for _ in 0..terms.in_flight {
+        working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
+    }
+    working.spawn(crate::inbox::run(pipeline.clone()));
+    // Dropped, and so ended, with this function.
+    let mut beside = JoinSet::new();
+    let (watch, level, prune) = (pipeline.clone(), pipeline.clone(), pipeline.clone());
+    beside.spawn(async move { watch.outage.watch(&watch.store).await });
+    beside.spawn(async move { housekeeping::level(&level).await });
+    beside.spawn(async move { housekeeping::prune(&prune).await });
+
+    tokio::select! {
+        () = shutdown => {}
+        () = receive::run(&pipeline, &mut source, terms, &lanes, &broken) => {}
+    }
+
+    tracing::info!(consumer = pipeline.consumer, "the worker drains");
+    pipeline.draining.cancel();
+    pipeline.health.set_broker(false);
+    lanes.close();
+    // A broker that hangs must not take the patience that is meant for handlers; closing gives back what is left.
+    if timeout(LAST_WORDS, source.drain()).await.is_err() {
+        tracing::warn!("the subscription was not ended in time");
+    }
+    if timeout(patience, finish(&mut working)).await.is_err() {
+        tracing::warn!(?patience, "the patience of the drain has ended; what runs is rolled back");
+        pipeline.stop.cancel();
+        if timeout(LAST_WORDS, finish(&mut working)).await.is_err() {
+            working.shutdown().await;
+        }
+    }
+    if timeout(LAST_WORDS, source.close()).await.is_err() {
+        tracing::warn!("the connection to the broker was not closed in time");
+    }
+    Ok(())
+}
+
+async fn finish(working: &mut JoinSet<()>) {
+    while working.join_next().await.is_some() {}
+}
+
+/// Two handlers of one name would share their claims; of two for one type of event, only one would ever run.
+fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+    for (at, handler) in handlers.iter().enumerate() {
+        let (name, event) = (handler.name(), handler.event());
+        if name.is_empty() || name.len() > 200 || name.contains('\0') {
+            return Err(Error::Refused(format!("the handler name {name:?} must have 1 to 200 bytes and no NUL")));
+        }
+        for earlier in &handlers[..at] {
+            if earlier.name() == name {
+                return Err(Error::Refused(format!(
+                    "two handlers have the name {name:?}: give one of them another, `#[idempotent(name = \"..\")]`"
+                )));
+            }
+            if earlier.event() == event {
+                let event = event.map_or_else(|| "no type of event".to_owned(), |event| format!("the event {event:?}"));
+                return Err(Error::Refused(format!(
+                    "the handlers {:?} and {name:?} both name {event}: give each its own, `#[idempotent(event = \
+                     \"..\")]`",
+                    earlier.name()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives each handler its number, and refuses to leave rows behind that nobody would ever run.
+async fn register<S: Store>(
+    consumer: &str,
+    store: &S,
+    handlers: &[Arc<dyn Registered<S>>],
+    settings: &Settings,
+) -> Result<Routes<S>, Error> {
+    let failed = |fault: crate::store::Fault| Error::Database {
+        what: format!("could not register the handlers of {consumer:?}"),
+        source: fault.into(),
+    };
+    let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
+    let ids = store.register(consumer, &names).await.map_err(failed)?;
+    if !settings.leave_unregistered {
+        let waiting = store.waiting(consumer).await.map_err(failed)?;
+        if let Some(name) = waiting.iter().find(|name| !names.contains(&name.as_str())) {
+            return Err(Error::Refused(format!(
+                "the inbox has rows of {consumer:?} for the handler {name:?}, which this worker does not have: register \
+                 it, or rename it in the table `handlers`, or start with `.leave_unregistered()`"
+            )));
+        }
+    }
+    let mut ids = ids.into_iter();
+    let Some(nobody) = ids.next() else {
+        return Err(Error::Refused("the store has registered no handler".to_owned()));
+    };
+    let route = |(id, handler): (_, &Arc<dyn Registered<S>>)| Route {
+        id,
+        meters: Meters::new(consumer, handler.name()),
+        handler: handler.clone(),
+    };
+    Ok(Routes {
+        routes: ids.zip(handlers).map(route).collect(),
+        nobody,
+        nobody_meters: Meters::new(consumer, ""),
+        event_type: settings.event_type.clone(),
+    })
+}
+
+fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
+    let Parts { consumer, store, source, settings, health, gate, .. } = parts;
+    let pipeline = Pipeline {
+        store,
+        system: source.system(),
+        routes,
+        settings,
+        flights: Flights::default(),
+        gate,
+        outage: Outage::new(health.clone()),
+        health,
+        gauges: Gauges::new(&consumer),
+        parked: Notify::new(),
+        draining: CancellationToken::new(),
+        stop: CancellationToken::new(),
+        consumer,
+    };
+    (Arc::new(pipeline), source)
+}

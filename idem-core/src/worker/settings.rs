@@ -1,0 +1,66 @@
+//! The settings of a worker, with their defaults.
+
+use std::time::Duration;
+
+use crate::pipeline::Observer;
+use crate::{Error, RetryPolicy};
+
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) in_flight: usize,
+    pub(crate) inbox_in_flight: usize,
+    pub(crate) deadline: Duration,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) payload_limit: usize,
+    pub(crate) lease: Duration,
+    pub(crate) poll: Duration,
+    pub(crate) drain: Duration,
+    pub(crate) event_type: Option<String>,
+    pub(crate) leave_unregistered: bool,
+    pub(crate) observe: Option<Observer>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            in_flight: 16,
+            inbox_in_flight: 4,
+            deadline: Duration::from_secs(30),
+            retry: RetryPolicy::default(),
+            payload_limit: 1024 * 1024,
+            lease: Duration::from_secs(10),
+            poll: Duration::from_secs(1),
+            drain: Duration::from_secs(30),
+            event_type: None,
+            leave_unregistered: false,
+            observe: None,
+        }
+    }
+}
+
+/// Beside direct and inbox runs: the inbox's own statements, the housekeeping, and a sign of life.
+const BOOKKEEPING: usize = 3;
+
+impl Settings {
+    /// How many connections a worker can use at once.
+    pub(crate) fn connections(&self) -> usize {
+        self.in_flight + self.inbox_in_flight + BOOKKEEPING
+    }
+
+    pub(crate) fn check(&self, consumer: &str) -> Result<(), Error> {
+        let refuse = |text: &str| Err(Error::Refused(text.to_owned()));
+        if consumer.is_empty() || consumer.len() > 200 || consumer.contains('\0') {
+            return refuse("the consumer's name must have 1 to 200 bytes and no NUL: it is part of every claim");
+        }
+        if self.in_flight == 0 || u16::try_from(self.in_flight).is_err() {
+            return refuse("`.in_flight(..)` must be 1 to 65535");
+        }
+        if self.inbox_in_flight == 0 {
+            return refuse("`.inbox_in_flight(..)` must be at least 1: retries run from the inbox");
+        }
+        if self.deadline.is_zero() || self.lease.is_zero() || self.poll.is_zero() {
+            return refuse("`.deadline(..)`, `.lease(..)` and `.poll(..)` must be longer than zero");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! The grammar of what stands in `#[idempotent(...)]`.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream, Parser, Result};
+use syn::{Error, Ident, LitStr, Path, Token};
+
+use crate::key::{Part, key};
+
+const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `fingerprint = ..` or `crate = ..`";
+
+/// The longest name, in bytes.
+pub(crate) const MAX_NAME: usize = 200;
+
+/// The arguments that could be read.
+#[derive(Default)]
+pub(crate) struct Args {
+    /// One part, or more than one for a composite key.
+    pub(crate) key: Option<Vec<Part>>,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) event: Option<LitStr>,
+    pub(crate) fingerprint: Option<Path>,
+    pub(crate) krate: Option<Path>,
+    /// Whether a key is given, rightly or wrongly, or may have been meant: two errors about it are one too many.
+    keyed: bool,
+}
+
+impl Args {
+    /// Reads all arguments. What is wrong is left out, and its error is added to `errors`.
+    pub(crate) fn parse(tokens: TokenStream, errors: &mut Vec<Error>) -> Self {
+        let mut args = Self::default();
+        let parser = |input: ParseStream<'_>| {
+            while !input.is_empty() {
+                if let Err(error) = args.argument(input) {
+                    errors.push(error);
+                    while !input.is_empty() && !input.peek(Token![,]) {
+                        input.parse::<TokenTree>()?;
+                    }
+                }
+                input.parse::<Option<Token![,]>>()?;
+            }
+            Ok(())
+        };
+        // What an argument with a mistake has left unread in its parentheses is no second mistake.
+        let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
+        errors.extend(unread);
+        if !args.keyed {
+            let text = "a handler needs the key of its messages: `#[idempotent(key = \"event_id\")]`";
+            errors.push(Error::new(Span::call_site(), text));
+        }
+        args
+    }
+
+    fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
+        if !input.peek(Ident::peek_any) {
+            self.keyed = true;
+            return Err(input.error(format!("expected {ARGUMENTS}")));
+        }
+        let word = input.call(Ident::parse_any)?;
+        match word.to_string().as_str() {
+            "key" => {
+                self.keyed = true;
+                set(&mut self.key, &word, input, key)
+            }
+            "name" => set(&mut self.name, &word, input, name),
+            "event" => set(&mut self.event, &word, input, event),
+            "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),
+            "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
+            other => {
+                self.keyed = true;
+                Err(Error::new(word.span(), format!("unknown argument `{other}`; expected {ARGUMENTS}")))
+            }
+        }
+    }
+}
+
+/// Reads `= value`, which must be the whole argument, and given once.
+fn set<T>(
+    slot: &mut Option<T>,
+    word: &Ident,
+    input: ParseStream<'_>,
+    value: fn(ParseStream<'_>) -> Result<T>,
+) -> Result<()> {
+    if !input.peek(Token![=]) {
+        return Err(Error::new(word.span(), format!("expected `{word} = ..`")));
+    }
+    input.parse::<Token![=]>()?;
+    let value = value(input)?;
+    if !input.is_empty() && !input.peek(Token![,]) {
+        return Err(input.error("expected `,`"));
+    }
+    if slot.replace(value).is_some() {
+        return Err(Error::new(word.span(), format!("`{word}` is given twice; keep one")));
+    }
+    Ok(())
+}
+
+fn name(input: ParseStream<'_>) -> Result<LitStr> {
+    let name = text(input, "the stored name of the handler as a string: `name = \"order_paid\"`")?;
+    match name.value() {
+        value if value.len() > MAX_NAME => {
+            let text = format!("the name has {} bytes; at most {MAX_NAME} are possible", value.len());
+            Err(Error::new(name.span(), text))
+        }
+        value if value.chars().any(char::is_control) => {
+            Err(Error::new(name.span(), "a name has no control characters: it is stored as text, and shown"))
+        }
+        _ => Ok(name),
+    }
+}
+
+fn event(input: ParseStream<'_>) -> Result<LitStr> {
+    text(input, "the type of event as a string: `event = \"order.paid\"`")
+}
+
+/// A string that is not empty.
+pub(crate) fn text(input: ParseStream<'_>, what: &str) -> Result<LitStr> {
+    if !input.peek(LitStr) {
+        return Err(input.error(format!("expected {what}")));
+    }
+    let text = input.parse::<LitStr>()?;
+    if text.value().is_empty() {
+        return Err(Error::new(text.span(), format!("this is empty; expected {what}")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,176 @@
+//! What stands in the program in the end: names, types, and one call per item.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Error, Ident, Index, LitStr};
+
+use crate::args::{Args, MAX_NAME};
+use crate::header::{Header, Shape};
+use crate::key::Part;
+
+/// The function as it is, and with it a type of its name that implements `Handler`.
+///
+/// Whatever is wrong, the function stays and the type is there, so that no mistake is reported twice: at its place, and
+/// wherever the handler is used.
+pub(crate) fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let Ok(header) = syn::parse2::<Header>(item.clone()) else {
+        let error = Error::new(Span::call_site(), "`#[idempotent]` goes on an `async fn`").into_compile_error();
+        return quote!(#item #error);
+    };
+    let mut errors = Vec::new();
+    let args = Args::parse(arguments, &mut errors);
+    let shape = header.shape(&mut errors);
+    let name = name(&args, &header.sig.ident, &mut errors);
+    let handler = Handler { args: &args, header: &header, shape: shape.as_ref() };
+    let handler = (!header.is_method()).then(|| handler.expand(&name));
+    let errors = errors.into_iter().map(Error::into_compile_error);
+    quote!(#item #handler #(#errors)*)
+}
+
+/// The name of the handler, the function's by default.
+fn name(args: &Args, function: &Ident, errors: &mut Vec<Error>) -> String {
+    let name = args.name.as_ref().map_or_else(|| function.unraw().to_string(), LitStr::value);
+    if args.name.is_none() && name.len() > MAX_NAME {
+        let text = format!("the name is stored, in at most {MAX_NAME} bytes: give a shorter one with `name = \"..\"`");
+        errors.push(Error::new_spanned(function, text));
+    }
+    name
+}
+
+struct Handler<'a> {
+    args: &'a Args,
+    header: &'a Header,
+    /// `None` after a mistake in the header.
+    shape: Option<&'a Shape>,
+}
+
+impl Handler<'_> {
+    fn expand(&self, name: &str) -> TokenStream {
+        let idem = self.idem(Span::call_site());
+        let Header { attrs, vis, sig } = self.header;
+        // With the function's own span, rustc reports a handler that is never registered twice.
+        let mut handler = sig.ident.clone();
+        handler.set_span(at(handler.span()));
+        let deprecated = attrs.iter().find(|attr| attr.path().is_ident("deprecated"));
+        let deprecated = deprecated.map(|_| quote!(#[allow(deprecated)]));
+        let [message, params, tx, delivery] = ["__message", "__params", "__tx", "__delivery"].map(local);
+        let event = self.args.event.iter();
+        let (types, key, fingerprint, call) = (self.types(), self.key(), self.fingerprint(), self.call());
+        quote! {
+            #[doc(hidden)]
+            #vis struct #handler {}
+
+            #[automatically_derived]
+            #deprecated
+            impl #idem::Handler for #handler {
+                const NAME: &'static #idem::str = #name;
+                #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
+                #types
+                fn key(#message: &Self::Message, #delivery: &#idem::Delivery)
+                    -> #idem::Result<#idem::Key, #idem::KeyError>
+                {
+                    #key
+                }
+                #fingerprint
+                async fn handle(#message: Self::Message, #params: Self::Params, #tx: &mut Self::Connection)
+                    -> #idem::Result<(), #idem::BoxError>
+                {
+                    #call
+                }
+            }
+        }
+    }
+
+    fn types(&self) -> TokenStream {
+        let Some(Shape { message, params, connection, .. }) = self.shape else {
+            let idem = self.idem(Span::call_site());
+            return quote!(type Message = #idem::Unknown; type Params = (); type Connection = #idem::Unknown;);
+        };
+        // That a public handler takes a private type, or no extractor, is shown where it is written.
+        let message = quote_spanned!(at(message.span())=> type Message = #message;);
+        let place = match &params[..] {
+            [only] => only.span(),
+            _ => self.header.sig.paren_token.span.join(),
+        };
+        let params = quote_spanned!(at(place)=> (#(#params,)*));
+        quote!(#message type Params = #params; type Connection = #connection;)
+    }
+
+    fn key(&self) -> TokenStream {
+        let (Some(parts), Some(_)) = (&self.args.key, self.shape) else { return self.stub() };
+        let place = if let [one] = &parts[..] { one.span() } else { Span::call_site() };
+        let idem = self.idem(place);
+        let values = parts.iter().map(|part| match part {
+            Part::Field(members, span) => {
+                let message = moved(&local("__message"), *span);
+                quote_spanned!(at(*span)=> &#message #(.#members)*)
+            }
+            Part::Fact(word, name) => {
+                let (fact, delivery, name) = (moved(word, at(word.span())), local("__delivery"), name.iter());
+                quote_spanned!(at(word.span())=> &#idem::#fact(#delivery #(, #name)*))
+            }
+        });
+        match parts.len() {
+            1 => quote_spanned!(at(place)=> #idem::Key::of(#(#values)*)),
+            _ => quote!(#idem::Key::composite(&[#(#values),*])),
+        }
+    }
+
+    fn fingerprint(&self) -> Option<TokenStream> {
+        let path = self.args.fingerprint.as_ref()?;
+        let (idem, delivery) = (self.idem(Span::call_site()), local("__delivery"));
+        let call = quote_spanned!(at(path.span())=> #path(#delivery));
+        Some(quote!(fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #call }))
+    }
+
+    /// The call of the user's function, with the arguments in its order. A wrong return type is shown where it is
+    /// written.
+    fn call(&self) -> TokenStream {
+        let Some(shape) = self.shape else { return self.stub() };
+        let [message, params, tx] = ["__message", "__params", "__tx"].map(local);
+        let mut arguments = vec![quote!(#message)];
+        arguments.extend((0..shape.params.len()).map(Index::from).map(|index| quote!(#params.#index)));
+        arguments.insert(shape.connection_at, quote!(#tx));
+        let place = at(shape.output.span());
+        let (idem, function) = (self.idem(place), moved(&self.header.sig.ident, place));
+        quote_spanned!(place=> #idem::finish(#function(#(#arguments),*).await))
+    }
+
+    fn stub(&self) -> TokenStream {
+        let idem = self.idem(Span::call_site());
+        quote!(#idem::stub())
+    }
+
+    /// The path to what the expansion names, as if it were written at `place`.
+    fn idem(&self, place: Span) -> TokenStream {
+        let path = match &self.args.krate {
+            Some(path) => quote!(#path::__private),
+            None => quote!(::idem::__private),
+        };
+        let placed = path.into_iter().map(|mut token| {
+            token.set_span(token.span().located_at(place));
+            token
+        });
+        placed.collect()
+    }
+}
+
+/// A name that neither hides one of the user's nor is hidden by one, as a constant called `tx` would.
+fn local(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
+/// This place, resolved as if it stood at the attribute: what a user's `macro_rules` hands on has a context of its own,
+/// and a place of the user's makes lints look at what is generated.
+fn at(place: Span) -> Span {
+    Span::call_site().located_at(place)
+}
+
+/// This name at another place, resolved as before.
+fn moved(name: &Ident, place: Span) -> Ident {
+    let mut name = name.clone();
+    name.set_span(name.span().located_at(place));
+    name
+}

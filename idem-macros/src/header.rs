@@ -1,0 +1,122 @@
+//! The function's header, and what a handler's header has to be. The body is not parsed, only passed on.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::parse::{Parse, ParseStream, Result};
+use syn::{Attribute, Error, FnArg, GenericParam, ReturnType, Signature, Type, Visibility};
+
+use crate::types::{exclusive, made_static, owned};
+
+const USAGE: &str = "`async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`";
+const NO_CONNECTION: &str = "a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or \
+                             `tx: &mut SqliteConnection` (written out, without an alias for the reference)";
+const TWO_CONNECTIONS: &str = "a handler has one `&mut`, the connection; take other things by value, as `State<T>`";
+const METHOD: &str = "a handler is a free function: move it out of the `impl` block, and take `State<T>` for `self`";
+const UNSAFE: &str = "a handler is called by the worker, which can keep no promise for it: remove `unsafe`";
+const GENERIC: &str = "a handler has no type parameters: name the types";
+
+/// As many as there are tuples that implement `Param`.
+const MAX_PARAMS: usize = 6;
+
+/// What stands before the body.
+pub(crate) struct Header {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+}
+
+/// The types of a handler.
+pub(crate) struct Shape {
+    pub(crate) message: Type,
+    /// The extractors, in order.
+    pub(crate) params: Vec<Type>,
+    /// Without its `&mut`, and with `'static` for each lifetime.
+    pub(crate) connection: Type,
+    /// Where the connection stands among all parameters; the message is at 0.
+    pub(crate) connection_at: usize,
+    pub(crate) output: Type,
+}
+
+impl Parse for Header {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis = input.parse()?;
+        let sig = input.parse()?;
+        input.parse::<TokenStream>()?;
+        Ok(Self { attrs, vis, sig })
+    }
+}
+
+impl Header {
+    /// Whether it is a method. Then nothing can be added beside it: an `impl` block takes no types.
+    pub(crate) fn is_method(&self) -> bool {
+        self.sig.receiver().is_some()
+    }
+
+    /// The types, by what they are for. `None` if the header is not a handler's; why is added to `errors`.
+    pub(crate) fn shape(&self, errors: &mut Vec<Error>) -> Option<Shape> {
+        let before = errors.len();
+        self.check_kind(errors);
+        let shape = self.sort(errors);
+        shape.filter(|_| errors.len() == before)
+    }
+
+    fn check_kind(&self, errors: &mut Vec<Error>) {
+        let mut refuse = |tokens: &dyn ToTokens, text: &str| errors.push(Error::new_spanned(tokens, text));
+        let sig = &self.sig;
+        if sig.asyncness.is_none() {
+            refuse(&sig.fn_token, &format!("a handler is async: {USAGE}"));
+        }
+        if let Some(receiver) = sig.receiver() {
+            refuse(receiver, METHOD);
+        }
+        if let Some(unsafety) = &sig.unsafety {
+            refuse(unsafety, UNSAFE);
+        }
+        for param in sig.generics.params.iter().filter(|param| !matches!(param, GenericParam::Lifetime(_))) {
+            refuse(param, GENERIC);
+        }
+        if matches!(sig.output, ReturnType::Default) {
+            refuse(&sig.ident, &format!("a handler says whether it failed: {USAGE}"));
+        }
+    }
+
+    fn sort(&self, errors: &mut Vec<Error>) -> Option<Shape> {
+        let all = self.sig.inputs.iter().enumerate().filter_map(|(at, input)| match input {
+            FnArg::Typed(typed) => Some((at, &*typed.ty)),
+            FnArg::Receiver(_) => None,
+        });
+        let (connections, others): (Vec<_>, Vec<_>) = all.partition(|(_, ty)| exclusive(ty).is_some());
+        let parens = self.sig.paren_token.span.join();
+        if self.sig.inputs.is_empty() {
+            errors.push(Error::new(parens, format!("a handler takes a message: {USAGE}")));
+        } else if connections.is_empty() {
+            errors.push(Error::new(parens, NO_CONNECTION));
+        }
+        for (nth, (at, ty)) in connections.iter().enumerate() {
+            if *at == 0 {
+                let text = format!("the first parameter is the message, and the connection comes behind it: {USAGE}");
+                errors.push(Error::new_spanned(ty, text));
+            } else if nth > 0 {
+                errors.push(Error::new_spanned(ty, TWO_CONNECTIONS));
+            }
+        }
+        let (mut message, mut params) = (None, Vec::new());
+        for (at, ty) in others {
+            match at {
+                0 => message = owned(ty, "the message", errors),
+                // Without a connection, what borrows may have been meant as one.
+                _ if connections.is_empty() => {}
+                _ => params.extend(owned(ty, "an extractor", errors)),
+            }
+        }
+        if let Some(seventh) = params.get(MAX_PARAMS) {
+            let text = format!("a handler has at most {MAX_PARAMS} extractors; take one `State<T>` with more in it");
+            errors.push(Error::new_spanned(seventh, text));
+        }
+        let (connection_at, connection) = *connections.first()?;
+        let connection = made_static(exclusive(connection)?);
+        let ReturnType::Type(_, output) = &self.sig.output else { return None };
+        Some(Shape { message: message?, params, connection, connection_at, output: Type::clone(output) })
+    }
+}

@@ -1,0 +1,46 @@
+//! Settles a delivery of the in-process broker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{Acker, BoxError, Settled};
+
+use super::state::Shared;
+
+/// Settles one delivery of the in-process broker. An ack is [`Settled::Confirmed`].
+pub struct QueueAcker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) queue: Arc<str>,
+    // Never given to another delivery, so that a late ack can settle nothing else.
+    pub(super) tag: u64,
+    pub(super) lease: Option<Duration>,
+}
+
+impl Acker for QueueAcker {
+    async fn ack(self) -> Result<Settled, BoxError> {
+        Ok(self.shared.change(|state| state.ack(&self.queue, self.tag)))
+    }
+
+    async fn release(self) -> Result<Settled, BoxError> {
+        Ok(self.shared.change(|state| state.release(&self.queue, self.tag)))
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        self.lease
+    }
+
+    async fn extend(&mut self) -> Result<(), BoxError> {
+        let extended = self.shared.change(|state| state.extend(&self.queue, self.tag));
+        if extended { Ok(()) } else { Err("the delivery has gone back to the queue".into()) }
+    }
+
+    fn is_live(&self) -> bool {
+        self.shared.change(|state| state.is_unsettled(&self.queue, self.tag))
+    }
+}
+
+impl std::fmt::Debug for QueueAcker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueueAcker").field("queue", &self.queue).field("tag", &self.tag).finish_non_exhaustive()
+    }
+}

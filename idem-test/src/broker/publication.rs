@@ -1,0 +1,59 @@
+//! What a producer publishes.
+
+use bytes::Bytes;
+use idem_core::Headers;
+use serde::Serialize;
+
+/// A message as its producer publishes it: a payload, headers and properties.
+#[derive(Debug, Clone, Default)]
+pub struct Publication {
+    pub(crate) payload: Bytes,
+    pub(crate) headers: Headers,
+    pub(crate) message_id: Option<String>,
+    pub(crate) event_type: Option<String>,
+}
+
+impl Publication {
+    /// A payload alone.
+    pub fn new(payload: impl Into<Bytes>) -> Self {
+        Self { payload: payload.into(), ..Self::default() }
+    }
+
+    /// A payload in JSON.
+    ///
+    /// # Errors
+    /// The message cannot be written as JSON.
+    pub fn json(message: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
+        serde_json::to_vec(message).map(Self::new)
+    }
+
+    /// With one header more.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        self.headers.push(name, value);
+        self
+    }
+
+    /// With these headers instead of those so far.
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// With the broker's message id.
+    pub fn message_id(mut self, id: impl Into<String>) -> Self {
+        self.message_id = Some(id.into());
+        self
+    }
+
+    /// With the type of the event.
+    pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
+        self.event_type = Some(event_type.into());
+        self
+    }
+}
+
+impl<P: Into<Bytes>> From<P> for Publication {
+    fn from(payload: P) -> Self {
+        Self::new(payload)
+    }
+}

@@ -1,0 +1,123 @@
+//! A source of the in-process broker.
+
+use std::sync::Arc;
+
+use idem_core::{BoxError, Delivery, Source, Terms};
+
+use super::state::Shared;
+use super::{Counts, QueueAcker};
+
+/// A queue of the in-process broker: the source that a worker consumes, and what a test asks about it.
+///
+/// Clones are further sources of the same queue, each with a subscription of its own. Dropping a source ends its
+/// subscription, and what it has not settled comes back.
+pub struct Queue {
+    shared: Arc<Shared>,
+    name: Arc<str>,
+    subscription: Option<Subscription>,
+}
+
+#[derive(Clone, Copy)]
+struct Subscription {
+    number: u64,
+    room: usize,
+    drained: bool,
+}
+
+impl Queue {
+    pub(super) fn new(shared: Arc<Shared>, name: Arc<str>) -> Self {
+        Self { shared, name, subscription: None }
+    }
+
+    /// What has happened at the queue so far, and what is in it.
+    pub fn counts(&self) -> Counts {
+        self.shared.look(|state| state.counts(&self.name))
+    }
+
+    /// Waits until as many deliveries of the queue as this have been acked.
+    pub async fn settled(&self, acks: usize) {
+        self.shared.until(|state| state.counts(&self.name).acks >= acks).await;
+    }
+
+    /// Waits until as many deliveries as this have been handed out.
+    pub async fn delivered(&self, deliveries: usize) {
+        self.shared.until(|state| state.counts(&self.name).deliveries >= deliveries).await;
+    }
+
+    /// Waits until the queue is empty and nothing is unsettled.
+    pub async fn idle(&self) {
+        let is_idle = |counts: Counts| counts.ready == 0 && counts.unsettled == 0;
+        self.shared.until(|state| is_idle(state.counts(&self.name))).await;
+    }
+
+    fn end(&mut self) {
+        if let Some(Subscription { number, .. }) = self.subscription.take() {
+            self.shared.change(|state| state.end(number));
+        }
+    }
+}
+
+impl Source for Queue {
+    type Acker = QueueAcker;
+
+    fn system(&self) -> &'static str {
+        "in_process"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        self.end();
+        let number = self.shared.change(|state| state.subscribe()).ok_or("the broker refuses connections")?;
+        self.subscription = Some(Subscription { number, room: terms.in_flight.into(), drained: false });
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, QueueAcker), BoxError> {
+        let subscription = self.subscription.filter(|subscription| !subscription.drained);
+        let Some(Subscription { number, room, .. }) = subscription else {
+            return Err("the queue is not subscribed to".into());
+        };
+        let handed_out = self.shared.when(|state| {
+            if !state.is_subscribed(number) {
+                return Some(None);
+            }
+            state.hand_out(&self.name, number, room).map(Some)
+        });
+        let handed_out = handed_out.await.ok_or("the connection was lost")?;
+        let (shared, queue) = (self.shared.clone(), self.name.clone());
+        let acker = QueueAcker { shared, queue, tag: handed_out.tag, lease: handed_out.lease };
+        Ok((handed_out.delivery, acker))
+    }
+
+    /// Nothing is buffered here: what was not asked for is still in the queue.
+    async fn drain(&mut self) {
+        if let Some(subscription) = &mut self.subscription {
+            subscription.drained = true;
+        }
+    }
+
+    async fn close(&mut self) {
+        self.end();
+    }
+}
+
+impl Clone for Queue {
+    fn clone(&self) -> Self {
+        Self::new(self.shared.clone(), self.name.clone())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("name", &self.name).finish_non_exhaustive()
+    }
+}

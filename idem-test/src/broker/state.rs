@@ -1,0 +1,280 @@
+//! The state of a broker, and the signal that it has changed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use idem_core::{Delivery, Settled};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Counts, Publication};
+
+/// A message's place in its queue; the second number tells copies apart.
+type Place = (u64, u32);
+
+/// The state behind its lock. Whoever changes it wakes whoever waits for it.
+#[derive(Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    queues: HashMap<Arc<str>, Waiting>,
+    subscriptions: HashSet<u64>,
+    last: u64,
+    pub(super) refusing: bool,
+    pub(super) acks_to_lose: usize,
+    pub(super) to_double: usize,
+    pub(super) lease: Option<Duration>,
+}
+
+/// One queue.
+#[derive(Default)]
+struct Waiting {
+    ready: BTreeMap<Place, Message>,
+    unsettled: HashMap<u64, Unsettled>,
+    counts: Counts,
+}
+
+struct Message {
+    publication: Publication,
+    redelivered: bool,
+}
+
+struct Unsettled {
+    place: Place,
+    message: Message,
+    subscription: u64,
+    lease: Option<(Duration, Instant)>,
+}
+
+/// What a delivery is known by, for its acker.
+pub(super) struct HandedOut {
+    pub(super) delivery: Delivery,
+    pub(super) tag: u64,
+    pub(super) lease: Option<Duration>,
+}
+
+impl Shared {
+    /// Changes the state, and says so.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.send_replace(());
+        changed
+    }
+
+    /// Looks at the state, and wakes nobody.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until `ask` has an answer. What the answer took is lost only to whoever was told: there is no wait behind it.
+    pub(super) async fn when<T>(&self, mut ask: impl FnMut(&mut State) -> Option<T>) -> T {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let (answer, wake) = {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let expired = state.expire();
+                let answer = ask(&mut state);
+                if expired || answer.is_some() {
+                    self.changed.send_replace(());
+                }
+                (answer, state.next_expiry())
+            };
+            if let Some(answer) = answer {
+                return answer;
+            }
+            let expiry = async {
+                match wake {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                // The sender lives in `self`.
+                _ = changed.changed() => {}
+                () = expiry => {}
+            }
+        }
+    }
+
+    /// Waits until it is so.
+    pub(super) async fn until(&self, mut is_so: impl FnMut(&State) -> bool) {
+        self.when(|state| is_so(state).then_some(())).await;
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn queue(&mut self, name: &str) -> &mut Waiting {
+        self.queues.entry(name.into()).or_default()
+    }
+
+    pub(super) fn publish(&mut self, queue: &str, publication: Publication) {
+        let place = (self.number(), 0);
+        let queue = self.queue(queue);
+        queue.counts.published += 1;
+        queue.ready.insert(place, Message { publication, redelivered: false });
+    }
+
+    // ===== subscriptions =====
+
+    /// A new subscription, or `None` while connections are refused.
+    pub(super) fn subscribe(&mut self) -> Option<u64> {
+        if self.refusing {
+            return None;
+        }
+        let subscription = self.number();
+        self.subscriptions.insert(subscription);
+        Some(subscription)
+    }
+
+    /// Whether the subscription stands.
+    pub(super) fn is_subscribed(&self, subscription: u64) -> bool {
+        self.subscriptions.contains(&subscription)
+    }
+
+    /// Ends a subscription: what it has not settled comes back.
+    pub(super) fn end(&mut self, subscription: u64) {
+        self.subscriptions.remove(&subscription);
+        self.take_back(|unsettled| unsettled.subscription == subscription);
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.subscriptions.clear();
+        self.take_back(|_| true);
+    }
+
+    // ===== deliveries =====
+
+    /// The next message of a queue, if there is one and the subscription has room for it.
+    pub(super) fn hand_out(&mut self, name: &Arc<str>, subscription: u64, room: usize) -> Option<HandedOut> {
+        let (tag, lease) = (self.last + 1, self.lease);
+        let queue = self.queues.get_mut(name)?;
+        if queue.unsettled.values().filter(|unsettled| unsettled.subscription == subscription).count() >= room {
+            return None;
+        }
+        let (place, message) = queue.ready.pop_first()?;
+        self.last = tag;
+        if self.to_double > 0 {
+            self.to_double -= 1;
+            let copy = Message { publication: message.publication.clone(), redelivered: message.redelivered };
+            queue.ready.insert((place.0, place.1 + 1), copy);
+        }
+        queue.counts.deliveries += 1;
+        queue.counts.redeliveries += usize::from(message.redelivered);
+        let publication = message.publication.clone();
+        let delivery = Delivery::new(name.clone(), publication.payload)
+            .with_headers(publication.headers)
+            .with_message_id(publication.message_id)
+            .with_event_type(publication.event_type)
+            .with_redelivered(message.redelivered);
+        let until = lease.map(|lease| (lease, Instant::now() + lease));
+        queue.unsettled.insert(tag, Unsettled { place, message, subscription, lease: until });
+        Some(HandedOut { delivery, tag, lease })
+    }
+
+    /// Whether a delivery is still its receiver's.
+    pub(super) fn is_unsettled(&mut self, queue: &str, tag: u64) -> bool {
+        self.expire();
+        self.queue(queue).unsettled.contains_key(&tag)
+    }
+
+    pub(super) fn ack(&mut self, queue: &str, tag: u64) -> Settled {
+        if !self.is_unsettled(queue, tag) {
+            self.queue(queue).counts.stale += 1;
+            return Settled::Stale;
+        }
+        if self.acks_to_lose > 0 {
+            self.acks_to_lose -= 1;
+            return Settled::Sent;
+        }
+        let queue = self.queue(queue);
+        queue.unsettled.remove(&tag);
+        queue.counts.acks += 1;
+        Settled::Confirmed
+    }
+
+    pub(super) fn release(&mut self, queue: &str, tag: u64) -> Settled {
+        self.expire();
+        let queue = self.queue(queue);
+        match queue.unsettled.remove(&tag) {
+            Some(unsettled) => {
+                queue.counts.releases += 1;
+                queue.take_back(unsettled);
+                Settled::Confirmed
+            }
+            None => {
+                queue.counts.stale += 1;
+                Settled::Stale
+            }
+        }
+    }
+
+    /// Starts a lease again. `false` where the delivery has gone back.
+    pub(super) fn extend(&mut self, queue: &str, tag: u64) -> bool {
+        self.expire();
+        match self.queue(queue).unsettled.get_mut(&tag) {
+            Some(unsettled) => {
+                unsettled.lease = unsettled.lease.map(|(lease, _)| (lease, Instant::now() + lease));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes back what was neither settled nor extended in time.
+    fn expire(&mut self) -> bool {
+        let now = Instant::now();
+        self.take_back(|unsettled| unsettled.lease.is_some_and(|(_, until)| until <= now))
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        let unsettled = self.queues.values().flat_map(|queue| queue.unsettled.values());
+        unsettled.filter_map(|unsettled| unsettled.lease.map(|(_, until)| until)).min()
+    }
+
+    fn take_back(&mut self, which: impl Fn(&Unsettled) -> bool) -> bool {
+        let mut any = false;
+        for queue in self.queues.values_mut() {
+            let gone = queue.unsettled.extract_if(|_, unsettled| which(unsettled)).collect::<Vec<_>>();
+            any |= !gone.is_empty();
+            gone.into_iter().for_each(|(_, unsettled)| queue.take_back(unsettled));
+        }
+        any
+    }
+
+    // ===== signals =====
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.queues.values().all(Waiting::is_idle)
+    }
+
+    pub(super) fn counts(&self, queue: &str) -> Counts {
+        self.queues.get(queue).map(Waiting::counts).unwrap_or_default()
+    }
+}
+
+impl Waiting {
+    /// Back to its old place, as brokers do, so that order is kept as far as it can be.
+    fn take_back(&mut self, unsettled: Unsettled) {
+        let Unsettled { place, message, .. } = unsettled;
+        self.ready.insert(place, Message { redelivered: true, ..message });
+    }
+
+    fn is_idle(&self) -> bool {
+        self.ready.is_empty() && self.unsettled.is_empty()
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { ready: self.ready.len(), unsettled: self.unsettled.len(), ..self.counts }
+    }
+}

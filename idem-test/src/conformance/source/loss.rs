@@ -1,0 +1,73 @@
+//! What a lost connection means.
+
+use std::pin::pin;
+
+use idem_core::{Acker, Settled, Source};
+
+use super::{Publication, World, next, nothing_comes, open, soon, take, terms, until_ready};
+
+/// The end of the stream is an error, also for a `next` that waits: a source that has lost its broker never looks idle.
+pub async fn a_lost_connection_is_an_error_of_next<W: World>(world: W) {
+    let mut source = open(&world, 4).await;
+    {
+        let mut waiting = pin!(source.next());
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        world.cut().await;
+        assert!(soon(waiting).await.is_err());
+    }
+    assert!(soon(source.next()).await.is_err(), "and so is every further one");
+}
+
+/// The same value can be opened again. What was unsettled comes again, and what is new comes as well.
+pub async fn open_again_after_a_loss_works<W: World>(world: W) {
+    world.publish(Publication::new("before")).await;
+    let mut source = open(&world, 4).await;
+    let (_, _unsettled) = next(&mut source).await;
+    lose(&world, &mut source).await;
+
+    soon(source.open(terms(4))).await.unwrap();
+    let again = take(&mut source).await;
+    assert_eq!(again.payload().as_ref(), b"before");
+    assert_eq!(again.redelivered(), W::FEATURES.redelivered);
+    world.publish(Publication::new("after")).await;
+    assert_eq!(take(&mut source).await.payload().as_ref(), b"after");
+}
+
+/// An ack of a delivery of before the loss must not reach one of after it, even where both have the same number.
+pub async fn a_stale_ack_settles_nothing_else<W: World>(world: W) {
+    world.publish(Publication::new("a")).await;
+    let mut source = open(&world, 4).await;
+    let (_, old) = next(&mut source).await;
+    lose(&world, &mut source).await;
+    soon(source.open(terms(4))).await.unwrap();
+    let (again, new) = next(&mut source).await;
+    assert_eq!(again.payload().as_ref(), b"a");
+
+    assert!(!old.is_live());
+    assert!(new.is_live());
+    assert!(matches!(soon(old.ack()).await, Ok(Settled::Stale) | Err(_)));
+    drop(new);
+    soon(source.close()).await;
+    let mut another = open(&world, 4).await;
+    assert_eq!(take(&mut another).await.payload().as_ref(), b"a");
+}
+
+/// And no more does a release.
+pub async fn a_stale_release_brings_back_nothing_else<W: World>(world: W) {
+    world.publish(Publication::new("a")).await;
+    let mut source = open(&world, 4).await;
+    let (_, old) = next(&mut source).await;
+    lose(&world, &mut source).await;
+    soon(source.open(terms(4))).await.unwrap();
+    let (_, _new) = next(&mut source).await;
+
+    assert!(matches!(soon(old.release()).await, Ok(Settled::Stale) | Err(_)));
+    nothing_comes(&mut source).await;
+    until_ready(&world, 0).await;
+}
+
+/// Cuts the connection, and waits until the source has seen it.
+async fn lose<W: World>(world: &W, source: &mut W::Source) {
+    world.cut().await;
+    while soon(source.next()).await.is_ok() {}
+}

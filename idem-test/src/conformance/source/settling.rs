@@ -1,0 +1,99 @@
+//! Ack, release, and neither.
+
+use idem_core::{Acker, Settled, Source};
+
+use super::{Publication, World, ack, next, nothing_comes, open, soon, take, until_ready};
+
+/// What was acked never comes again, not even after the connection has closed.
+pub async fn ack_ends_it<W: World>(world: W) {
+    world.publish(Publication::new("once")).await;
+    let mut source = open(&world, 4).await;
+    let (_, acker) = next(&mut source).await;
+    assert!(acker.is_live());
+    ack(acker).await;
+    soon(source.close()).await;
+
+    let mut another = open(&world, 4).await;
+    nothing_comes(&mut another).await;
+    assert_eq!(world.ready().await, 0);
+}
+
+/// A broker that confirms acks says so, and one that does not never claims to.
+pub async fn an_ack_is_answered_as_the_broker_does<W: World>(world: W) {
+    world.publish(Publication::new("once")).await;
+    let mut source = open(&world, 1).await;
+    let (_, acker) = next(&mut source).await;
+    let expected = if W::FEATURES.confirms { Settled::Confirmed } else { Settled::Sent };
+    assert_eq!(soon(acker.ack()).await.unwrap(), expected);
+}
+
+/// What was released comes again at once, to whoever asks.
+pub async fn release_brings_it_back<W: World>(world: W) {
+    world.publish(Publication::new("back")).await;
+    let mut source = open(&world, 1).await;
+    let (_, acker) = next(&mut source).await;
+    assert_ne!(soon(acker.release()).await.unwrap(), Settled::Stale);
+
+    assert_eq!(take(&mut source).await.payload().as_ref(), b"back");
+    nothing_comes(&mut source).await;
+}
+
+/// What was never settled comes back when the connection closes, marked where the broker has a mark.
+pub async fn dropping_unsettled_and_closing_brings_it_back_as_redelivered<W: World>(world: W) {
+    world.publish(Publication::new("dropped").header("h", "v")).await;
+    let mut source = open(&world, 4).await;
+    let (first, acker) = next(&mut source).await;
+    assert!(!first.redelivered());
+    drop(acker);
+    nothing_comes(&mut source).await;
+    soon(source.close()).await;
+
+    let mut another = open(&world, 4).await;
+    let second = take(&mut another).await;
+    assert_eq!(second.payload(), first.payload());
+    assert_eq!(second.headers().get("h"), Some(&b"v"[..]));
+    assert_eq!(second.redelivered(), W::FEATURES.redelivered);
+}
+
+/// The prefetch is that of the terms: one more comes only when one was settled.
+pub async fn no_more_than_in_flight_are_unsettled<W: World>(world: W) {
+    for number in 0..4u8 {
+        world.publish(Publication::new(vec![number])).await;
+    }
+    let mut source = open(&world, 2).await;
+    let (_, first) = next(&mut source).await;
+    let (_, _second) = next(&mut source).await;
+    nothing_comes(&mut source).await;
+    assert_eq!(world.ready().await, 2, "the broker still has those for which there is no room");
+
+    ack(first).await;
+    let (third, _third) = next(&mut source).await;
+    assert_eq!(third.payload().as_ref(), [2]);
+    nothing_comes(&mut source).await;
+    assert_eq!(world.ready().await, 1);
+}
+
+/// Draining ends the subscription: what was not handed out goes back at once, and what was can still be settled.
+pub async fn drain_releases_what_is_buffered_and_lets_in_flight_settle<W: World>(world: W) {
+    for number in 0..4u8 {
+        world.publish(Publication::new(vec![number])).await;
+    }
+    let mut source = open(&world, 4).await;
+    let (_, acked) = next(&mut source).await;
+    let (_, released) = next(&mut source).await;
+    soon(source.drain()).await;
+    until_ready(&world, 2).await;
+
+    ack(acked).await;
+    assert_ne!(soon(released.release()).await.unwrap(), Settled::Stale);
+    soon(source.close()).await;
+    until_ready(&world, 3).await;
+
+    let mut another = open(&world, 4).await;
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        left.push(take(&mut another).await.payload()[0]);
+    }
+    left.sort_unstable();
+    assert_eq!(left, [1, 2, 3]);
+}

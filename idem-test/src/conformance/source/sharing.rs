@@ -1,0 +1,52 @@
+//! Several sources, and futures that are dropped.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+
+use idem_core::Source;
+
+use super::{Publication, World, ack, next, nothing_comes, open, soon};
+
+/// Two sources of one queue each get a part, and no message twice.
+pub async fn two_sources_share_the_work<W: World>(world: W) {
+    let (mut one, mut two) = (open(&world, 1).await, open(&world, 1).await);
+    world.publish(Publication::new("a")).await;
+    world.publish(Publication::new("b")).await;
+
+    let (at_one, first) = next(&mut one).await;
+    let (at_two, second) = next(&mut two).await;
+    assert_ne!(at_one.payload(), at_two.payload());
+    ack(first).await;
+    ack(second).await;
+    nothing_comes(&mut one).await;
+    nothing_comes(&mut two).await;
+}
+
+/// A `next` that is dropped while it waits, again and again, loses nothing and doubles nothing.
+pub async fn next_is_cancel_safe<W: World>(world: W) {
+    const MESSAGES: u8 = 100;
+    let mut source = open(&world, 4).await;
+    let publish = async {
+        for number in 0..MESSAGES {
+            world.publish(Publication::new(vec![number])).await;
+        }
+    };
+    let receive = async {
+        let mut seen = BTreeSet::new();
+        while seen.len() < usize::from(MESSAGES) {
+            // Polled once and dropped, at whatever point it has come to.
+            let polled = futures_util::poll!(pin!(source.next()));
+            match polled {
+                std::task::Poll::Ready(delivery) => {
+                    let (delivery, acker) = delivery.unwrap();
+                    assert!(!delivery.redelivered());
+                    assert!(seen.insert(delivery.payload()[0]), "it came twice");
+                    ack(acker).await;
+                }
+                std::task::Poll::Pending => tokio::task::yield_now().await,
+            }
+        }
+    };
+    soon(async { tokio::join!(publish, receive) }).await;
+    nothing_comes(&mut source).await;
+}

@@ -1,0 +1,53 @@
+//! What arrives.
+
+use super::{Publication, World, next, open, take};
+
+/// Every byte of payload, headers and properties arrives as it was published.
+pub async fn payload_headers_and_properties_arrive_unchanged<W: World>(world: W) {
+    let mut source = open(&world, 4).await;
+    let bytes: Vec<u8> = (0..=255).collect();
+    let large = vec![b'x'; 1024 * 1024 + 1];
+    let plain =
+        Publication::new(bytes.clone()).header("trace", "00-ab").header("odd", bytes.clone()).header("none", "");
+    let plain = if W::FEATURES.properties { plain.message_id("id \u{e9} 7").event_type("OrderPaid") } else { plain };
+    world.publish(plain).await;
+    world.publish(Publication::new("")).await;
+    world.publish(Publication::new(large.clone())).await;
+
+    let first = take(&mut source).await;
+    assert_eq!(first.payload().as_ref(), bytes);
+    assert_eq!(first.headers().get("trace"), Some(&b"00-ab"[..]));
+    assert_eq!(first.headers().get("odd"), Some(bytes.as_slice()));
+    assert_eq!(first.headers().get("none"), Some(&b""[..]));
+    assert_eq!(first.source(), source_name(&source));
+    assert!(!first.redelivered(), "it was never delivered before");
+    if W::FEATURES.properties {
+        assert_eq!(first.message_id(), Some("id \u{e9} 7"));
+        assert_eq!(first.event_type(), Some("OrderPaid"));
+    }
+    let empty = take(&mut source).await;
+    assert!(empty.payload().is_empty());
+    assert_eq!((empty.message_id(), empty.event_type()), (None, None));
+    assert_eq!(take(&mut source).await.payload().as_ref(), large);
+}
+
+fn source_name(source: &impl idem_core::Source) -> &str {
+    source.name()
+}
+
+/// A single source gets messages in the order of their publication.
+pub async fn messages_arrive_in_order<W: World>(world: W) {
+    for number in 0..20u8 {
+        world.publish(Publication::new(vec![number])).await;
+    }
+    let mut source = open(&world, 20).await;
+    let mut ackers = Vec::new();
+    for number in 0..20u8 {
+        let (delivery, acker) = next(&mut source).await;
+        assert_eq!(delivery.payload().as_ref(), [number]);
+        ackers.push(acker);
+    }
+    for acker in ackers {
+        super::ack(acker).await;
+    }
+}

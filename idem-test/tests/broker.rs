@@ -1,0 +1,140 @@
+//! What the in-process broker does beyond the suite: faults, leases, signals.
+
+use std::time::Duration;
+
+use idem_core::{Acker, Settled, Source, Terms};
+use idem_test::{Broker, Counts, Publication, Queue};
+
+fn terms(in_flight: u16) -> Terms {
+    Terms { in_flight, deadline: Duration::from_secs(30) }
+}
+
+async fn open(broker: &Broker, in_flight: u16) -> Queue {
+    let mut queue = broker.queue("orders");
+    queue.open(terms(in_flight)).await.unwrap();
+    queue
+}
+
+#[tokio::test]
+async fn a_lost_ack_is_answered_sent_and_its_delivery_comes_back_with_the_loss() {
+    let broker = Broker::new();
+    broker.publish("orders", "a");
+    broker.lose_acks(1);
+    let mut queue = open(&broker, 1).await;
+    let (_, acker) = queue.next().await.unwrap();
+    assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+    assert_eq!(queue.counts().unsettled, 1);
+
+    broker.disconnect();
+    assert!(queue.next().await.is_err());
+    queue.open(terms(1)).await.unwrap();
+    let (again, acker) = queue.next().await.unwrap();
+    assert!(again.redelivered());
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed, "only so many acks are lost as were asked for");
+}
+
+#[tokio::test]
+async fn what_comes_back_takes_its_old_place() {
+    let broker = Broker::new();
+    ["a", "b", "c"].into_iter().for_each(|payload| broker.publish("orders", payload));
+    let mut queue = open(&broker, 3).await;
+    let (_, _a) = queue.next().await.unwrap();
+    let (_, b) = queue.next().await.unwrap();
+    b.release().await.unwrap();
+
+    let mut order = Vec::new();
+    for _ in 0..2 {
+        let (delivery, acker) = queue.next().await.unwrap();
+        order.push((delivery.payload().clone(), delivery.redelivered()));
+        acker.ack().await.unwrap();
+    }
+    assert_eq!(order, [("b".into(), true), ("c".into(), false)]);
+}
+
+#[tokio::test]
+async fn delivered_twice_is_two_deliveries_in_a_row_without_a_mark() {
+    let broker = Broker::new();
+    broker.publish("orders", Publication::new("a").message_id("7"));
+    broker.publish("orders", "b");
+    broker.deliver_twice(1);
+    let mut queue = open(&broker, 3).await;
+    let mut deliveries = Vec::new();
+    for _ in 0..3 {
+        let (delivery, acker) = queue.next().await.unwrap();
+        assert!(!delivery.redelivered());
+        deliveries.push((delivery.payload().clone(), delivery.message_id().is_some()));
+        acker.ack().await.unwrap();
+    }
+    assert_eq!(deliveries, [("a".into(), true), ("a".into(), true), ("b".into(), false)]);
+    broker.idle().await;
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_an_error_of_open() {
+    let broker = Broker::new();
+    let mut queue = broker.queue("orders");
+    broker.refuse_connections(true);
+    assert!(queue.open(terms(1)).await.is_err());
+    assert!(queue.next().await.is_err());
+    broker.refuse_connections(false);
+    queue.open(terms(1)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_extended_ends_and_one_that_is_does_not() {
+    let broker = Broker::new();
+    broker.lease(Some(Duration::from_secs(30)));
+    broker.publish("orders", "a");
+    let (mut one, mut two) = (open(&broker, 1).await, open(&broker, 1).await);
+    let (_, mut acker) = one.next().await.unwrap();
+    assert_eq!(acker.lease(), Some(Duration::from_secs(30)));
+    for _ in 0..4 {
+        tokio::time::advance(Duration::from_secs(20)).await;
+        acker.extend().await.unwrap();
+    }
+    assert!(acker.is_live());
+
+    let (again, second) = two.next().await.unwrap();
+    assert!(again.redelivered());
+    assert!(!acker.is_live());
+    assert!(acker.extend().await.is_err());
+    assert_eq!(acker.ack().await.unwrap(), Settled::Stale);
+    assert_eq!(second.ack().await.unwrap(), Settled::Confirmed);
+}
+
+#[tokio::test]
+async fn dropping_a_source_gives_back_what_it_has_not_settled() {
+    let broker = Broker::new();
+    broker.publish("orders", "a");
+    let mut queue = open(&broker, 1).await;
+    let (_, _acker) = queue.next().await.unwrap();
+    drop(queue);
+    let (again, _) = open(&broker, 1).await.next().await.unwrap();
+    assert!(again.redelivered());
+}
+
+#[tokio::test]
+async fn the_signals_come_when_it_is_so() {
+    let broker = Broker::new();
+    let watched = broker.queue("orders");
+    broker.idle().await;
+    broker.publish_json("orders", &[1, 2]).unwrap();
+    broker.publish("orders", "b");
+    let consume = tokio::spawn({
+        let broker = broker.clone();
+        async move {
+            let mut queue = open(&broker, 1).await;
+            for _ in 0..2 {
+                let (_, acker) = queue.next().await.unwrap();
+                acker.ack().await.unwrap();
+            }
+            queue
+        }
+    });
+    watched.settled(2).await;
+    watched.delivered(2).await;
+    watched.idle().await;
+    broker.idle().await;
+    assert_eq!(watched.counts(), Counts { published: 2, deliveries: 2, acks: 2, ..Counts::default() });
+    consume.await.unwrap();
+}

@@ -1,0 +1,34 @@
+//! The suite for sources, over the in-process broker.
+
+use idem_test::conformance::source::{Features, World};
+use idem_test::{Broker, Publication, Queue};
+
+struct InProcess(Broker);
+
+impl World for InProcess {
+    type Source = Queue;
+
+    const FEATURES: Features = Features { properties: true, redelivered: true, confirms: true };
+
+    async fn make() -> Option<Self> {
+        Some(Self(Broker::new()))
+    }
+
+    async fn publish(&self, publication: Publication) {
+        self.0.publish("orders", publication);
+    }
+
+    async fn source(&self) -> Queue {
+        self.0.queue("orders")
+    }
+
+    async fn cut(&self) {
+        self.0.disconnect();
+    }
+
+    async fn ready(&self) -> usize {
+        self.0.queue("orders").counts().ready
+    }
+}
+
+idem_test::source_suite!(InProcess);

@@ -1,0 +1,15 @@
+//! What a program with handlers names: `use idem::prelude::*`.
+//!
+//! No error type is among them, so that the program's own `Error` and `Result` keep their meaning.
+
+pub use crate::{
+    BoxError, Delivery, Handler, Headers, IdempotencyKey, Inbox, Key, Outcome, RetryPolicy, State, Worker, idempotent,
+    permanent,
+};
+
+#[cfg(feature = "postgres")]
+pub use crate::Postgres;
+#[cfg(feature = "sqlite")]
+pub use crate::Sqlite;
+#[cfg(feature = "rabbitmq")]
+pub use idem_rabbitmq::RabbitMq;

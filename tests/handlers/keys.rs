@@ -1,0 +1,165 @@
+//! Each kind of key.
+
+use idem::prelude::*;
+use idem::{Fingerprint, KeyError, KeyPart};
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+struct Order {
+    id: i64,
+    r#type: String,
+}
+
+struct OrderPaid {
+    event_id: Uuid,
+    message_id: String,
+    position: u8,
+    order: Order,
+    version: (u32, Wrapped),
+}
+
+struct Wrapped(String);
+
+impl KeyPart for Wrapped {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        self.0.write(key)
+    }
+}
+
+fn order_paid() -> OrderPaid {
+    OrderPaid {
+        event_id: Uuid::from_u128(7),
+        message_id: "field".to_owned(),
+        position: 3,
+        order: Order { id: 42, r#type: "rush".to_owned() },
+        version: (5, Wrapped("w".to_owned())),
+    }
+}
+
+fn delivery() -> Delivery {
+    Delivery::new("orders", "{}")
+        .with_headers([("ce-id", "from the header"), ("tenant", "acme")].into_iter().collect())
+        .with_message_id(Some("from the broker".to_owned()))
+        .with_position(Some("orders/0/17".to_owned()))
+}
+
+fn key_of<H: Handler<Message = OrderPaid>>() -> Result<Key, KeyError> {
+    H::key(&order_paid(), &delivery())
+}
+
+/// Declares a handler with this key.
+macro_rules! keyed {
+    ($name:ident, $($key:tt)*) => {
+        #[idempotent(key = $($key)*)]
+        async fn $name(_: OrderPaid, _: &mut SqliteConnection) -> Result<(), BoxError> {
+            Ok(())
+        }
+    };
+}
+
+keyed!(string, "event_id");
+keyed!(bare, event_id);
+keyed!(nested_string, "order.id");
+keyed!(nested_bare, order.id);
+keyed!(tuple_string, "version.0");
+keyed!(tuple_bare, version.0);
+keyed!(newtype, "version.1");
+keyed!(keyword, "order.type");
+keyed!(raw_keyword, order.r#type);
+keyed!(header_value, header("ce-id"));
+keyed!(absent_header, header("ce-source"));
+keyed!(broker_message_id, message_id);
+keyed!(field_message_id, "message_id");
+keyed!(broker_position, position);
+keyed!(field_position, "position");
+keyed!(composite, (order.id, "version.0"));
+keyed!(composite_of_facts, (header("tenant"), message_id, position, event_id,));
+
+#[test]
+fn a_field_is_the_key() -> Result<(), KeyError> {
+    assert_eq!(key_of::<string>()?, Key::of(&Uuid::from_u128(7))?);
+    assert_eq!(key_of::<bare>()?, Key::of(&Uuid::from_u128(7))?);
+    Ok(())
+}
+
+#[test]
+fn a_field_of_a_field_is_the_key() -> Result<(), KeyError> {
+    assert_eq!(key_of::<nested_string>()?.as_bytes(), b"42");
+    assert_eq!(key_of::<nested_bare>()?.as_bytes(), b"42");
+    assert_eq!(key_of::<tuple_string>()?.as_bytes(), b"5");
+    assert_eq!(key_of::<tuple_bare>()?.as_bytes(), b"5");
+    assert_eq!(key_of::<newtype>()?.as_bytes(), b"w");
+    Ok(())
+}
+
+#[test]
+fn a_field_named_like_a_keyword_is_the_key() -> Result<(), KeyError> {
+    assert_eq!(key_of::<keyword>()?.as_bytes(), b"rush");
+    assert_eq!(key_of::<raw_keyword>()?.as_bytes(), b"rush");
+    Ok(())
+}
+
+#[test]
+fn a_header_is_the_key() -> Result<(), KeyError> {
+    assert_eq!(key_of::<header_value>()?.as_bytes(), b"from the header");
+    Ok(())
+}
+
+#[test]
+fn a_header_that_is_not_there_makes_no_key() {
+    assert_eq!(key_of::<absent_header>(), Err(KeyError::Missing { what: "header `ce-source`".to_owned() }));
+}
+
+#[test]
+fn a_fact_that_the_broker_does_not_give_makes_no_key() {
+    let bare = Delivery::new("orders", "{}");
+    let missing = |what: &str| Err(KeyError::Missing { what: what.to_owned() });
+    assert_eq!(broker_message_id::key(&order_paid(), &bare), missing("message id"));
+    assert_eq!(broker_position::key(&order_paid(), &bare), missing("position"));
+    assert_eq!(composite_of_facts::key(&order_paid(), &bare), missing("header `tenant`"));
+}
+
+#[test]
+fn bare_words_of_the_broker_are_the_brokers_and_strings_are_fields() -> Result<(), KeyError> {
+    assert_eq!(key_of::<broker_message_id>()?.as_bytes(), b"from the broker");
+    assert_eq!(key_of::<field_message_id>()?.as_bytes(), b"field");
+    assert_eq!(key_of::<broker_position>()?.as_bytes(), b"orders/0/17");
+    assert_eq!(key_of::<field_position>()?.as_bytes(), b"3");
+    Ok(())
+}
+
+#[test]
+fn a_composite_key_has_its_parts_in_the_order_written() -> Result<(), KeyError> {
+    assert_eq!(key_of::<composite>()?, Key::composite(&[&42_i64, &5_u32])?);
+    let facts: [&dyn KeyPart; 4] = [&"acme", &"from the broker", &"orders/0/17", &Uuid::from_u128(7)];
+    assert_eq!(key_of::<composite_of_facts>()?, Key::composite(&facts)?);
+    Ok(())
+}
+
+fn by_type(delivery: &Delivery) -> Fingerprint {
+    Fingerprint::of(delivery.event_type().unwrap_or_default().as_bytes())
+}
+
+mod fingerprints {
+    pub(super) fn off(_: &idem::Delivery) -> idem::Fingerprint {
+        idem::Fingerprint::none()
+    }
+}
+
+#[idempotent(key = event_id, fingerprint = by_type)]
+async fn replaced(_: OrderPaid, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[idempotent(key = event_id, fingerprint = fingerprints::off)]
+async fn switched_off(_: OrderPaid, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[test]
+fn the_fingerprint_is_that_of_the_payload_unless_it_is_replaced() {
+    let delivery = delivery().with_event_type(Some("paid".to_owned()));
+    assert_eq!(string::fingerprint(&delivery), Fingerprint::of(b"{}"));
+    assert_eq!(replaced::fingerprint(&delivery), Fingerprint::of(b"paid"));
+    assert_eq!(switched_off::fingerprint(&delivery), Fingerprint::none());
+}

@@ -1,0 +1,77 @@
+//! Installs a server on Debian or Ubuntu.
+
+use std::fs;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use nix::unistd::geteuid;
+
+use crate::process;
+use crate::server::Server;
+
+/// Installs the server's packages, as root on Debian or Ubuntu; elsewhere the error says what to install.
+/// The package's own service is not started.
+pub(crate) fn install(server: &dyn Server) -> Result<()> {
+    let packages = server.packages().join(" ");
+    if process::which("apt-get", &[]).is_none() || !geteuid().is_root() {
+        bail!(
+            "{name} is not here: set {variable}, start Docker, or install it (on Debian or Ubuntu: apt-get install \
+             {packages}; as root this command does that by itself)",
+            name = server.name(),
+            variable = server.variable(),
+        );
+    }
+    eprintln!("installing {packages}");
+    let _policy = Policy::refuse()?;
+    apt(&["update"])?;
+    let mut args = vec!["install", "--yes", "--no-install-recommends"];
+    args.extend(server.packages());
+    apt(&args)?;
+    if !server.is_installed() {
+        bail!("{packages} is installed, but the programs of {} are not where they were looked for", server.name());
+    }
+    Ok(())
+}
+
+fn apt(args: &[&str]) -> Result<()> {
+    let mut command = Command::new("apt-get");
+    // Another apt may be at work, on a machine that has just been started for example.
+    command.args(["--quiet", "--option", "DPkg::Lock::Timeout=300"]).args(args);
+    command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    // What is printed belongs to stderr: the lines that a shell evaluates are on stdout.
+    let status = command.stdout(std::io::stderr()).status().context("cannot run apt-get")?;
+    if !status.success() {
+        bail!("apt-get {} failed ({status})", args.join(" "));
+    }
+    Ok(())
+}
+
+/// While it lives, packages do not start their services (Debian policy, section 9.3.3.1: invoke-rc.d asks
+/// `policy-rc.d`, and 101 forbids).
+struct Policy {
+    ours: bool,
+}
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl Policy {
+    fn refuse() -> Result<Self> {
+        if Path::new(POLICY).exists() {
+            return Ok(Self { ours: false });
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(POLICY)?;
+        file.set_permissions(fs::Permissions::from_mode(0o755))?;
+        std::io::Write::write_all(&mut file, b"#!/bin/sh\nexit 101\n")?;
+        Ok(Self { ours: true })
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if self.ours {
+            let _ = fs::remove_file(POLICY);
+        }
+    }
+}

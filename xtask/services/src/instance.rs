@@ -1,0 +1,157 @@
+//! An instance of one test's own.
+
+use anyhow::{Result, bail};
+
+use crate::compose::{self, Compose};
+use crate::local::Local;
+use crate::server::{self, Server};
+use crate::watcher::{END_PROCESSES, Watcher};
+
+/// A server of one test's own, with data of its own, which the test may stop, kill and pause.
+///
+/// It ends, and its data with it, when the value is dropped or the process ends, in whatever way.
+/// Calls block: in an async test use `spawn_blocking`, unless nothing else runs on that thread.
+#[derive(Debug)]
+pub struct Instance {
+    // Declared first: the watcher is called off before what it watches is removed.
+    watcher: Option<Watcher>,
+    backing: Backing,
+    url: String,
+}
+
+#[derive(Debug)]
+enum Backing {
+    Local(Local),
+    Compose(Compose),
+}
+
+impl Instance {
+    pub(crate) fn start(server: &dyn Server) -> Result<Self> {
+        let (backing, port) = if server.is_installed() {
+            let local = Local::create(server)?;
+            let port = local.port;
+            (Backing::Local(local), port)
+        } else if compose::is_available() {
+            let project = format!("idem-{}-{}", server.name(), crate::place::free_port()?);
+            let compose = Compose::create(server, project)?;
+            let port = compose.port;
+            (Backing::Compose(compose), port)
+        } else {
+            bail!(
+                "{} is not installed and no Docker engine answers: run `cargo xtask services up`, or install {}",
+                server.name(),
+                server.packages().join(" ")
+            );
+        };
+        let mut instance = Self { watcher: None, backing, url: server.url(port) };
+        instance.watch()?;
+        Ok(instance)
+    }
+
+    /// Its address, with user and password. It stays the same over stops and starts.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Shuts it down in good order, and waits until it has ended. Connections are closed by the server.
+    ///
+    /// # Errors
+    /// It does not end within a minute.
+    pub fn stop(&mut self) -> Result<()> {
+        match &self.backing {
+            Backing::Local(local) => local.stop(),
+            Backing::Compose(compose) => compose.run(&["stop"]),
+        }
+    }
+
+    /// Starts it again after [`stop`](Self::stop) or [`kill`](Self::kill), with the same data, and waits until it answers.
+    ///
+    /// # Errors
+    /// It does not answer in time; the text holds its log.
+    pub fn start_again(&mut self) -> Result<()> {
+        match &self.backing {
+            Backing::Local(local) => local.start()?,
+            Backing::Compose(compose) => compose.run(&["up", "--detach", "--wait"])?,
+        }
+        self.watch()
+    }
+
+    /// Ends all its processes at once (SIGKILL).
+    ///
+    /// # Errors
+    /// They are still there after half a minute.
+    pub fn kill(&mut self) -> Result<()> {
+        match &self.backing {
+            Backing::Local(local) => local.kill(),
+            Backing::Compose(compose) => compose.run(&["kill"]),
+        }
+    }
+
+    /// Freezes it (SIGSTOP): connections stay open, and nothing answers.
+    ///
+    /// # Errors
+    /// The signal cannot be sent.
+    pub fn pause(&mut self) -> Result<()> {
+        match &self.backing {
+            Backing::Local(local) => local.pause(),
+            Backing::Compose(compose) => compose.run(&["pause"]),
+        }
+    }
+
+    /// Lets a frozen server go on.
+    ///
+    /// # Errors
+    /// The signal cannot be sent.
+    pub fn resume(&mut self) -> Result<()> {
+        match &self.backing {
+            Backing::Local(local) => local.resume(),
+            Backing::Compose(compose) => compose.run(&["unpause"]),
+        }
+    }
+
+    /// The main process, while it runs on this machine outside of a container.
+    pub fn pid(&self) -> Option<i32> {
+        match &self.backing {
+            Backing::Local(local) => local.main(),
+            Backing::Compose(_) => None,
+        }
+    }
+
+    fn watch(&mut self) -> Result<()> {
+        self.watcher = None;
+        self.watcher = Some(match &self.backing {
+            Backing::Local(local) => {
+                let home = local.home.display().to_string();
+                let processes = local.processes().into_iter().map(|pid| pid.to_string());
+                Watcher::start(END_PROCESSES, std::iter::once(home).chain(processes))?
+            }
+            Backing::Compose(compose) => Watcher::start(
+                "docker compose --project-name \"$1\" down --volumes --timeout 5",
+                [compose.project.clone()],
+            )?,
+        });
+        Ok(())
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.watcher = None;
+        // There is nobody to tell; what is left behind lies under `target/services`.
+        let _ = match &self.backing {
+            Backing::Local(local) => local.remove(),
+            Backing::Compose(compose) => compose.remove(),
+        };
+    }
+}
+
+/// Makes sure that [`Instance::start`] can work for every kind of server: installs what is missing where that is
+/// possible.
+pub(crate) fn prepare() -> Result<()> {
+    for server in server::ALL {
+        if !server.is_installed() && !compose::is_available() {
+            crate::apt::install(*server)?;
+        }
+    }
+    Ok(())
+}

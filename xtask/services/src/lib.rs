@@ -1,0 +1,31 @@
+//! Real servers for tests: found, started as throw-away instances, or installed.
+//!
+//! `cargo xtask services` and `cargo xtask test` share one instance of each server ([`up`], [`down`], [`status`]).
+//! A test that stops, kills or pauses a server starts one of its own:
+//!
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! let mut server = idem_services::Postgres::start()?;
+//! let url = server.url();
+//! server.pause()?;
+//! server.resume()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod apt;
+mod compose;
+mod instance;
+mod local;
+mod place;
+mod postgres;
+mod process;
+mod rabbitmq;
+mod server;
+mod shared;
+mod watcher;
+
+pub use instance::Instance;
+pub use postgres::Postgres;
+pub use rabbitmq::RabbitMq;
+pub use shared::{Status, down, exports, prepare, status, up};

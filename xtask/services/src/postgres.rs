@@ -1,0 +1,119 @@
+//! PostgreSQL.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
+
+use crate::server::Server;
+use crate::{Instance, place, process};
+
+/// PostgreSQL: user `idem`, a superuser, with password `secret` and a database `idem`.
+///
+/// As users have it: fsync is on, and the password is asked for (scram-sha-256). No Unix socket.
+#[derive(Debug, Clone, Copy)]
+pub struct Postgres;
+
+impl Postgres {
+    /// Starts an instance of one's own, which a test may stop, kill and pause. It ends with the value, or with the
+    /// process.
+    ///
+    /// # Errors
+    /// There is no way to start one on this machine, or it does not answer within a minute.
+    pub fn start() -> Result<Instance> {
+        Instance::start(&Self)
+    }
+}
+
+const SETTINGS: &str = "
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+max_connections = 300
+shared_buffers = 256MB
+fsync = on
+synchronous_commit = on
+";
+
+impl Server for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn variable(&self) -> &'static str {
+        "DATABASE_URL"
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("postgres://idem:secret@127.0.0.1:{port}/idem")
+    }
+
+    fn packages(&self) -> &'static [&'static str] {
+        &["postgresql"]
+    }
+
+    fn is_installed(&self) -> bool {
+        programs().is_some()
+    }
+
+    fn create(&self, home: &Path, port: u16) -> Result<()> {
+        place::write(&home.join("password"), "secret\n")?;
+        let mut initdb = program("initdb", home)?;
+        initdb.args(["-D", "data", "-U", "idem", "--pwfile=password", "--auth=scram-sha-256"]);
+        process::run(initdb.args(["--encoding=UTF8", "--locale=C", "--no-sync"]))?;
+        fs::OpenOptions::new()
+            .append(true)
+            .open(home.join("data/postgresql.conf"))
+            .and_then(|mut file| std::io::Write::write_all(&mut file, format!("{SETTINGS}port = {port}\n").as_bytes()))
+            .context("cannot write postgresql.conf")?;
+        // In single-user mode the database is made before anybody can connect, and without a client program.
+        place::write(&home.join("create.sql"), "CREATE DATABASE idem\n")?;
+        let mut single = Command::new("sh");
+        place::as_servant(&mut single, home)?;
+        let postgres = programs().unwrap_or_default().join("postgres");
+        process::run(single.args(["-c", "exec \"$0\" --single -D data postgres < create.sql"]).arg(postgres))?;
+        Ok(())
+    }
+
+    fn launch(&self, home: &Path, _port: u16) -> Result<()> {
+        if !self.processes(home).into_iter().any(process::is_alive) {
+            // After a kill the dead server may still be waiting to be reaped, and PostgreSQL takes that for alive.
+            let _ = fs::remove_file(home.join("data/postmaster.pid"));
+        }
+        let mut pg_ctl = program("pg_ctl", home)?;
+        let started = process::run(pg_ctl.args(["-D", "data", "-l", "log", "-w", "-t", "60", "start"]));
+        started.with_context(|| fs::read_to_string(home.join("log")).unwrap_or_default())?;
+        Ok(())
+    }
+
+    fn processes(&self, home: &Path) -> Vec<i32> {
+        let file = fs::read_to_string(home.join("data/postmaster.pid")).unwrap_or_default();
+        file.lines().next().and_then(|pid| pid.parse().ok()).into_iter().collect()
+    }
+
+    /// The "fast shutdown" of PostgreSQL's manual, section 18.5; upon SIGTERM it would wait for its clients.
+    fn shutdown(&self) -> Signal {
+        Signal::SIGINT
+    }
+}
+
+/// A program of PostgreSQL, run in `home` as the user that a server may run as.
+fn program(name: &str, home: &Path) -> Result<Command> {
+    let mut command = Command::new(programs().context("the programs of PostgreSQL are not installed")?.join(name));
+    place::as_servant(&mut command, home)?;
+    // Addresses of other servers must not reach the programs.
+    for variable in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"] {
+        command.env_remove(variable);
+    }
+    Ok(command)
+}
+
+/// The directory with `initdb` and `pg_ctl`: the newest of Debian's, which are not in `PATH`, else that in `PATH`.
+fn programs() -> Option<PathBuf> {
+    let version = |dir: &Path| dir.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path());
+    let debian = debian.filter(|dir| dir.join("bin/initdb").is_file()).max_by_key(|dir| version(dir));
+    let in_path = || process::which("initdb", &[])?.parent().map(Path::to_owned);
+    debian.map(|dir| dir.join("bin")).or_else(in_path).filter(|dir| dir.join("pg_ctl").is_file())
+}

@@ -1,0 +1,96 @@
+//! Processes: alive, signalled, waited for.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+/// Whether the process runs. One that has ended and only waits to be reaped does not.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    // Reaps it if it was a child of ours; ECHILD says that it was not.
+    let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => !matches!(state(&stat), Some("Z" | "X")),
+        Err(_) if fs::metadata("/proc/self").is_ok() => false,
+        Err(_) => kill(Pid::from_raw(pid), None).is_ok(),
+    }
+}
+
+/// The working directory of the process; empty if it has ended.
+pub(crate) fn directory(pid: i32) -> PathBuf {
+    fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default()
+}
+
+/// The process and all its descendants.
+pub(crate) fn tree(root: i32) -> Vec<i32> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        if let Some(parent) = fields(&stat).nth(1).and_then(|field| field.parse::<i32>().ok()) {
+            parents.push((pid, parent));
+        }
+    }
+    let mut tree = vec![root];
+    let mut next = 0;
+    while let Some(&parent) = tree.get(next) {
+        tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    tree
+}
+
+/// Sends the signal. A process that has ended already is no error.
+pub(crate) fn signal(pid: i32, signal: Signal) -> Result<()> {
+    match kill(Pid::from_raw(pid), signal) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot send {signal} to process {pid}")),
+    }
+}
+
+/// Waits until `done` holds, asking every 20 ms.
+pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !done()? {
+        if start.elapsed() > limit {
+            bail!("{what} took more than {} s", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Runs a command to its end without a terminal; what it printed is in the error if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<Output> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {name}"))?;
+    if !output.status.success() {
+        let said =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).trim().to_owned()).join("\n");
+        bail!("{name} failed ({}): {}", output.status, said.trim());
+    }
+    Ok(output)
+}
+
+/// Where the program is, among `PATH` and then these directories.
+pub(crate) fn which(program: &str, beside: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let beside = beside.iter().map(PathBuf::from);
+    std::env::split_paths(&path).chain(beside).map(|dir| dir.join(program)).find(|file| file.is_file())
+}
+
+/// The state letter in `/proc/<pid>/stat`.
+fn state(stat: &str) -> Option<&str> {
+    fields(stat).next()
+}
+
+/// The fields after the program's name, which is in parentheses and may hold spaces and parentheses (proc(5)).
+fn fields(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
+}

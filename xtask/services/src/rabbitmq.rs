@@ -1,0 +1,149 @@
+//! RabbitMQ.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+
+use crate::server::Server;
+use crate::{Instance, place, process};
+
+/// RabbitMQ: user and password `guest`, virtual host `/`, listening on the loopback address only.
+///
+/// Each instance is a cluster of its own, with its own node name, ports, cookie and port mapper (epmd), so that any
+/// number of them, and an installed one, run side by side.
+#[derive(Debug, Clone, Copy)]
+pub struct RabbitMq;
+
+impl RabbitMq {
+    /// Starts an instance of one's own, which a test may stop, kill and pause. It ends with the value, or with the
+    /// process.
+    ///
+    /// # Errors
+    /// There is no way to start one on this machine, or it does not answer within two minutes.
+    pub fn start() -> Result<Instance> {
+        Instance::start(&Self)
+    }
+}
+
+/// Where Debian keeps the script that runs as whoever calls it; the one in `PATH` changes the user.
+const SCRIPT: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+
+impl Server for RabbitMq {
+    fn name(&self) -> &'static str {
+        "rabbitmq"
+    }
+
+    fn variable(&self) -> &'static str {
+        "AMQP_URL"
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("amqp://guest:guest@127.0.0.1:{port}/%2f")
+    }
+
+    fn packages(&self) -> &'static [&'static str] {
+        &["rabbitmq-server"]
+    }
+
+    fn is_installed(&self) -> bool {
+        script().is_some() && epmd().is_some()
+    }
+
+    fn create(&self, home: &Path, _port: u16) -> Result<()> {
+        place::write(&home.join("plugins"), "[].\n")?;
+        // A stopped instance has to come back on its ports, so they are part of its data.
+        place::write(&home.join("ports"), &format!("{} {}", place::free_port()?, place::free_port()?))?;
+        place::write(&home.join("rabbitmq.conf"), "loopback_users.guest = true\ndisk_free_limit.absolute = 50MB\n")
+    }
+
+    fn launch(&self, home: &Path, port: u16) -> Result<()> {
+        let ports = fs::read_to_string(home.join("ports")).context("cannot read the ports of RabbitMQ")?;
+        let (mapper, node) = ports.split_once(' ').context("the ports of RabbitMQ are damaged")?;
+        let _ = fs::remove_file(home.join("pid"));
+
+        let mut epmd = Command::new(epmd().context("epmd, a program of Erlang, is not installed")?);
+        epmd.args(["-address", "127.0.0.1", "-port", mapper]);
+        let epmd = detach(&mut epmd, home, "epmd.log")?;
+        place::write(&home.join("epmd.pid"), &epmd.to_string())?;
+
+        let mut server = Command::new(script().context("RabbitMQ is not installed")?);
+        server
+            .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+            .env("RABBITMQ_NODENAME", format!("idem{port}@localhost"))
+            .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
+            .env("RABBITMQ_NODE_PORT", port.to_string())
+            .env("RABBITMQ_DIST_PORT", node)
+            .env("RABBITMQ_MNESIA_BASE", home.join("mnesia"))
+            .env("RABBITMQ_LOG_BASE", home.join("logs"))
+            .env("RABBITMQ_PID_FILE", home.join("pid"))
+            .env("RABBITMQ_CONFIG_FILE", home.join("rabbitmq.conf"))
+            .env("RABBITMQ_ENABLED_PLUGINS_FILE", home.join("plugins"))
+            .env("ERL_EPMD_PORT", mapper)
+            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            // The script then becomes the server, instead of waiting for it as a process between.
+            .env("RUNNING_UNDER_SYSTEMD", "true")
+            // Without busy waiting: the schedulers would take the processor from the tests.
+            .env(
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+                "+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+            );
+        let child = detach(&mut server, home, "log")?;
+        place::write(&home.join("pid"), &child.to_string())?;
+
+        process::wait_until("the start of RabbitMQ", Duration::from_secs(120), || {
+            if !process::is_alive(child) {
+                bail!("RabbitMQ ended: {}", fs::read_to_string(home.join("log")).unwrap_or_default());
+            }
+            Ok(greets(port))
+        })?;
+        Ok(())
+    }
+
+    fn processes(&self, home: &Path) -> Vec<i32> {
+        let read = |file: &str| fs::read_to_string(home.join(file)).ok()?.trim().parse().ok();
+        ["pid", "epmd.pid"].into_iter().filter_map(read).collect()
+    }
+
+    fn shutdown(&self) -> Signal {
+        Signal::SIGTERM
+    }
+}
+
+/// Starts a process that outlives this one, and that no signal of the terminal reaches.
+fn detach(command: &mut Command, home: &Path, log: &str) -> Result<i32> {
+    place::as_servant(command, home)?;
+    let log = fs::File::create(home.join(log))?;
+    let command = command.env("HOME", home).process_group(0).stdin(Stdio::null());
+    let child = command.stdout(log.try_clone()?).stderr(log).spawn();
+    let child = child.with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
+    i32::try_from(child.id()).context("a process id out of range")
+}
+
+/// Whether a broker answers the first eight bytes of AMQP 0-9-1 with a method frame, `connection.start`.
+fn greets(port: u16) -> bool {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let limit = Duration::from_secs(1);
+    let mut first = [0; 1];
+    let greeting = TcpStream::connect_timeout(&address, limit).and_then(|mut stream| {
+        stream.set_read_timeout(Some(limit))?;
+        stream.write_all(b"AMQP\x00\x00\x09\x01")?;
+        stream.read_exact(&mut first)
+    });
+    greeting.is_ok() && first == [1]
+}
+
+fn script() -> Option<PathBuf> {
+    let debian = PathBuf::from(SCRIPT);
+    if debian.is_file() { Some(debian) } else { process::which("rabbitmq-server", &[]) }
+}
+
+fn epmd() -> Option<PathBuf> {
+    process::which("epmd", &["/usr/lib/erlang/bin"])
+}

@@ -1,0 +1,41 @@
+//! Runs cargo, showing what it runs.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().map(PathBuf::from).unwrap_or(xtask)
+}
+
+/// `cargo <args>` in the root of the repository.
+pub(crate) fn cargo<I: AsRef<str>>(args: impl IntoIterator<Item = I>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What `cargo run` has set for this program must not be taken for settings of the cargo that it starts: build
+    // scripts that watch such a variable would run anew each time.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&*name);
+        }
+    }
+    command.current_dir(root());
+    for arg in args {
+        command.arg(arg.as_ref());
+    }
+    command
+}
+
+/// Runs the command with this terminal, saying first what it is.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let args = command.get_args().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    eprintln!("\n$ cargo {args}");
+    let status = command.status().context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cargo {args} failed ({status})");
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! `cargo xtask ci`: what CI runs.
+
+use anyhow::Result;
+
+use crate::cargo::{cargo, run};
+use crate::test;
+
+/// What a user may ask of the facade, each alone.
+const FEATURES: &[&[&str]] = &[
+    &[],
+    &["--no-default-features"],
+    &["--no-default-features", "--features", "postgres"],
+    &["--no-default-features", "--features", "sqlite"],
+    &["--no-default-features", "--features", "rabbitmq"],
+];
+
+/// The cheap checks first. A warning is an error here, so that none becomes a habit.
+pub(crate) fn run_all() -> Result<()> {
+    run(&mut cargo(["fmt", "--all", "--check"]))?;
+    let everything = ["--workspace", "--all-features"];
+    run(cargo(["clippy", "--all-targets"]).args(everything).args(["--", "-D", "warnings"]))?;
+    run(cargo(["doc", "--no-deps"]).args(everything).env("RUSTDOCFLAGS", "-D warnings"))?;
+    for features in FEATURES {
+        run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
+    }
+    test::test(&test::Options::default())
+}

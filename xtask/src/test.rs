@@ -1,0 +1,51 @@
+//! `cargo xtask test`: every test, against real servers.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cargo::{cargo, root, run};
+use crate::services::Up;
+
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Leave the servers running.
+    #[arg(long)]
+    keep: bool,
+    /// Passed on to `cargo test`; only those tests are run then.
+    #[arg(last = true)]
+    args: Vec<String>,
+}
+
+/// The examples that end by themselves. They run as a user runs them: with default features, and no server.
+const RUN: &[&str] = &["quickstart", "by_hand"];
+/// The examples that are tests.
+const TESTED: &[&str] = &["testing"];
+
+/// Runs the examples, then the tests, so that the last lines are those of `cargo test`.
+pub(crate) fn test(options: &Options) -> Result<()> {
+    idem_services::prepare()?;
+    let servers = Up::new(options.keep)?;
+    if options.args.is_empty() {
+        examples()?;
+    }
+    let mut tests = cargo(["test", "--all-features"]);
+    if !options.args.iter().take_while(|arg| *arg != "--").any(|arg| names_package(arg)) {
+        tests.arg("--workspace");
+    }
+    run(tests.args(&options.args).envs(servers.env.iter().cloned()))
+}
+
+fn examples() -> Result<()> {
+    let exists = |name: &&&str| root().join("examples").join(format!("{name}.rs")).exists();
+    for name in RUN.iter().filter(exists) {
+        run(&mut cargo(["run", "--example", name]))?;
+    }
+    for name in TESTED.iter().filter(exists) {
+        run(&mut cargo(["test", "--example", name]))?;
+    }
+    Ok(())
+}
+
+fn names_package(arg: &str) -> bool {
+    arg.starts_with("-p") || arg.starts_with("--package") || arg.starts_with("--manifest-path")
+}
