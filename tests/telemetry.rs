@@ -84,7 +84,8 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
         Publication::new("no JSON"),
     ];
     let (told, _) = run(messages).await;
-    let outcome = |outcome: &str| told[&format!("idem_deliveries_total consumer=billing handler=order outcome={outcome}")];
+    let outcome =
+        |outcome: &str| told[&format!("idem_deliveries_total consumer=billing handler=order outcome={outcome}")];
     let outcomes = ["processed", "duplicate", "conflict", "parked", "dead", "held"].map(outcome);
     assert_eq!(outcomes, [2.0, 1.0, 1.0, 0.0, 2.0, 0.0]);
     let times = |name: &str| told[&format!("{name} consumer=billing handler=order")];
@@ -105,7 +106,8 @@ async fn a_duplicate_is_a_debug_line_and_never_more() {
     let (levels, fields) = &*lines.0.lock().unwrap();
     assert!(levels.contains(&Level::DEBUG));
     assert!(!levels.iter().any(|level| *level < Level::INFO), "{levels:?}");
-    for field in ["messaging.system", "messaging.destination.name", "messaging.operation.type", "messaging.message.id"] {
+    for field in ["messaging.system", "messaging.destination.name", "messaging.operation.type", "messaging.message.id"]
+    {
         assert!(fields.contains(&field), "{field}");
     }
 }

@@ -50,6 +50,26 @@ impl Publication {
         self.event_type = Some(event_type.into());
         self
     }
+
+    /// The payload.
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    /// The headers so far.
+    pub fn get_headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// The broker's message id, if there is one.
+    pub fn get_message_id(&self) -> Option<&str> {
+        self.message_id.as_deref()
+    }
+
+    /// The type of the event, if there is one.
+    pub fn get_event_type(&self) -> Option<&str> {
+        self.event_type.as_deref()
+    }
 }
 
 impl<P: Into<Bytes>> From<P> for Publication {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{Committed, Identity, Kind, NewRow, Promise, Store};
-use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, State};
+use idem_core::{Delivery, Fingerprint, Key, Lends, Reason};
 use uuid::Uuid;
 
 use crate::conformance::soon;
@@ -24,7 +24,6 @@ where
         let world = world.clone();
         async move { world.store(Setup::default()).await }
     };
-    let _ = State(());
     Trial::new(connect).state(desk).handler::<Orders<W>>().await.unwrap()
 }
 

@@ -53,7 +53,6 @@ macro_rules! pipeline_suite {
             a_rollback_by_the_handler_is_dead_without_effect
             a_commit_by_the_handler_is_dead_and_its_effect_stands
             a_commit_by_the_handler_in_a_retry_is_dead_as_well
-            a_commit_by_the_handler_that_then_fails_is_dead_and_its_effect_stands
             a_nested_transaction_is_no_abuse
             a_lost_race_is_retried_in_place
             lost_races_without_end_are_a_failure

@@ -35,7 +35,7 @@ pub(super) enum Act {
     RollbackBegin,
     Commit,
     CommitBegin,
-    /// Commits, and fails then.
+    /// Commits, and then fails.
     CommitFail,
     Nested,
     LostRace,
@@ -125,11 +125,11 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
             Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
             Act::Commit => drop(W::execute(tx, "COMMIT").await),
-            Act::CommitFail => {
-                drop(W::execute(tx, "COMMIT").await);
-                return Err("after COMMIT".into());
-            }
             Act::CommitBegin => drop(W::execute(tx, "COMMIT; BEGIN").await),
+            Act::CommitFail => {
+                W::execute(tx, "COMMIT").await?;
+                return Err("failed behind its own COMMIT".into());
+            }
             Act::Nested => {
                 W::nested(tx, &nested, End::Commit).await?;
                 W::nested(tx, &nested, End::Rollback).await?;
