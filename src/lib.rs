@@ -1,4 +1,4 @@
-//! idem: at-least-once delivery, effect once in your database.
+#![doc = include_str!("docs/crate.md")]
 
 pub mod prelude;
 
@@ -14,7 +14,17 @@ pub use idem_core::Postgres;
 #[cfg(feature = "sqlite")]
 pub use idem_core::Sqlite;
 #[cfg(feature = "rabbitmq")]
-pub use idem_rabbitmq::*;
+pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 
 #[doc(hidden)]
 pub use idem_core::{__private, Gate};
+
+/// Compiles the program of the README.
+#[cfg(all(doctest, feature = "postgres", feature = "rabbitmq"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+/// Compiles the examples of the attribute, which cannot name this crate where they are.
+#[cfg(doctest)]
+#[doc = include_str!("../idem-macros/docs/idempotent.md")]
+mod idempotent_examples {}

@@ -11,3 +11,5 @@ pub use crate::{
 pub use crate::Postgres;
 #[cfg(feature = "sqlite")]
 pub use crate::Sqlite;
+#[cfg(feature = "rabbitmq")]
+pub use idem_rabbitmq::RabbitMq;

@@ -23,6 +23,7 @@ pub trait Codec<M>: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
 
+#[diagnostic::do_not_recommend]
 impl<M: DeserializeOwned> Codec<M> for Json {
     fn decode(&self, payload: &[u8]) -> Result<M, BoxError> {
         serde_json::from_slice(payload).map_err(Into::into)

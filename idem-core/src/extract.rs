@@ -49,6 +49,10 @@ impl<'a, S> Extraction<'a, S> {
 pub struct State<T>(pub T);
 
 /// Gives a part of a worker's state. Each state gives itself.
+#[diagnostic::on_unimplemented(
+    message = "a handler takes `State<{Self}>`, which the worker's state `{S}` does not give",
+    note = "give the worker its state before its handlers, with `.state(..)`, or implement `FromRef<{S}>` for `{Self}`"
+)]
 pub trait FromRef<S> {
     /// The part.
     fn from_ref(state: &S) -> Self;

@@ -24,14 +24,17 @@ impl Key {
     pub fn of<P: KeyPart + ?Sized>(part: &P) -> Result<Self, KeyError> {
         let mut key = Self::empty();
         part.write(&mut key)?;
-        Ok(key)
+        if key.len == 0 { Err(KeyError::Empty) } else { Ok(key) }
     }
 
     /// A key of several parts, each with its length before it.
     ///
     /// # Errors
-    /// A part is empty, or all parts and their lengths are longer than 255 bytes.
+    /// There is no part, a part is empty, or all parts and their lengths are longer than 255 bytes.
     pub fn composite(parts: &[&dyn KeyPart]) -> Result<Self, KeyError> {
+        if parts.is_empty() {
+            return Err(KeyError::Empty);
+        }
         let mut key = Self::empty();
         for part in parts {
             let part = Self::of(*part)?;
@@ -67,7 +70,8 @@ impl Key {
     }
 
     /// No key. Rows of messages for which no key could be made carry it, since no message can.
-    pub(crate) const fn empty() -> Self {
+    #[doc(hidden)]
+    pub const fn empty() -> Self {
         Self { bytes: [0; MAX_KEY], len: 0 }
     }
 
@@ -218,3 +222,6 @@ pub enum KeyError {
         what: String,
     },
 }
+
+#[cfg(test)]
+mod tests;

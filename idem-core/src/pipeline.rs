@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use crate::registry::{Job, Route, Routes, Unfit, Work, panic_text};
-use crate::store::{Committed, Fault, Identity, Promise};
+use crate::store::{Committed, Fault, Identity, Promise, Undone};
 use crate::telemetry::{self, Gauges};
 use crate::worker::{Flights, Gate, Health, Hold, Outage, Settings, extended};
 use crate::{Acker, BoxError, Delivery, Outcome, Reason, Settled, Store};
@@ -215,8 +215,9 @@ impl<S: Store> Pipeline<S> {
         };
         let lost_race = self.store.lost_race(error.as_ref());
         match self.store.rollback(txn).await {
-            Ok(()) if lost_race => Ran::Retry(error),
-            Ok(()) => Ran::Failed(Failure::of(&error)),
+            Ok(Undone::CommittedEarly) => Ran::CommittedEarly,
+            Ok(Undone::RolledBack) if lost_race => Ran::Retry(error),
+            Ok(Undone::RolledBack) => Ran::Failed(Failure::of(&error)),
             // Only a statement of ours tells an outage, whatever the handler said.
             Err(fault) => Ran::Broke(fault.into()),
         }
@@ -314,10 +315,10 @@ impl<S: Store> Pipeline<S> {
 
     /// Gives a transaction up after a fault. The connection is of use again if it answers.
     pub(crate) async fn abandon(&self, txn: S::Txn, fault: Fault) -> Step {
-        if !matches!(fault, Fault::Outage(_)) {
-            if let Err(fault) = self.store.rollback(txn).await {
-                return self.hold_for(fault);
-            }
+        if !matches!(fault, Fault::Outage(_))
+            && let Err(fault) = self.store.rollback(txn).await
+        {
+            return self.hold_for(fault);
         }
         self.hold_for(fault)
     }

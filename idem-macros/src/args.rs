@@ -3,13 +3,11 @@
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser, Result};
-use syn::punctuated::Punctuated;
-use syn::spanned::Spanned;
-use syn::{Error, Ident, Index, LitStr, Member, Path, Token, parenthesized, token};
+use syn::{Error, Ident, LitStr, Path, Token};
+
+use crate::key::{Part, key};
 
 const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `fingerprint = ..` or `crate = ..`";
-const KEYS: &str =
-    "a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, or a tuple of these";
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 200;
@@ -23,16 +21,8 @@ pub(crate) struct Args {
     pub(crate) event: Option<LitStr>,
     pub(crate) fingerprint: Option<Path>,
     pub(crate) krate: Option<Path>,
-    /// Whether a key is given, rightly or wrongly: two errors about it would be one too many.
+    /// Whether a key is given, rightly or wrongly, or may have been meant: two errors about it are one too many.
     keyed: bool,
-}
-
-/// A key, or a part of a composite one.
-pub(crate) enum Part {
-    /// The members from the message down to the field, and where they are written.
-    Field(Vec<Member>, Span),
-    /// `header` with its name, `message_id` or `position`.
-    Fact(Ident, Option<LitStr>),
 }
 
 impl Args {
@@ -51,8 +41,9 @@ impl Args {
             }
             Ok(())
         };
-        let end = parser.parse2(tokens).err();
-        errors.extend(end);
+        // What an argument with a mistake has left unread in its parentheses is no second mistake.
+        let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
+        errors.extend(unread);
         if !args.keyed {
             let text = "a handler needs the key of its messages: `#[idempotent(key = \"event_id\")]`";
             errors.push(Error::new(Span::call_site(), text));
@@ -62,6 +53,7 @@ impl Args {
 
     fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
         if !input.peek(Ident::peek_any) {
+            self.keyed = true;
             return Err(input.error(format!("expected {ARGUMENTS}")));
         }
         let word = input.call(Ident::parse_any)?;
@@ -74,7 +66,10 @@ impl Args {
             "event" => set(&mut self.event, &word, input, event),
             "fingerprint" => set(&mut self.fingerprint, &word, input, Path::parse),
             "crate" => set(&mut self.krate, &word, input, Path::parse_mod_style),
-            other => Err(Error::new(word.span(), format!("unknown argument `{other}`; expected {ARGUMENTS}"))),
+            other => {
+                self.keyed = true;
+                Err(Error::new(word.span(), format!("unknown argument `{other}`; expected {ARGUMENTS}")))
+            }
         }
     }
 }
@@ -119,7 +114,7 @@ fn event(input: ParseStream<'_>) -> Result<LitStr> {
 }
 
 /// A string that is not empty.
-fn text(input: ParseStream<'_>, what: &str) -> Result<LitStr> {
+pub(crate) fn text(input: ParseStream<'_>, what: &str) -> Result<LitStr> {
     if !input.peek(LitStr) {
         return Err(input.error(format!("expected {what}")));
     }
@@ -128,81 +123,4 @@ fn text(input: ParseStream<'_>, what: &str) -> Result<LitStr> {
         return Err(Error::new(text.span(), format!("this is empty; expected {what}")));
     }
     Ok(text)
-}
-
-fn key(input: ParseStream<'_>) -> Result<Vec<Part>> {
-    if !input.peek(token::Paren) {
-        return Ok(vec![input.parse()?]);
-    }
-    let inner;
-    let parens = parenthesized!(inner in input);
-    let parts = Punctuated::<Part, Token![,]>::parse_terminated(&inner)?;
-    if parts.len() < 2 {
-        let text = "a composite key has at least two parts: `key = (order_id, version)`; one part needs no parentheses";
-        return Err(Error::new(parens.span.join(), text));
-    }
-    Ok(parts.into_iter().collect())
-}
-
-impl Parse for Part {
-    fn parse(input: ParseStream<'_>) -> Result<Self> {
-        if input.peek(LitStr) {
-            let path = input.parse::<LitStr>()?;
-            return Ok(Self::Field(members(&path)?, path.span()));
-        }
-        if input.peek(Ident) && input.peek2(token::Paren) {
-            let word = input.parse::<Ident>()?;
-            let inner;
-            parenthesized!(inner in input);
-            if word != "header" {
-                return Err(Error::new(word.span(), format!("`{word}(..)` is no key; expected {KEYS}")));
-            }
-            let name = text(&inner, "the name of the header as a string: `header(\"ce-id\")`")?;
-            return if inner.is_empty() { Ok(Self::Fact(word, Some(name))) } else { Err(inner.error("expected `)`")) };
-        }
-        if !input.peek(Ident) {
-            return Err(input.error(format!("expected {KEYS}")));
-        }
-        let path = Punctuated::<Member, Token![.]>::parse_separated_nonempty(input)?;
-        Ok(match path.first() {
-            Some(Member::Named(word)) if path.len() == 1 && (word == "message_id" || word == "position") => {
-                Self::Fact(word.clone(), None)
-            }
-            first => {
-                let span = first.span();
-                Self::Field(path.into_iter().collect(), span)
-            }
-        })
-    }
-}
-
-/// The members of a path that is written as a string. They are found where the literal is, but resolved where the
-/// attribute is: a literal that comes out of a `macro_rules` has another context, in which `message` is not known.
-fn members(path: &LitStr) -> Result<Vec<Member>> {
-    let span = Span::call_site().located_at(path.span());
-    let value = path.value();
-    let member = |part: &str| match part.chars().next()? {
-        '0'..='9' => Some(Member::Unnamed(Index { index: part.parse().ok()?, span })),
-        first if first == '_' || first.is_alphabetic() => word(part, span).map(Member::Named),
-        _ => None,
-    };
-    value.split('.').map(member).collect::<Option<_>>().ok_or_else(|| {
-        let text = format!(
-            "`{value}` names no field of the message; fields are written as `\"event_id\"` or `\"order.id\"`, and a \
-             header as `header(\"{value}\")`"
-        );
-        Error::new(path.span(), text)
-    })
-}
-
-/// An identifier, raw where it is a keyword. Only what can be one is given to the lexer of rustc, which reports the
-/// rest to the user on its own.
-fn word(text: &str, span: Span) -> Option<Ident> {
-    let is_word = text.chars().all(|c| c == '_' || c.is_alphanumeric());
-    match text {
-        "_" | "self" | "Self" | "super" | "crate" => None,
-        _ if !is_word => None,
-        _ if syn::parse_str::<Ident>(text).is_ok() => Some(Ident::new(text, span)),
-        _ => Some(Ident::new_raw(text, span)),
-    }
 }

@@ -4,26 +4,28 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Ident, Index, LitStr, ReturnType};
+use syn::{Error, Ident, Index, LitStr};
 
-use crate::args::{Args, MAX_NAME, Part};
+use crate::args::{Args, MAX_NAME};
 use crate::header::{Header, Shape};
+use crate::key::Part;
 
 /// The function as it is, and with it a type of its name that implements `Handler`.
 ///
 /// Whatever is wrong, the function stays and the type is there, so that no mistake is reported twice: at its place, and
 /// wherever the handler is used.
 pub(crate) fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let mut errors = Vec::new();
     let Ok(header) = syn::parse2::<Header>(item.clone()) else {
         let error = Error::new(Span::call_site(), "`#[idempotent]` goes on an `async fn`").into_compile_error();
         return quote!(#item #error);
     };
+    let mut errors = Vec::new();
     let args = Args::parse(arguments, &mut errors);
     let shape = header.shape(&mut errors);
     let name = name(&args, &header.sig.ident, &mut errors);
+    let handler = Handler { args: &args, header: &header, shape: shape.as_ref() };
+    let handler = (!header.is_method()).then(|| handler.expand(&name));
     let errors = errors.into_iter().map(Error::into_compile_error);
-    let handler = handler(&args, &header, shape.as_ref(), &name);
     quote!(#item #handler #(#errors)*)
 }
 
@@ -37,100 +39,122 @@ fn name(args: &Args, function: &Ident, errors: &mut Vec<Error>) -> String {
     name
 }
 
-fn handler(args: &Args, header: &Header, shape: Option<&Shape>, name: &str) -> TokenStream {
-    let Header { attrs, vis, sig } = header;
-    let idem = args.krate.as_ref().map_or_else(|| quote!(::idem::__private), |path| quote!(#path::__private));
-    // With the function's own span, rustc reports a handler that is never registered twice.
-    let handler = relocated(&sig.ident);
-    let [message, params, tx, delivery] = ["__message", "__params", "__tx", "__delivery"].map(local);
-    let cfgs = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect::<Vec<_>>();
+struct Handler<'a> {
+    args: &'a Args,
+    header: &'a Header,
+    /// `None` after a mistake in the header.
+    shape: Option<&'a Shape>,
+}
 
-    let event = args
-        .event
-        .as_ref()
-        .map(|event| quote!(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);));
-    let types = types(shape, &idem);
-    let key =
-        args.key.as_ref().filter(|_| shape.is_some()).map_or_else(|| quote!(#idem::stub()), |key| key_of(key, &idem));
-    let fingerprint = args
-        .fingerprint
-        .as_ref()
-        .map(|path| quote!(fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #path(#delivery) }));
-    let call = shape.map_or_else(|| quote!(#idem::stub()), |shape| call(header, shape, &idem));
-    quote! {
-        #(#cfgs)*
-        #[doc(hidden)]
-        #[allow(non_camel_case_types)]
-        #vis struct #handler {}
+impl Handler<'_> {
+    fn expand(&self, name: &str) -> TokenStream {
+        let idem = self.idem(Span::call_site());
+        let Header { attrs, vis, sig } = self.header;
+        // With the function's own span, rustc reports a handler that is never registered twice.
+        let mut handler = sig.ident.clone();
+        handler.set_span(at(handler.span()));
+        let deprecated = attrs.iter().find(|attr| attr.path().is_ident("deprecated"));
+        let deprecated = deprecated.map(|_| quote!(#[allow(deprecated)]));
+        let [message, params, tx, delivery] = ["__message", "__params", "__tx", "__delivery"].map(local);
+        let event = self.args.event.iter();
+        let (types, key, fingerprint, call) = (self.types(), self.key(), self.fingerprint(), self.call());
+        quote! {
+            #[doc(hidden)]
+            #vis struct #handler {}
 
-        #(#cfgs)*
-        #[automatically_derived]
-        #[allow(deprecated)]
-        impl #idem::Handler for #handler {
-            const NAME: &'static #idem::str = #name;
-            #event
-            #types
-            fn key(#message: &Self::Message, #delivery: &#idem::Delivery) -> #idem::Result<#idem::Key, #idem::KeyError> {
-                #key
-            }
-            #fingerprint
-            async fn handle(
-                #message: Self::Message,
-                #params: Self::Params,
-                #tx: &mut Self::Connection,
-            ) -> #idem::Result<(), #idem::BoxError> {
-                #call
+            #[automatically_derived]
+            #deprecated
+            impl #idem::Handler for #handler {
+                const NAME: &'static #idem::str = #name;
+                #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
+                #types
+                fn key(#message: &Self::Message, #delivery: &#idem::Delivery)
+                    -> #idem::Result<#idem::Key, #idem::KeyError>
+                {
+                    #key
+                }
+                #fingerprint
+                async fn handle(#message: Self::Message, #params: Self::Params, #tx: &mut Self::Connection)
+                    -> #idem::Result<(), #idem::BoxError>
+                {
+                    #call
+                }
             }
         }
     }
-}
 
-fn types(shape: Option<&Shape>, idem: &TokenStream) -> TokenStream {
-    let Some(Shape { message, params, connection, .. }) = shape else {
-        return quote!(type Message = #idem::Unknown; type Params = (); type Connection = #idem::Unknown;);
-    };
-    // That a public handler takes a private type, or no extractor, is shown at the parameter.
-    let message = quote_spanned!(at(message.span())=> type Message = #message;);
-    let params = match params.first() {
-        Some(first) => quote_spanned!(at(first.span())=> (#(#params,)*)),
-        None => quote!(()),
-    };
-    quote!(#message type Params = #params; type Connection = #connection;)
-}
-
-fn key_of(parts: &[Part], idem: &TokenStream) -> TokenStream {
-    let parts = parts.iter().map(|part| match part {
-        Part::Field(members, span) => {
-            let mut message = local("__message");
-            message.set_span(message.span().located_at(*span));
-            quote_spanned!(at(*span)=> &#message #(.#members)*)
-        }
-        Part::Fact(word, name) => {
-            let (fact, name) = (relocated(word), name.iter());
-            let delivery = local("__delivery");
-            quote!(&#idem::#fact(#delivery #(, #name)*))
-        }
-    });
-    let parts = parts.collect::<Vec<_>>();
-    match &parts[..] {
-        [part] => quote!(#idem::Key::of(#part)),
-        parts => quote!(#idem::Key::composite(&[#(#parts),*])),
+    fn types(&self) -> TokenStream {
+        let Some(Shape { message, params, connection, .. }) = self.shape else {
+            let idem = self.idem(Span::call_site());
+            return quote!(type Message = #idem::Unknown; type Params = (); type Connection = #idem::Unknown;);
+        };
+        // That a public handler takes a private type, or no extractor, is shown where it is written.
+        let message = quote_spanned!(at(message.span())=> type Message = #message;);
+        let place = match &params[..] {
+            [only] => only.span(),
+            _ => self.header.sig.paren_token.span.join(),
+        };
+        let params = quote_spanned!(at(place)=> (#(#params,)*));
+        quote!(#message type Params = #params; type Connection = #connection;)
     }
-}
 
-/// The call of the user's function, with the arguments in its own order.
-fn call(header: &Header, shape: &Shape, idem: &TokenStream) -> TokenStream {
-    let [message, params, tx] = ["__message", "__params", "__tx"].map(local);
-    let mut arguments = vec![quote!(#message)];
-    arguments.extend((0..shape.params.len()).map(Index::from).map(|index| quote!(#params.#index)));
-    arguments.insert(shape.connection_at, quote!(#tx));
-    let function = &header.sig.ident;
-    // A wrong return type is shown where it is written.
-    let finish = match &header.sig.output {
-        ReturnType::Type(_, output) => quote_spanned!(at(output.span())=> finish),
-        ReturnType::Default => quote!(finish),
-    };
-    quote!(#idem::#finish(#function(#(#arguments),*).await))
+    fn key(&self) -> TokenStream {
+        let (Some(parts), Some(_)) = (&self.args.key, self.shape) else { return self.stub() };
+        let place = if let [one] = &parts[..] { one.span() } else { Span::call_site() };
+        let idem = self.idem(place);
+        let values = parts.iter().map(|part| match part {
+            Part::Field(members, span) => {
+                let message = moved(&local("__message"), *span);
+                quote_spanned!(at(*span)=> &#message #(.#members)*)
+            }
+            Part::Fact(word, name) => {
+                let (fact, delivery, name) = (moved(word, at(word.span())), local("__delivery"), name.iter());
+                quote_spanned!(at(word.span())=> &#idem::#fact(#delivery #(, #name)*))
+            }
+        });
+        match parts.len() {
+            1 => quote_spanned!(at(place)=> #idem::Key::of(#(#values)*)),
+            _ => quote!(#idem::Key::composite(&[#(#values),*])),
+        }
+    }
+
+    fn fingerprint(&self) -> Option<TokenStream> {
+        let path = self.args.fingerprint.as_ref()?;
+        let (idem, delivery) = (self.idem(Span::call_site()), local("__delivery"));
+        let call = quote_spanned!(at(path.span())=> #path(#delivery));
+        Some(quote!(fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #call }))
+    }
+
+    /// The call of the user's function, with the arguments in its order. A wrong return type is shown where it is
+    /// written.
+    fn call(&self) -> TokenStream {
+        let Some(shape) = self.shape else { return self.stub() };
+        let [message, params, tx] = ["__message", "__params", "__tx"].map(local);
+        let mut arguments = vec![quote!(#message)];
+        arguments.extend((0..shape.params.len()).map(Index::from).map(|index| quote!(#params.#index)));
+        arguments.insert(shape.connection_at, quote!(#tx));
+        let place = at(shape.output.span());
+        let (idem, function) = (self.idem(place), moved(&self.header.sig.ident, place));
+        quote_spanned!(place=> #idem::finish(#function(#(#arguments),*).await))
+    }
+
+    fn stub(&self) -> TokenStream {
+        let idem = self.idem(Span::call_site());
+        quote!(#idem::stub())
+    }
+
+    /// The path to what the expansion names, as if it were written at `place`.
+    fn idem(&self, place: Span) -> TokenStream {
+        let path = match &self.args.krate {
+            Some(path) => quote!(#path::__private),
+            None => quote!(::idem::__private),
+        };
+        let placed = path.into_iter().map(|mut token| {
+            token.set_span(token.span().located_at(place));
+            token
+        });
+        placed.collect()
+    }
 }
 
 /// A name that neither hides one of the user's nor is hidden by one, as a constant called `tx` would.
@@ -138,13 +162,15 @@ fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// This place, resolved as if it stood at the attribute.
-fn at(span: Span) -> Span {
-    Span::call_site().located_at(span)
+/// This place, resolved as if it stood at the attribute: what a user's `macro_rules` hands on has a context of its own,
+/// and a place of the user's makes lints look at what is generated.
+fn at(place: Span) -> Span {
+    Span::call_site().located_at(place)
 }
 
-fn relocated(ident: &Ident) -> Ident {
-    let mut ident = ident.clone();
-    ident.set_span(at(ident.span()));
-    ident
+/// This name at another place, resolved as before.
+fn moved(name: &Ident, place: Span) -> Ident {
+    let mut name = name.clone();
+    name.set_span(name.span().located_at(place));
+    name
 }

@@ -1,14 +1,17 @@
-//! The `#[idempotent]` attribute.
+//! The `#[idempotent]` attribute. Users find it in the facade `idem-rs`, as `idem::idempotent`.
 
 mod args;
 mod expand;
 mod header;
+mod key;
+mod types;
+
 #[cfg(test)]
 mod tests;
 
 use proc_macro::TokenStream;
 
-/// TODO docs
+#[doc = include_str!("../docs/idempotent.md")]
 #[proc_macro_attribute]
 pub fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand::idempotent(arguments.into(), item.into()).into()

@@ -1,1 +1,184 @@
+//! What the attribute writes, for a reader of the diff. `UPDATE_EXPECT=1 cargo test -p idem-macros` writes it anew.
 
+use expect_test::{Expect, expect};
+use quote::quote;
+
+use crate::expand::idempotent;
+
+fn check(arguments: proc_macro2::TokenStream, item: proc_macro2::TokenStream, expected: &Expect) {
+    let file = syn::parse2(idempotent(arguments, item)).unwrap();
+    expected.assert_eq(&prettyplease::unparse(&file));
+}
+
+#[test]
+fn the_smallest_handler() {
+    let item = quote! {
+        async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), AppError> {
+            body(event, tx).await
+        }
+    };
+    check(
+        quote!(key = "event_id"),
+        item,
+        &expect![[r#"
+            async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), AppError> {
+                body(event, tx).await
+            }
+            #[doc(hidden)]
+            struct order_paid {}
+            #[automatically_derived]
+            impl ::idem::__private::Handler for order_paid {
+                const NAME: &'static ::idem::__private::str = "order_paid";
+                type Message = OrderPaid;
+                type Params = ();
+                type Connection = PgConnection;
+                fn key(
+                    __message: &Self::Message,
+                    __delivery: &::idem::__private::Delivery,
+                ) -> ::idem::__private::Result<::idem::__private::Key, ::idem::__private::KeyError> {
+                    ::idem::__private::Key::of(&__message.event_id)
+                }
+                async fn handle(
+                    __message: Self::Message,
+                    __params: Self::Params,
+                    __tx: &mut Self::Connection,
+                ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
+                    ::idem::__private::finish(order_paid(__message, __tx).await)
+                }
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn all_arguments_and_extractors_round_the_connection() {
+    let item = quote! {
+        /// Documented.
+        #[cfg(feature = "orders")]
+        #[instrument]
+        pub(crate) async fn r#match(
+            OrderPaid { id }: OrderPaid,
+            State(app): State<App>,
+            tx: &mut Transaction<'_, Postgres>,
+            headers: Headers,
+        ) -> Result<(), AppError> {
+            Ok(())
+        }
+    };
+    let arguments = quote! {
+        key = ("order.id", version.0, header("ce-id"), message_id, position),
+        name = "order_paid",
+        event = "order.paid",
+        fingerprint = prints::of_body,
+        crate = ::shop::idem,
+    };
+    check(
+        arguments,
+        item,
+        &expect![[r#"
+            /// Documented.
+            #[cfg(feature = "orders")]
+            #[instrument]
+            pub(crate) async fn r#match(
+                OrderPaid { id }: OrderPaid,
+                State(app): State<App>,
+                tx: &mut Transaction<'_, Postgres>,
+                headers: Headers,
+            ) -> Result<(), AppError> {
+                Ok(())
+            }
+            #[doc(hidden)]
+            pub(crate) struct r#match {}
+            #[automatically_derived]
+            impl ::shop::idem::__private::Handler for r#match {
+                const NAME: &'static ::shop::idem::__private::str = "order_paid";
+                const EVENT: ::shop::idem::__private::Option<
+                    &'static ::shop::idem::__private::str,
+                > = ::shop::idem::__private::Option::Some("order.paid");
+                type Message = OrderPaid;
+                type Params = (State<App>, Headers);
+                type Connection = Transaction<'static, Postgres>;
+                fn key(
+                    __message: &Self::Message,
+                    __delivery: &::shop::idem::__private::Delivery,
+                ) -> ::shop::idem::__private::Result<
+                    ::shop::idem::__private::Key,
+                    ::shop::idem::__private::KeyError,
+                > {
+                    ::shop::idem::__private::Key::composite(
+                        &[
+                            &__message.order.id,
+                            &__message.version.0,
+                            &::shop::idem::__private::header(__delivery, "ce-id"),
+                            &::shop::idem::__private::message_id(__delivery),
+                            &::shop::idem::__private::position(__delivery),
+                        ],
+                    )
+                }
+                fn fingerprint(
+                    __delivery: &::shop::idem::__private::Delivery,
+                ) -> ::shop::idem::__private::Fingerprint {
+                    prints::of_body(__delivery)
+                }
+                async fn handle(
+                    __message: Self::Message,
+                    __params: Self::Params,
+                    __tx: &mut Self::Connection,
+                ) -> ::shop::idem::__private::Result<(), ::shop::idem::__private::BoxError> {
+                    ::shop::idem::__private::finish(
+                        r#match(__message, __params.0, __tx, __params.1).await,
+                    )
+                }
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn the_function_and_a_stub_after_mistakes() {
+    let item = quote! {
+        fn order_paid(event: OrderPaid) -> Result<(), AppError> {
+            Ok(())
+        }
+    };
+    check(
+        quote!(key = ""),
+        item,
+        &expect![[r#"
+            fn order_paid(event: OrderPaid) -> Result<(), AppError> {
+                Ok(())
+            }
+            #[doc(hidden)]
+            struct order_paid {}
+            #[automatically_derived]
+            impl ::idem::__private::Handler for order_paid {
+                const NAME: &'static ::idem::__private::str = "order_paid";
+                type Message = ::idem::__private::Unknown;
+                type Params = ();
+                type Connection = ::idem::__private::Unknown;
+                fn key(
+                    __message: &Self::Message,
+                    __delivery: &::idem::__private::Delivery,
+                ) -> ::idem::__private::Result<::idem::__private::Key, ::idem::__private::KeyError> {
+                    ::idem::__private::stub()
+                }
+                async fn handle(
+                    __message: Self::Message,
+                    __params: Self::Params,
+                    __tx: &mut Self::Connection,
+                ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
+                    ::idem::__private::stub()
+                }
+            }
+            ::core::compile_error! {
+                "this is empty; expected a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, or a tuple of these"
+            }
+            ::core::compile_error! {
+                "a handler is async: `async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`"
+            }
+            ::core::compile_error! {
+                "a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or `tx: &mut SqliteConnection` (written out, without an alias for the reference)"
+            }
+        "#]],
+    );
+}

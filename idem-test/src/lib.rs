@@ -1,8 +1,16 @@
 //! The test kit of idem: a broker in the process, a harness for handlers, and the conformance suites.
 //!
+//! | module | for |
+//! |---|---|
+//! | [`broker`] | tests that need a queue, and its faults |
+//! | [`harness`] | users: one handler, delivered in every way, with crashes |
+//! | [`conformance`] | authors of sources and stores |
+//!
 //! Nothing in here sleeps for luck: what a test waits for is a signal of the broker or of the store.
 
 pub mod broker;
 pub mod conformance;
+pub mod harness;
 
 pub use broker::{Broker, Counts, Publication, Queue};
+pub use harness::{Crash, Trial};

@@ -10,8 +10,8 @@ struct Event {
 
 #[idempotent(key = id)]
 #[tracing::instrument]
-async fn traced_inside(event: Event, tx: &mut SqliteConnection) -> Result<(), BoxError> {
-    drop((event, tx));
+async fn traced_inside(event: Event, _: &mut SqliteConnection) -> Result<(), BoxError> {
+    assert!(event.id > 0);
     Ok(())
 }
 
@@ -64,19 +64,22 @@ macro_rules! handler {
     ($(#[$meta:meta])* $vis:vis $name:ident($message:ty, $tx:ty), key = $key:expr, name = $stored:literal) => {
         $(#[$meta])*
         #[idempotent(key = $key, name = $stored)]
-        $vis async fn $name(message: $message, tx: $tx) -> Result<(), BoxError> {
-            drop((message, tx));
+        $vis async fn $name(_: $message, _: $tx) -> Result<(), BoxError> {
             Ok(())
         }
     };
 }
-handler!(#[cfg(true)] pub(self) from_a_macro(Event, &mut SqliteConnection), key = "id", name = "stored");
+handler!(
+    #[cfg(true)]
+    from_a_macro(Event, &mut SqliteConnection),
+    key = "id",
+    name = "stored"
+);
 
 macro_rules! fixed {
     () => {
         #[idempotent(key = "id")]
-        async fn fixed_by_a_macro(message: Event, tx: &mut SqliteConnection) -> Result<(), BoxError> {
-            drop((message, tx));
+        async fn fixed_by_a_macro(_: Event, _: &mut SqliteConnection) -> Result<(), BoxError> {
             Ok(())
         }
     };

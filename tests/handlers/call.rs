@@ -50,7 +50,7 @@ async fn takes_all(
 type Sqlite = SqliteConnection;
 
 /// Lifetimes of the call are no matter.
-#[allow(single_use_lifetimes)]
+#[allow(single_use_lifetimes, clippy::needless_lifetimes)]
 #[idempotent(key = id)]
 async fn borrows<'a>(_: Event, _: &'a mut Sqlite) -> Result<(), BoxError> {
     Ok(())
@@ -66,8 +66,12 @@ async fn connection() -> Result<SqliteConnection, sqlx::Error> {
     SqliteConnection::connect("sqlite::memory:").await
 }
 
-fn params_of<H: Handler<Params = P>, P: idem::Param>() -> &'static str {
-    std::any::type_name::<P>()
+fn params_of<H: Handler>() -> &'static str {
+    std::any::type_name::<H::Params>()
+}
+
+fn connection_of<H: Handler>() -> &'static str {
+    std::any::type_name::<H::Connection>()
 }
 
 #[tokio::test]
@@ -98,7 +102,8 @@ async fn the_functions_error_is_the_handlers() -> Result<(), BoxError> {
 
 #[tokio::test]
 async fn extractors_arrive_where_they_stand() -> Result<(), BoxError> {
-    let headers: Headers = [("tenant", "acme")].into_iter().collect();
+    let mut headers = Headers::new();
+    headers.push("tenant", "acme");
     let key = IdempotencyKey(Key::of("k")?);
     let params = (State(9), headers, key, Delivery::new("orders", "{}"));
     let error = takes_all::handle(Event { id: 7 }, params, &mut connection().await?).await.unwrap_err();
@@ -115,8 +120,8 @@ async fn lifetimes_of_the_call_are_no_matter() -> Result<(), BoxError> {
 
 #[test]
 fn the_parameters_are_a_tuple_in_the_order_of_the_function() {
-    assert_eq!(params_of::<writes, _>(), "()");
-    let names = params_of::<takes_all, _>();
+    assert_eq!(params_of::<writes>(), "()");
+    let names = params_of::<takes_all>();
     let at = |name: &str| names.find(name).unwrap();
     assert!(at("State<u64>") < at("Headers") && at("Headers") < at("IdempotencyKey"), "{names}");
     assert!(at("IdempotencyKey") < at("Delivery"), "{names}");
@@ -124,9 +129,6 @@ fn the_parameters_are_a_tuple_in_the_order_of_the_function() {
 
 #[test]
 fn the_connection_is_the_type_behind_the_reference() {
-    fn connection_of<H: Handler<Connection = C>, C>() -> &'static str {
-        std::any::type_name::<C>()
-    }
-    assert!(connection_of::<writes, _>().ends_with("SqliteConnection"));
-    assert!(connection_of::<takes_a_transaction, _>().contains("Transaction"));
+    assert!(connection_of::<writes>().ends_with("SqliteConnection"));
+    assert!(connection_of::<takes_a_transaction>().contains("Transaction"));
 }

@@ -1,6 +1,6 @@
 //! A module in which every name that the expansion could have meant is another thing.
 
-#![allow(non_camel_case_types, non_upper_case_globals, non_snake_case, dead_code, clippy::items_after_statements)]
+#![allow(non_camel_case_types, non_upper_case_globals, non_snake_case, dead_code, clippy::missing_const_for_fn)]
 
 use ::idem::idempotent;
 

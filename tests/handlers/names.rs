@@ -48,10 +48,10 @@ async fn with_a_path(_: Event, _: &mut SqliteConnection) -> Done {
 }
 
 mod reexported {
-    pub(super) use idem;
+    pub(super) use ::idem as again;
 }
 
-#[idempotent(crate = reexported::idem, key = id)]
+#[idempotent(crate = reexported::again, key = id)]
 async fn with_the_path_of_a_reexport(_: Event, _: &mut SqliteConnection) -> Done {
     Ok(())
 }

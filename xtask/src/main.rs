@@ -3,10 +3,13 @@
 mod bench;
 mod cargo;
 mod ci;
+mod demo;
+mod mutants;
 mod services;
 mod test;
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -32,13 +35,27 @@ enum Chore {
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
     Ci,
+    /// Run workers that are killed, and print what became of each message.
+    Demo(demo::Options),
+    /// Make deliberate defects, one at a time, and see that a named test catches each.
+    Mutants(mutants::Options),
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().chore {
+fn main() -> ExitCode {
+    let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
         Chore::Bench { what } => bench::run(&what),
         Chore::Test(options) => test::test(&options),
         Chore::Ci => ci::run_all(),
+        Chore::Demo(options) => demo::demo(&options),
+        Chore::Mutants(options) => mutants::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // One line, without the backtrace that `RUST_BACKTRACE` would add: what failed has spoken already.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

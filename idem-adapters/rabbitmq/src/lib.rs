@@ -1,1 +1,59 @@
-//! The RabbitMQ adapter of idem.
+//! RabbitMQ as a source of idem.
+//!
+//! ```no_run
+//! # use idem_rabbitmq::RabbitMq;
+//! # async fn example() -> Result<(), idem_core::Error> {
+//! let orders = RabbitMq::connect("amqp://user:password@localhost/%2f").await?.queue("orders").await?;
+//! # let _ = orders;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`RabbitMq::connect`] checks that the server answers and that the login works; [`RabbitMq::queue`] checks that the
+//! queue is there and is a quorum queue. The worker does the rest: it subscribes, and subscribes again whenever the
+//! connection, the channel or the consumer has ended.
+//!
+//! # What a delivery becomes
+//!
+//! | AMQP | [`Delivery`](idem_core::Delivery) |
+//! |---|---|
+//! | body | payload, byte for byte |
+//! | property `message-id` | message id |
+//! | property `type` | event type |
+//! | property `headers` | headers, sorted by name: see below |
+//! | flag `redelivered` | redelivered |
+//!
+//! A header of type string or bytes keeps its bytes. A number, a boolean and a timestamp (in seconds) become their
+//! text, a decimal its digits, a void `null`, an array and a table their JSON. The header `x-delivery-count`, which a
+//! quorum queue sets, is passed on but never counted with: it also rises for messages that were only prefetched.
+//!
+//! # What the server has to promise
+//!
+//! * A quorum queue. Classic queues and streams are refused.
+//! * From RabbitMQ 4.0 on, a quorum queue drops a message after 20 redeliveries, or dead-letters it where it has a
+//!   dead-letter exchange. idem needs none of them and never returns a message because of a failure, but lost
+//!   connections count too. Lift the limit by a policy:
+//!   `rabbitmqctl set_policy no-limit '^orders$' '{"delivery-limit": -1}' --apply-to quorum_queues`
+//!   On a server older than 4.0 there is no limit unless one was set, and -1 there drops a message at its first return.
+//! * A consumer timeout well above the handler's deadline: see [`Options::consumer_timeout`].
+//! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
+//!   [`RabbitMq::queue_unverified`].
+//!
+//! # Limits
+//!
+//! AMQP's short strings (the properties `message-id` and `type`, the names of headers) are to be UTF-8. RabbitMQ passes
+//! others on, but lapin ends the connection at such a message, so that it has to be taken out of the queue by hand.
+
+mod acker;
+#[cfg(test)]
+mod captured;
+mod config;
+mod connection;
+mod delivery;
+mod error;
+mod queue_type;
+mod source;
+
+pub use acker::RabbitMqAcker;
+pub use config::{Options, RabbitMq};
+pub use source::Queue;

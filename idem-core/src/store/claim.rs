@@ -46,6 +46,16 @@ pub struct Standing {
     pub age: Option<Duration>,
 }
 
+/// The answer to a rollback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undone {
+    /// Nothing of the transaction is in the database.
+    RolledBack,
+    /// The handler had ended the transaction by COMMIT before it failed: the claim, and what it had written by then,
+    /// stand.
+    CommittedEarly,
+}
+
 /// The answer to a commit.
 #[derive(Debug)]
 pub enum Committed {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::{Error, Key};
 
-pub use claim::{Claimed, Committed, HandlerId, Identity, Promise, Standing};
+pub use claim::{Claimed, Committed, HandlerId, Identity, Promise, Standing, Undone};
 pub use fault::Fault;
 pub use row::{
     Filter, JUDGE_LEASES, Kind, Level, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed, Row, Survey,
@@ -68,7 +68,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 
     /// Rolls back. [`Fault::Outage`] means that the connection is lost; the transaction then ends by itself.
-    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Where a claim was made or a row started, it looks whether the handler had committed that before it failed.
+    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, Fault>> + Send;
 
     // ===== claims, each in a transaction =====
 

@@ -8,7 +8,8 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use crate::Key;
 use crate::store::HandlerId;
 
-type Slots = Mutex<HashMap<(HandlerId, Key), Arc<AsyncMutex<()>>>>;
+type Waiting = HashMap<(HandlerId, Key), Arc<AsyncMutex<()>>>;
+type Slots = Mutex<Waiting>;
 
 /// The keys that are in flight. A second delivery of one waits here, in memory, without a connection.
 #[derive(Default)]
@@ -44,7 +45,7 @@ impl Drop for Flight {
     }
 }
 
-fn lock(slots: &Slots) -> std::sync::MutexGuard<'_, HashMap<(HandlerId, Key), Arc<AsyncMutex<()>>>> {
+fn lock(slots: &Slots) -> std::sync::MutexGuard<'_, Waiting> {
     slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -50,7 +50,7 @@ async fn serve<S: Store, Src: Source>(
     parts.settings.check(&parts.consumer)?;
     distinct(&parts.handlers)?;
     let _connections: Reservation = parts.store.reserve(parts.settings.connections())?;
-    let routes = register(&parts).await?;
+    let routes = register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let terms = Terms {
         in_flight: u16::try_from(parts.settings.in_flight).unwrap_or(u16::MAX),
         deadline: parts.settings.deadline,
@@ -136,8 +136,12 @@ fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> 
 }
 
 /// Gives each handler its number, and refuses to leave rows behind that nobody would ever run.
-async fn register<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<Routes<S>, Error> {
-    let Parts { consumer, store, handlers, settings, .. } = parts;
+async fn register<S: Store>(
+    consumer: &str,
+    store: &S,
+    handlers: &[Arc<dyn Registered<S>>],
+    settings: &Settings,
+) -> Result<Routes<S>, Error> {
     let failed = |fault: crate::store::Fault| Error::Database {
         what: format!("could not register the handlers of {consumer:?}"),
         source: fault.into(),

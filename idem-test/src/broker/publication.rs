@@ -7,10 +7,10 @@ use serde::Serialize;
 /// A message as its producer publishes it: a payload, headers and properties.
 #[derive(Debug, Clone, Default)]
 pub struct Publication {
-    pub(super) payload: Bytes,
-    pub(super) headers: Headers,
-    pub(super) message_id: Option<String>,
-    pub(super) event_type: Option<String>,
+    pub(crate) payload: Bytes,
+    pub(crate) headers: Headers,
+    pub(crate) message_id: Option<String>,
+    pub(crate) event_type: Option<String>,
 }
 
 impl Publication {

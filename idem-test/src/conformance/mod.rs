@@ -4,7 +4,9 @@
 //! one `#[tokio::test]` per function. Each test makes a world of its own. A case fails by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+pub mod pipeline;
 pub mod source;
+pub mod store;
 
 use std::time::Duration;
 

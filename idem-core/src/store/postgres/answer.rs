@@ -1,5 +1,6 @@
 //! What the server's answers to idem's own statements mean.
 
+use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::BoxError;
@@ -70,10 +71,15 @@ impl From<sqlx::Error> for Fault {
     }
 }
 
-/// Whether an error, or one of its sources, is the server's word for a lost race.
+/// Whether an error, or one of its sources, is the server's word for a lost race. A wrapper that is transparent hands out
+/// the source of what it wraps, so that sqlx's own error may not be in the chain; its source is the boxed one.
 pub(super) fn is_lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
     crate::error::chain(error).any(|part| {
-        let code = part.downcast_ref::<sqlx::Error>().and_then(|error| error.as_database_error()?.code());
+        let server = match part.downcast_ref::<sqlx::Error>() {
+            Some(error) => error.as_database_error(),
+            None => part.downcast_ref::<Box<dyn DatabaseError>>().map(AsRef::as_ref),
+        };
+        let code = server.and_then(DatabaseError::code);
         matches!(code.as_deref(), Some("40001" | "40P01"))
     })
 }

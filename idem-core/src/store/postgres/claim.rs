@@ -7,7 +7,6 @@ use sqlx::Row as _;
 use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Row, Standing};
 use crate::{Fingerprint, Key};
 
-use super::lanes::LOCK_WAIT;
 use super::{Postgres, Txn};
 
 /// `WHERE NOT EXISTS` answers at once where a committed claim is being updated by an inbox run, for which a plain ON
@@ -18,7 +17,8 @@ pub(super) const CLAIM: &str = "
     SELECT $1, $2, $3, CASE WHEN $4 THEN now() END
     WHERE NOT EXISTS (SELECT FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2)
     ON CONFLICT (handler_id, key) DO NOTHING
-    RETURNING pg_current_xact_id()::text, set_config('lock_timeout', $5, true)";
+    RETURNING pg_current_xact_id()::text,
+              set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true)";
 
 pub(super) const STANDING: &str = "
     SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint
@@ -45,9 +45,9 @@ impl Postgres {
         promise: Promise,
     ) -> Result<Claimed, Fault> {
         let lock_timeout = match promise {
-            Promise::Processed => txn.lock_timeout(),
+            Promise::Processed => Some(txn.lock_timeout()),
             // No handler follows, only statements of idem's own.
-            Promise::Waiting => LOCK_WAIT.to_owned(),
+            Promise::Waiting => None,
         };
         let query = self.sql().claim.query();
         let query = query.bind(identity.handler.0).bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());

@@ -15,8 +15,8 @@ pub(super) const CONNECT: Duration = Duration::from_secs(5);
 /// How long one of idem's own statements may take, COMMIT included. A server that is stopped or cut off answers
 /// nothing, not even an error.
 pub(super) const OWN: Duration = Duration::from_secs(10);
-/// How long one of idem's own statements waits for a lock.
-pub(super) const LOCK_WAIT: &str = "1s";
+/// How long one of idem's own statements waits for a lock, in milliseconds.
+pub(super) const LOCK_WAIT: u64 = 1000;
 
 /// The connections of one store; clones share them.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ impl Ready {
         let session = Session::of(&mut conn).await?;
         let mut settings = format!(
             "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; \
-             SET tcp_user_timeout = '20s'; SET lock_timeout = '{LOCK_WAIT}'; SET statement_timeout = {};",
+             SET tcp_user_timeout = '20s'; SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {};",
             OWN.as_millis()
         );
         if durable {

@@ -23,6 +23,8 @@ mod lanes;
 mod migrate;
 mod operator;
 mod options;
+#[cfg(test)]
+mod plans;
 mod prune;
 mod register;
 mod rows;
@@ -43,7 +45,7 @@ use crate::{Error, Key};
 
 use super::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Store, Survey,
+    Replayed, Reservation, Row, Standing, Store, Survey, Undone,
 };
 
 pub use options::PostgresOptions;
@@ -143,7 +145,7 @@ impl Store for Postgres {
                 "the worker needs {connections} connections at once, and the store has {} of which {taken} are set aside: \
                  give the store `.connections({})` or more, or the worker less `.in_flight(..)`",
                 self.0.connections,
-                taken + connections
+                taken.saturating_add(connections)
             ))
         })
     }
@@ -164,7 +166,7 @@ impl Store for Postgres {
         answer::is_lost_race(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<(), Fault> {
+    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
         txn::rollback(txn).await
     }
 

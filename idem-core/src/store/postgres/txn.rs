@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 
 use crate::BoxError;
-use crate::store::{Committed, Fault};
+use crate::store::{Committed, Fault, Undone};
 
 use super::answer::Failure;
 use super::lanes::{LOCK_WAIT, Lane, Lanes, OWN};
@@ -40,8 +40,10 @@ pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Faul
         0 => millis(deadline),
         set => set.min(millis(deadline)),
     };
+    // Shorter than the statement's, or a claim that is held up would look like a server that is too slow.
+    let lock = (statement / 2).clamp(1, LOCK_WAIT);
     let mut text = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{LOCK_WAIT}'; \
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock}; \
          SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {};",
         millis(deadline.saturating_add(MARGIN)),
     );
@@ -90,10 +92,11 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     }
     let text = match &txn.xid {
         // The number comes from the server and consists of digits. The cast of a text that is no number is how plain SQL
-        // raises an error of one's own.
+        // raises an error of one's own; `concat` is not immutable, which keeps the planner from raising it beforehand
+        // (PostgreSQL manual, 4.2.14).
         Some(xid) => format!(
             "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8 \
-             THEN 1 ELSE ('{ENDED}')::int END; COMMIT"
+             THEN 1 ELSE pg_catalog.concat('{ENDED}')::int END; COMMIT"
         ),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1; COMMIT".to_owned(),
@@ -128,7 +131,7 @@ async fn closed(txn: Txn, answer: impl FnOnce(BoxError) -> Committed, failure: F
     answer(failure.into_error())
 }
 
-/// What became of the transaction that the handler ended.
+/// Ends whatever is open, and asks what became of the transaction that made the claim.
 async fn fate(mut txn: Txn) -> Committed {
     let xid = txn.xid.take().unwrap_or_default();
     // A handler that ran COMMIT may have begun another one.
@@ -143,23 +146,33 @@ async fn fate(mut txn: Txn) -> Committed {
         Some("aborted") => Committed::RolledBack,
         Some("committed") => Committed::CommittedEarly,
         // Prepared for two-phase commit, or too old to be known.
-        other => Committed::Unknown(format!("{ENDED}, and its state is {}", other.unwrap_or("not known")).into()),
+        other => {
+            let state = other.unwrap_or("not known");
+            Committed::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
+        }
     }
 }
 
 /// Rolls back. An answered ROLLBACK tells that the connection is alive.
-pub(super) async fn rollback(mut txn: Txn) -> Result<(), Fault> {
+pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
     if !txn.lane.is_sound() {
         return Err(Fault::Outage("a statement of this transaction was not answered".into()));
     }
     txn.lane.flush().await?;
+    if txn.xid.is_some() {
+        return match fate(txn).await {
+            Committed::CommittedEarly => Ok(Undone::CommittedEarly),
+            Committed::Unknown(error) => Err(Fault::Outage(error)),
+            _ => Ok(Undone::RolledBack),
+        };
+    }
     match txn.lane.ask(OWN, sqlx::raw_sql("ROLLBACK")).await {
         Ok(_) => {
             txn.lane.put_back();
-            Ok(())
+            Ok(Undone::RolledBack)
         }
         // An answer all the same; the connection is closed, since its state is not what it should be.
-        Err(Failure::Refused(_)) => Ok(()),
+        Err(Failure::Refused(_)) => Ok(Undone::RolledBack),
         Err(lost) => Err(lost.into()),
     }
 }

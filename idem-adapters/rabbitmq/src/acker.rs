@@ -1,0 +1,69 @@
+//! Settling one delivery.
+
+use std::fmt;
+
+use idem_core::{Acker, BoxError, Settled};
+use lapin::ErrorKind;
+use lapin::options::{BasicAckOptions, BasicNackOptions};
+
+/// Settles one delivery of a [`Queue`](crate::Queue), on the channel that brought it and on no other.
+///
+/// Delivery tags start again at 1 on each channel, so that a tag kept beyond its channel would settle another message.
+/// This holds lapin's acker of the delivery, which the end of its channel has made unusable: settling then answers
+/// [`Settled::Stale`]. RabbitMQ does not confirm, so that the best answer is [`Settled::Sent`].
+pub struct RabbitMqAcker {
+    acker: lapin::Acker,
+}
+
+impl RabbitMqAcker {
+    pub(crate) fn new(acker: lapin::Acker) -> Self {
+        Self { acker }
+    }
+}
+
+impl Acker for RabbitMqAcker {
+    /// Fails where the connection ended while the ack was under way: it is not known whether the broker has seen it.
+    async fn ack(self) -> Result<Settled, BoxError> {
+        // Never `multiple`: it would settle neighbours that are still running.
+        settled(self.acker.ack(BasicAckOptions { multiple: false }).await)
+    }
+
+    /// Fails as [`ack`](Acker::ack) does.
+    async fn release(self) -> Result<Settled, BoxError> {
+        settled(release(&self.acker).await)
+    }
+
+    fn is_live(&self) -> bool {
+        self.acker.usable()
+    }
+}
+
+/// Not `basic.reject`: from RabbitMQ 4.3 on that counts as a failed delivery, and `basic.nack` does not.
+pub(crate) async fn release(acker: &lapin::Acker) -> lapin::Result<bool> {
+    acker.nack(BasicNackOptions { multiple: false, requeue: true }).await
+}
+
+fn settled(sent: lapin::Result<bool>) -> Result<Settled, BoxError> {
+    match sent {
+        Ok(true) => Ok(Settled::Sent),
+        Ok(false) => Ok(Settled::Stale),
+        // The channel was already closing when the command was looked at: nothing was sent.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidChannel(_)
+                    | ErrorKind::InvalidChannelState(..)
+                    | ErrorKind::InvalidConnectionState(_)
+            ) =>
+        {
+            Ok(Settled::Stale)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl fmt::Debug for RabbitMqAcker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RabbitMqAcker").field("live", &self.is_live()).finish()
+    }
+}

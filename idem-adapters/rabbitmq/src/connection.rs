@@ -1,0 +1,195 @@
+//! One connection: made within a time limit, verified where it is TLS, and never recovered.
+
+use std::net::{Shutdown, TcpStream};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{io, mem};
+
+use futures_util::{Stream, StreamExt};
+use idem_core::Error;
+use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream, RustlsConnector, RustlsConnectorConfig};
+use lapin::uri::{AMQPScheme, AMQPUri};
+use lapin::{Connection, ConnectionProperties, Event};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::error;
+
+/// From the first packet to the end of the login.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// A connection that does not answer is given up after this long; the heartbeat ends it.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// A connection of lapin's and what watches it.
+///
+/// Auto-recovery stays off: it would go on with other delivery tags without a word, and after an error of the channel
+/// its stream stays pending for ever. The worker opens anew instead.
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    /// Ends with the link.
+    _watch: JoinSet<()>,
+}
+
+impl Link {
+    /// Connects and logs in. `purpose` is what the server's list of connections shows.
+    pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
+        let socket = Socket::default();
+        let connection = match timeout(CONNECT, connect(config, purpose, socket.clone())).await {
+            Ok(connection) => {
+                socket.release();
+                connection.map_err(|error| error::connecting(&config.address, error))?
+            }
+            Err(_) => {
+                // lapin waits for the server's answer for ever, on a thread of its own. This ends both.
+                socket.cut();
+                let silence = format!("no answer within {} seconds", CONNECT.as_secs());
+                return Err(error::connecting(&config.address, io::Error::other(silence).into()));
+            }
+        };
+        let mut watch = JoinSet::new();
+        watch.spawn(report(connection.events_listener(), config.address.to_string()));
+        Ok(Self { connection, _watch: watch })
+    }
+
+    /// Says goodbye. The server has then seen all that was sent before.
+    pub(crate) async fn close(self) {
+        let _ = timeout(CLOSE, self.connection.close(200, "done".into())).await;
+    }
+}
+
+/// TLS that accepts a certificate of a CA in `ca`, or else of a CA of the system, for the name in the URL.
+pub(crate) fn connector(ca: Option<&[u8]>) -> Result<RustlsConnector, Error> {
+    let refused = |what: String| Error::Refused(format!("TLS cannot be set up: {what}"));
+    let roots = match ca {
+        None => RustlsConnectorConfig::new_with_native_certs().map_err(|error| {
+            refused(format!("{error}: install the system's certificates (ca-certificates), or use .tls_ca(pem)"))
+        })?,
+        Some(pem) => {
+            let certificates = CertificateDer::pem_slice_iter(pem)
+                .collect::<Result<Vec<_>, _>>()
+                .ok()
+                .filter(|certificates| !certificates.is_empty())
+                .ok_or_else(|| {
+                    refused(
+                        "the text given to .tls_ca holds no certificate: give it the content of a .pem file with \
+                         BEGIN CERTIFICATE in it"
+                            .to_owned(),
+                    )
+                })?;
+            RustlsConnectorConfig::default().with_parsable_certificates(certificates)
+        }
+    };
+    // The provider is the process's own where it has one, and else ring, which becomes the process's.
+    roots.connector_with_no_client_auth().map_err(|error| refused(error.to_string()))
+}
+
+async fn connect(config: &Config, purpose: &str, socket: Socket) -> lapin::Result<Connection> {
+    let tls = config.tls.clone();
+    let properties = ConnectionProperties::default().with_connection_name(format!("idem {purpose}").into());
+    let runtime = lapin::runtime::default_runtime()?;
+    Connection::connector(
+        config.uri.clone(),
+        runtime,
+        async move |uri: AMQPUri, runtime| {
+            let plain = AMQPUri { scheme: AMQPScheme::AMQP, ..uri };
+            let stream = AMQPUriTcpExt::connect_async(&plain, &runtime).await?;
+            if let AsyncTcpStream::Plain(stream) = &stream {
+                socket.keep(stream.get_ref())?;
+            }
+            match &tls {
+                Some(tls) => Ok(stream.into_rustls(tls, &plain.authority.host).await?),
+                None => Ok(stream),
+            }
+        },
+        properties,
+    )
+    .await
+}
+
+/// A second handle to the socket, by which it can be cut, also before there is one.
+#[derive(Clone, Default)]
+struct Socket(Arc<Mutex<Handle>>);
+
+#[derive(Default)]
+enum Handle {
+    #[default]
+    Awaited,
+    Open(TcpStream),
+    Cut,
+}
+
+impl Socket {
+    #[cfg(unix)]
+    fn keep(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
+        use std::os::fd::AsFd;
+        self.hold(stream.as_fd().try_clone_to_owned()?.into())
+    }
+
+    #[cfg(windows)]
+    fn keep(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
+        use std::os::windows::io::AsSocket;
+        self.hold(stream.as_socket().try_clone_to_owned()?.into())
+    }
+
+    fn hold(&self, copy: TcpStream) -> io::Result<()> {
+        match &mut *self.lock() {
+            Handle::Cut => Err(io::Error::from(io::ErrorKind::TimedOut)),
+            handle => {
+                *handle = Handle::Open(copy);
+                Ok(())
+            }
+        }
+    }
+
+    fn cut(&self) {
+        if let Handle::Open(socket) = mem::replace(&mut *self.lock(), Handle::Cut) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// A socket is closed when its last handle is.
+    fn release(&self) {
+        *self.lock() = Handle::Awaited;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Handle> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// While a connection is blocked nothing is written to it, acks included.
+async fn report(events: impl Stream<Item = Event>, address: String) {
+    let mut events = pin!(events);
+    while let Some(event) = events.next().await {
+        match event {
+            Event::ConnectionBlocked(reason) => {
+                tracing::warn!(%address, %reason, "RabbitMQ has blocked the connection: acks wait until it is freed");
+            }
+            Event::ConnectionUnblocked => tracing::info!(%address, "RabbitMQ has freed the connection"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::captured::captured;
+
+    #[tokio::test]
+    async fn a_blocked_connection_is_warned_about() {
+        let (text, subscriber) = captured();
+        let guard = tracing::subscriber::set_default(subscriber);
+        let events = [Event::Connected, Event::ConnectionBlocked("low on disk".to_owned())];
+        report(futures_util::stream::iter(events), "here".to_owned()).await;
+        drop(guard);
+        let text = text.to_string();
+        assert!(text.contains("WARN") && text.contains("low on disk") && text.contains("here"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}

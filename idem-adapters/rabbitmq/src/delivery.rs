@@ -1,0 +1,114 @@
+//! What lapin delivers, as idem knows it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use idem_core::{Delivery, Headers};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use serde_json::Value;
+
+/// The facts of a delivery. `x-delivery-count` is no attempt: a crash raises it for all that was prefetched.
+pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, redelivered: bool, facts: &lapin::BasicProperties) -> Delivery {
+    let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
+    Delivery::new(Arc::clone(queue), data)
+        .with_headers(facts.headers().as_ref().map(headers).unwrap_or_default())
+        .with_message_id(text(facts.message_id()))
+        .with_event_type(text(facts.kind()))
+        .with_redelivered(redelivered)
+}
+
+fn headers(table: &FieldTable) -> Headers {
+    table.into_iter().map(|(name, value)| (name.as_str(), bytes(value))).collect()
+}
+
+fn bytes(value: &AMQPValue) -> Bytes {
+    match value {
+        AMQPValue::LongString(text) => Bytes::copy_from_slice(text.as_bytes()),
+        AMQPValue::ShortString(text) => Bytes::copy_from_slice(text.as_str().as_bytes()),
+        AMQPValue::ByteArray(bytes) => Bytes::copy_from_slice(bytes.as_slice()),
+        // Not by way of JSON, which has no NaN.
+        AMQPValue::Float(number) => number.to_string().into(),
+        AMQPValue::Double(number) => number.to_string().into(),
+        AMQPValue::DecimalValue(number) => decimal(number.value, number.scale).into(),
+        other => json(other).to_string().into(),
+    }
+}
+
+/// Inside of an array or a table all has to be JSON: strings that are not UTF-8 are changed there, and only there.
+fn json(value: &AMQPValue) -> Value {
+    match value {
+        AMQPValue::Boolean(value) => (*value).into(),
+        AMQPValue::ShortShortInt(number) => (*number).into(),
+        AMQPValue::ShortShortUInt(number) => (*number).into(),
+        AMQPValue::ShortInt(number) => (*number).into(),
+        AMQPValue::ShortUInt(number) => (*number).into(),
+        AMQPValue::LongInt(number) => (*number).into(),
+        AMQPValue::LongUInt(number) => (*number).into(),
+        AMQPValue::LongLongInt(number) => (*number).into(),
+        AMQPValue::Timestamp(seconds) => (*seconds).into(),
+        AMQPValue::Float(number) => (*number).into(),
+        AMQPValue::Double(number) => (*number).into(),
+        AMQPValue::DecimalValue(number) => decimal(number.value, number.scale).into(),
+        AMQPValue::ShortString(text) => text.as_str().into(),
+        AMQPValue::LongString(text) => String::from_utf8_lossy(text.as_bytes()).into(),
+        AMQPValue::ByteArray(bytes) => String::from_utf8_lossy(bytes.as_slice()).into(),
+        AMQPValue::FieldArray(values) => values.as_slice().iter().map(json).collect(),
+        AMQPValue::FieldTable(table) => {
+            table.into_iter().map(|(name, value)| (name.to_string(), json(value))).collect()
+        }
+        AMQPValue::Void => Value::Null,
+    }
+}
+
+/// `value` with `scale` digits behind the point.
+fn decimal(value: u32, scale: u8) -> String {
+    let scale = usize::from(scale);
+    let digits = format!("{value:0>width$}", width = scale + 1);
+    let (whole, rest) = digits.split_at(digits.len() - scale);
+    if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapin::types::{DecimalValue, FieldArray, LongString};
+
+    use super::*;
+
+    fn table(entries: Vec<(&str, AMQPValue)>) -> FieldTable {
+        let mut table = FieldTable::default();
+        for (name, value) in entries {
+            table.insert(name.into(), value);
+        }
+        table
+    }
+
+    #[test]
+    fn strings_and_bytes_keep_their_bytes() {
+        let raw = vec![0, 0xff, b'a'];
+        assert_eq!(bytes(&AMQPValue::LongString(LongString::from(raw.clone()))), raw);
+        assert_eq!(bytes(&AMQPValue::ByteArray(raw.clone().into())), raw);
+        assert_eq!(bytes(&AMQPValue::LongString("".into())), "");
+    }
+
+    #[test]
+    fn what_is_no_string_becomes_its_text() {
+        let text = |value| String::from_utf8(bytes(&value).to_vec()).unwrap();
+        assert_eq!(text(AMQPValue::Boolean(true)), "true");
+        assert_eq!(text(AMQPValue::LongLongInt(i64::MIN)), "-9223372036854775808");
+        assert_eq!(text(AMQPValue::Timestamp(1_700_000_000)), "1700000000");
+        assert_eq!(text(AMQPValue::Double(f64::NAN)), "NaN");
+        assert_eq!(text(AMQPValue::Double(0.1)), "0.1");
+        assert_eq!(text(AMQPValue::Void), "null");
+        assert_eq!(text(AMQPValue::DecimalValue(DecimalValue { scale: 2, value: 12345 })), "123.45");
+        assert_eq!(text(AMQPValue::DecimalValue(DecimalValue { scale: 3, value: 7 })), "0.007");
+        assert_eq!(text(AMQPValue::DecimalValue(DecimalValue { scale: 0, value: 7 })), "7");
+        assert_eq!(text(AMQPValue::DecimalValue(DecimalValue { scale: 255, value: 7 })).len(), 257);
+    }
+
+    #[test]
+    fn arrays_and_tables_become_json() {
+        let inner = table(vec![("n", AMQPValue::LongInt(1)), ("raw", AMQPValue::LongString(vec![0xff].into()))]);
+        let array = FieldArray::from(vec![AMQPValue::FieldTable(inner), AMQPValue::Void, AMQPValue::Float(0.5)]);
+        assert_eq!(bytes(&AMQPValue::FieldArray(array)), "[{\"n\":1,\"raw\":\"\u{fffd}\"},null,0.5]");
+    }
+}

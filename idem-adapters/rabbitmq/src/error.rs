@@ -1,0 +1,57 @@
+//! What is said when RabbitMQ cannot be used. No text holds a password: they name an address, which has none.
+
+use idem_core::{BoxError, Error};
+use lapin::ErrorKind;
+use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
+
+use crate::config::Address;
+
+/// The broker cannot be used, and `source` says why.
+pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
+    Error::Broker { what, source: source.into() }
+}
+
+/// The connection could not be made.
+pub(crate) fn connecting(address: &Address, error: lapin::Error) -> Error {
+    let cure = match error.kind() {
+        ErrorKind::ProtocolError(answer) => match answer.kind() {
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
+                "check user and password; RabbitMQ lets the user `guest` in from localhost only".to_owned()
+            }
+            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) if address.vhost.is_empty() => {
+                "the slash at the end of the URL names the virtual host without a name: leave it out, or write /%2f, to mean /".to_owned()
+            }
+            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => {
+                "check that the virtual host is there (rabbitmqctl list_vhosts) and that the user may use it \
+                 (rabbitmqctl set_permissions)"
+                    .to_owned()
+            }
+            _ => "see the server's log".to_owned(),
+        },
+        ErrorKind::IOError(error) if is_tls(error) => {
+            "the server's certificate must be valid for this host name and come from a CA of this system: for a \
+             private CA use .tls_ca(pem), and check that the port speaks TLS (usually 5671)"
+                .to_owned()
+        }
+        _ => format!("check that the server runs and that port {} can be reached from here", address.port),
+    };
+    broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
+}
+
+/// The queue was refused by what the server answered.
+pub(crate) fn refused(text: String) -> Error {
+    Error::Refused(text)
+}
+
+/// The server's words, if it answered.
+pub(crate) fn answer(error: &lapin::Error) -> Option<(&AMQPErrorKind, &str)> {
+    match error.kind() {
+        ErrorKind::ProtocolError(answer) => Some((answer.kind(), answer.get_message().as_str())),
+        _ => None,
+    }
+}
+
+/// rustls reports a failed handshake as an I/O error of kind `InvalidData` (or `UnexpectedEof` inside of it).
+fn is_tls(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::InvalidData
+}

@@ -1,0 +1,220 @@
+//! Finding out whether a queue is a quorum queue.
+//!
+//! AMQP has no question for it: a passive declaration answers whether a queue exists, and no more. So the queue is
+//! declared with `x-queue-type: quorum`. If it is there with other properties, the server refuses by naming the first
+//! that differs, durability first, then the arguments in an order of its own:
+//!
+//! > PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'orders' in vhost '/': received none but current
+//! > is the value '60000' of type 'long'
+//!
+//! An argument that only the queue has is learned from that text and given along the next time, until the server
+//! agrees, or names the type. (Texts of 3.10.8 and 4.0.5; their `rabbit_misc:assert_args_equivalence`.)
+
+use idem_core::Error;
+use lapin::Channel;
+use lapin::options::QueueDeclareOptions;
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+use crate::config::Address;
+use crate::connection::Link;
+use crate::error::{answer, broker, refused};
+
+/// What is known of a queue before it is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// It is to be made where it does not exist.
+    Declared,
+    /// It exists, and its type is to be checked.
+    Existing,
+    /// It exists, and the user says that it is a quorum queue.
+    Unverified,
+}
+
+/// More than all arguments that RabbitMQ knows.
+const ROUNDS: usize = 32;
+
+/// Refuses what is no quorum queue. Answers with the arguments of the queue, so that the next time one round is enough:
+/// each refused declaration costs a channel and a line in the server's log.
+pub(crate) async fn verify(
+    link: &Link,
+    address: &Address,
+    name: &str,
+    expected: Expected,
+    known: FieldTable,
+) -> Result<FieldTable, Error> {
+    if expected != Expected::Declared {
+        exists(link, address, name).await?;
+    }
+    if expected == Expected::Unverified {
+        return Ok(known);
+    }
+    let failed = |error| broker(format!("cannot look at queue `{name}` on {address}"), error);
+    let mut arguments = known;
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    let mut started_anew = false;
+    for _ in 0..ROUNDS {
+        let channel = channel(link).await.map_err(failed)?;
+        let Err(error) = channel.queue_declare(name.into(), DURABLE, arguments.clone()).await else {
+            return Ok(arguments);
+        };
+        let Some((kind, text)) = answer(&error) else { return Err(failed(error)) };
+        match kind {
+            AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => match judge(text) {
+                Verdict::NoQuorumQueue => return Err(no_quorum_queue(name, address, text)),
+                Verdict::Has(argument, value) => {
+                    arguments.insert(argument, value);
+                }
+                // It was made anew with other arguments since they were learned.
+                Verdict::Unclear if !started_anew => {
+                    started_anew = true;
+                    arguments = FieldTable::default();
+                    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+                }
+                Verdict::Unclear => break,
+            },
+            AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED) => return Err(no_quorum_queue(name, address, text)),
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => return Err(no_permission(name, address, expected)),
+            _ => return Err(failed(error)),
+        }
+    }
+    Err(refused(format!(
+        "it cannot be found out whether queue `{name}` on {address} is a quorum queue, since RabbitMQ does not tell all \
+         of its arguments: if it is one, use .queue_unverified(\"{name}\")"
+    )))
+}
+
+const DURABLE: QueueDeclareOptions =
+    QueueDeclareOptions { passive: false, durable: true, exclusive: false, auto_delete: false, nowait: false };
+
+async fn channel(link: &Link) -> lapin::Result<Channel> {
+    link.connection.create_channel().await
+}
+
+async fn exists(link: &Link, address: &Address, name: &str) -> Result<(), Error> {
+    let look = async {
+        let passive = QueueDeclareOptions { passive: true, ..DURABLE };
+        channel(link).await?.queue_declare(name.into(), passive, FieldTable::default()).await
+    };
+    let Err(error) = look.await else { return Ok(()) };
+    match answer(&error) {
+        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), _)) => Err(refused(format!(
+            "queue `{name}` does not exist on {address}: declare it there with x-queue-type=quorum, or use \
+             .declare(\"{name}\")"
+        ))),
+        Some((AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED), text)) => Err(no_quorum_queue(name, address, text)),
+        _ => Err(broker(format!("cannot look at queue `{name}` on {address}"), error)),
+    }
+}
+
+fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
+    refused(format!(
+        "queue `{name}` on {address} is no quorum queue, and idem consumes from no other: a classic queue loses what \
+         it has with its node, and a stream is never acked. Declare a queue of another name with x-queue-type=quorum \
+         (or use .declare), bind it as this one is bound, and move what is left. The server says: {text}"
+    ))
+}
+
+fn no_permission(name: &str, address: &Address, expected: Expected) -> Error {
+    let cure = match expected {
+        Expected::Declared => "grant `configure` on it, or declare it as another user and use .queue".to_owned(),
+        _ => format!(
+            "grant `configure` on it, which that check needs, or if you know that it is a quorum queue use \
+             .queue_unverified(\"{name}\")"
+        ),
+    };
+    refused(format!("the user may not declare queue `{name}` on {address}, nor see its type: {cure}"))
+}
+
+/// What a refused declaration says of the queue that is there.
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    NoQuorumQueue,
+    /// It has this argument.
+    Has(ShortString, AMQPValue),
+    /// Neither.
+    Unclear,
+}
+
+fn judge(text: &str) -> Verdict {
+    // A quorum queue has every argument that is valid for it, so that an invalid one was learned from another type.
+    if text.contains("- invalid arg '") {
+        return Verdict::NoQuorumQueue;
+    }
+    let Some((argument, rest)) =
+        text.split_once("- inequivalent arg '").and_then(|(_, argument)| argument.split_once('\''))
+    else {
+        return Verdict::Unclear;
+    };
+    // A quorum queue is always durable, and neither exclusive nor deleted with its last consumer.
+    if matches!(argument, "x-queue-type" | "durable" | "auto_delete" | "exclusive") {
+        return Verdict::NoQuorumQueue;
+    }
+    let learned = rest
+        .split_once(": received none but current is the value '")
+        .and_then(|(_, value)| value.rsplit_once("' of type '"))
+        .and_then(|(value, kind)| typed(value, kind.strip_suffix('\'')?));
+    match (ShortString::try_new(argument), learned) {
+        (Ok(argument), Some(value)) => Verdict::Has(argument, value),
+        _ => Verdict::Unclear,
+    }
+}
+
+/// Integers of all sizes are equivalent to the server.
+fn typed(value: &str, kind: &str) -> Option<AMQPValue> {
+    match kind {
+        "longstr" => Some(AMQPValue::LongString(value.into())),
+        "bool" => value.parse().ok().map(AMQPValue::Boolean),
+        _ => value.parse().ok().map(AMQPValue::LongLongInt),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inequivalent(rest: &str) -> Verdict {
+        judge(&format!("PRECONDITION_FAILED - inequivalent arg {rest}"))
+    }
+
+    #[test]
+    fn another_type_is_no_quorum_queue() {
+        for rest in [
+            "'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of type 'longstr' but current is none",
+            "'x-queue-type' for queue 'q' in vhost '/': received 'quorum' but current is 'stream'",
+            // Long names of queues leave no room for the rest: the text has at most 255 bytes.
+            "'x-queue-type' for queue 'qqqqqqqqq",
+            "'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'",
+        ] {
+            assert_eq!(inequivalent(rest), Verdict::NoQuorumQueue);
+        }
+    }
+
+    #[test]
+    fn an_argument_is_learned_with_its_type() {
+        let has = |name: &str, value| Verdict::Has(name.into(), value);
+        let current = |value: &str, kind: &str| {
+            inequivalent(&format!(
+                "'x-a' for queue 'it''s' in vhost '/': received none but current is the value '{value}' of type '{kind}'"
+            ))
+        };
+        assert_eq!(current("dl'x' of", "longstr"), has("x-a", AMQPValue::LongString("dl'x' of".into())));
+        assert_eq!(current("", "longstr"), has("x-a", AMQPValue::LongString("".into())));
+        assert_eq!(current("-1", "signedint"), has("x-a", AMQPValue::LongLongInt(-1)));
+        assert_eq!(current("true", "bool"), has("x-a", AMQPValue::Boolean(true)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_unclear() {
+        for rest in [
+            "'x-a' for queue 'q' in vhost '/': received 'a' but current is 'b'",
+            "'x-a' for queue 'q' in vhost '/': received the value '1' of type 'long' but current is none",
+            "'x-a' for queue 'q' in vhost '/': received none but current is the value 'cut o",
+            "'x-a' for queue 'q' in vhost '/': received none but current is the value '{a}' of type 'table'",
+            "",
+        ] {
+            assert_eq!(inequivalent(rest), Verdict::Unclear, "{rest}");
+        }
+        assert_eq!(judge("INTERNAL_ERROR"), Verdict::Unclear);
+    }
+}

@@ -1,0 +1,140 @@
+//! A queue for each test, a client beside the one that is tested, and a relay that can be cut.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
+
+pub(crate) mod relay;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use idem_core::{BoxError, Delivery, Source, Terms};
+use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use tokio::time::timeout;
+
+/// Nothing here takes that long; a test that waits for it has failed.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+pub(crate) fn url() -> Option<String> {
+    let url = std::env::var("AMQP_URL").ok();
+    if url.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "AMQP_URL is not set");
+        println!("skipped: AMQP_URL is not set, run cargo xtask test");
+    }
+    url
+}
+
+/// The test's own queue, seen by a client of its own.
+pub(crate) struct World {
+    pub(crate) url: String,
+    pub(crate) queue: String,
+    pub(crate) channel: Channel,
+    pub(crate) connection: Connection,
+}
+
+impl World {
+    /// With a quorum queue, or `None` where there is no server to test against.
+    pub(crate) async fn new() -> Option<Self> {
+        let world = Self::empty().await?;
+        world.declare("quorum", &[]).await;
+        Some(world)
+    }
+
+    /// Without a queue yet.
+    pub(crate) async fn empty() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let url = url()?;
+        let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+        let queue = format!("idem-test-{}-{now}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Some(Self { url, queue, channel, connection })
+    }
+
+    /// Each queue removes itself some time after its test, also after one that failed.
+    pub(crate) async fn declare(&self, kind: &str, arguments: &[(&str, AMQPValue)]) {
+        let mut table = FieldTable::default();
+        table.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
+        if kind != "stream" {
+            table.insert("x-expires".into(), AMQPValue::LongInt(600_000));
+        }
+        for (name, value) in arguments {
+            table.insert((*name).into(), value.clone());
+        }
+        let options = QueueDeclareOptions { durable: true, ..Default::default() };
+        self.channel.queue_declare(self.queue.as_str().into(), options, table).await.unwrap();
+    }
+
+    pub(crate) async fn rabbit(&self) -> RabbitMq {
+        RabbitMq::connect(&self.url).await.unwrap()
+    }
+
+    /// The source, open.
+    pub(crate) async fn open(&self, in_flight: u16) -> Queue {
+        let mut queue = self.rabbit().await.queue(&self.queue).await.unwrap();
+        queue.open(terms(in_flight)).await.unwrap();
+        queue
+    }
+
+    /// The source by way of a relay, open.
+    pub(crate) async fn open_through(&self, relay: &relay::Relay, in_flight: u16) -> Queue {
+        let rabbit = RabbitMq::connect(relay.url(&self.url)).await.unwrap();
+        let mut queue = rabbit.queue(&self.queue).await.unwrap();
+        queue.open(terms(in_flight)).await.unwrap();
+        queue
+    }
+
+    pub(crate) async fn publish(&self, payload: impl AsRef<[u8]>) {
+        self.publish_with(payload, BasicProperties::default()).await;
+    }
+
+    pub(crate) async fn publish_with(&self, payload: impl AsRef<[u8]>, properties: BasicProperties) {
+        let options = BasicPublishOptions { mandatory: true, ..Default::default() };
+        let name = self.queue.as_str().into();
+        let confirm = self.channel.basic_publish("".into(), name, options, payload.as_ref(), properties).await.unwrap();
+        let confirm = confirm.await.unwrap();
+        assert!(confirm.is_ack() && confirm.take_message().is_none(), "the message did not reach the queue");
+    }
+
+    /// Returns when the queue has this many messages that no consumer has.
+    pub(crate) async fn until_ready(&self, count: u32) {
+        let options = QueueDeclareOptions { passive: true, ..Default::default() };
+        let mut seen = u32::MAX;
+        let wait = async {
+            while seen != count {
+                let name = self.queue.as_str().into();
+                seen = self.channel.queue_declare(name, options, FieldTable::default()).await.unwrap().message_count();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if timeout(LONG, wait).await.is_err() {
+            panic!("{seen} messages are ready, and {count} should be");
+        }
+    }
+
+    pub(crate) async fn delete(&self) {
+        self.channel.queue_delete(self.queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+    }
+}
+
+pub(crate) fn terms(in_flight: u16) -> Terms {
+    Terms { in_flight, deadline: Duration::from_secs(30) }
+}
+
+pub(crate) async fn next(queue: &mut Queue) -> (Delivery, RabbitMqAcker) {
+    timeout(LONG, queue.next()).await.expect("no delivery came").unwrap()
+}
+
+/// The error that `next` ends with.
+pub(crate) async fn loss(queue: &mut Queue) -> BoxError {
+    timeout(LONG, queue.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
+}
+
+/// All that an error says, to a person and to a programmer.
+pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.map(|error| format!("{error}\n{error:?}\n")).collect()
+}

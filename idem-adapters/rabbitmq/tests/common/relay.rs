@@ -1,0 +1,130 @@
+//! A TCP relay in front of the server that can be cut, refuse, and put in a word of its own.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+
+pub(crate) struct Relay {
+    port: u16,
+    state: watch::Sender<State>,
+    words: Arc<Mutex<Vec<mpsc::UnboundedSender<Vec<u8>>>>>,
+    consuming: Arc<Mutex<Option<u16>>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct State {
+    generation: u32,
+    refuses: bool,
+}
+
+impl Relay {
+    /// In front of the server of this URL.
+    pub(crate) async fn start(url: &str) -> Self {
+        let target = authority(url).to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (state, seen) = watch::channel(State { generation: 0, refuses: false });
+        let (words, consuming) = (Arc::<Mutex<Vec<_>>>::default(), Arc::default());
+        let (senders, channel) = (Arc::clone(&words), Arc::clone(&consuming));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                if seen.borrow().refuses {
+                    continue;
+                }
+                let server = TcpStream::connect(&target).await.unwrap();
+                let (word, inbox) = mpsc::unbounded_channel();
+                senders.lock().unwrap().push(word);
+                tokio::spawn(relay(client, server, seen.clone(), inbox, Arc::clone(&channel)));
+            }
+        });
+        Self { port, state, words, consuming }
+    }
+
+    /// The same URL by way of the relay.
+    pub(crate) fn url(&self, url: &str) -> String {
+        url.replacen(authority(url), &format!("127.0.0.1:{}", self.port), 1)
+    }
+
+    /// Ends all connections, and accepts new ones.
+    pub(crate) fn cut(&self) {
+        self.state.send_modify(|state| state.generation += 1);
+    }
+
+    /// Ends all connections, and refuses new ones or no longer.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
+    }
+
+    /// Acks a delivery that does not exist, on the channel that consumes: the server closes that channel.
+    pub(crate) fn ack_nonsense(&self) {
+        // Class basic, method ack, tag 99, not multiple.
+        self.say(&[(1, [&[0, 60, 0, 80], &99_u64.to_be_bytes()[..], &[0]].concat())]);
+    }
+
+    /// Publishes a message to `queue` whose id is not UTF-8, which lapin would not.
+    pub(crate) fn publish_unreadable(&self, queue: &str) {
+        let name = [&[queue.len() as u8], queue.as_bytes()].concat();
+        self.say(&[
+            // Class basic, method publish, the default exchange, the queue, no options.
+            (1, [&[0, 60, 0, 40, 0, 0, 0], &name[..], &[0]].concat()),
+            // Class basic, a body of one byte, no property but the id.
+            (2, [&[0, 60, 0, 0], &1_u64.to_be_bytes()[..], &[0, 0x80, 2, 0xFF, 0xFE]].concat()),
+            (3, vec![b'x']),
+        ]);
+    }
+
+    /// Frames of these types and contents, on the channel that consumes.
+    fn say(&self, frames: &[(u8, Vec<u8>)]) {
+        let channel = self.consuming.lock().unwrap().expect("nobody consumes").to_be_bytes();
+        let word = frames.iter().flat_map(|(kind, content)| {
+            let length = (content.len() as u32).to_be_bytes();
+            [&[*kind], &channel[..], &length, content, &[0xCE]].concat()
+        });
+        self.words.lock().unwrap().last().unwrap().send(word.collect()).unwrap();
+    }
+}
+
+async fn relay(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    mut state: watch::Receiver<State>,
+    mut words: mpsc::UnboundedReceiver<Vec<u8>>,
+    consuming: Arc<Mutex<Option<u16>>>,
+) {
+    let generation = state.borrow().generation;
+    let (mut from_client, mut from_server) = (vec![0; 65536], vec![0; 65536]);
+    loop {
+        tokio::select! {
+            () = async { drop(state.wait_for(|state| state.generation != generation).await) } => return,
+            Some(word) = words.recv() => server.write_all(&word).await.unwrap(),
+            read = client.read(&mut from_client) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(length) => {
+                    let bytes = &from_client[..length];
+                    // basic.consume is class 60, method 20, seven bytes behind the start of its frame.
+                    if let Some(at) = bytes.windows(4).position(|window| window == [0, 60, 0, 20]).filter(|at| *at >= 7) {
+                        *consuming.lock().unwrap() = Some(u16::from_be_bytes([bytes[at - 6], bytes[at - 5]]));
+                    }
+                    if server.write_all(bytes).await.is_err() {
+                        return;
+                    }
+                }
+            },
+            read = server.read(&mut from_server) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(length) => if client.write_all(&from_server[..length]).await.is_err() {
+                    return;
+                },
+            },
+        }
+    }
+}
+
+/// `host:port` of an URL, as the tests get it.
+pub(crate) fn authority(url: &str) -> &str {
+    let rest = url.split_once("://").unwrap().1;
+    let authority = rest.split('/').next().unwrap();
+    authority.rsplit('@').next().unwrap()
+}

@@ -1,0 +1,199 @@
+//! What is refused at the start, and with which words.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use common::relay::authority;
+use common::{World, next, terms, texts, url};
+use idem_core::{Error, Source};
+use idem_rabbitmq::RabbitMq;
+use lapin::options::QueueDeclareOptions;
+use lapin::types::{AMQPValue, FieldTable};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+
+const SENTINEL: &str = "s3ntinel";
+
+fn text(value: &str) -> AMQPValue {
+    AMQPValue::LongString(value.into())
+}
+
+/// What `queue` and `declare` say to the world's queue.
+async fn refusals(world: &World) -> [String; 2] {
+    let rabbit = world.rabbit().await;
+    let errors = [rabbit.queue(&world.queue).await.unwrap_err(), rabbit.declare(&world.queue).await.unwrap_err()];
+    errors.map(|error| {
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        error.to_string()
+    })
+}
+
+#[tokio::test]
+async fn a_classic_queue_is_refused() {
+    for arguments in [&[][..], &[("x-dead-letter-exchange", text("it's")), ("x-max-priority", AMQPValue::LongInt(3))]] {
+        let Some(world) = World::empty().await else { return };
+        world.declare("classic", arguments).await;
+        for error in refusals(&world).await {
+            assert!(error.contains("no quorum queue") && error.contains("x-queue-type=quorum"), "{error}");
+            assert!(error.contains(&world.queue), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_does_not_outlive_its_server_is_refused() {
+    let Some(world) = World::empty().await else { return };
+    for options in [
+        QueueDeclareOptions { auto_delete: true, ..Default::default() },
+        QueueDeclareOptions { durable: true, auto_delete: true, ..Default::default() },
+        QueueDeclareOptions { durable: true, exclusive: true, ..Default::default() },
+    ] {
+        world.channel.queue_declare(world.queue.as_str().into(), options, FieldTable::default()).await.unwrap();
+        for error in refusals(&world).await {
+            assert!(error.contains("no quorum queue"), "{error}");
+        }
+        world.delete().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_refused() {
+    let Some(world) = World::empty().await else { return };
+    world.declare("stream", &[("x-max-age", text("1h"))]).await;
+    for error in refusals(&world).await {
+        assert!(error.contains("no quorum queue"), "{error}");
+    }
+    world.delete().await;
+}
+
+#[tokio::test]
+async fn a_quorum_queue_is_taken_whatever_its_arguments() {
+    let Some(world) = World::empty().await else { return };
+    let arguments = [
+        ("x-dead-letter-exchange", text("it's")),
+        ("x-dead-letter-routing-key", text("")),
+        ("x-delivery-limit", AMQPValue::LongInt(7)),
+        ("x-message-ttl", AMQPValue::LongLongInt(60_000)),
+        ("x-max-length", AMQPValue::ShortInt(100)),
+        ("x-overflow", text("reject-publish")),
+        ("x-single-active-consumer", AMQPValue::Boolean(true)),
+    ];
+    world.declare("quorum", &arguments).await;
+    let rabbit = world.rabbit().await;
+    rabbit.declare(&world.queue).await.unwrap();
+    let mut queue = rabbit.queue(&world.queue).await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    queue.close().await;
+
+    // What was learned of it no longer holds.
+    world.delete().await;
+    world.declare("quorum", &[("x-max-length", AMQPValue::ShortInt(200))]).await;
+    queue.open(terms(1)).await.unwrap();
+    queue.close().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_does_not_exist_is_refused_and_not_made() {
+    let Some(world) = World::empty().await else { return };
+    let rabbit = world.rabbit().await;
+    for _ in 0..2 {
+        for error in
+            [rabbit.queue(&world.queue).await.unwrap_err(), rabbit.queue_unverified(&world.queue).await.unwrap_err()]
+        {
+            assert!(matches!(error, Error::Refused(_)), "{error:?}");
+            let error = error.to_string();
+            assert!(error.contains("does not exist") && error.contains(".declare("), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queue_can_be_taken_on_trust() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut queue = world.rabbit().await.queue_unverified(&world.queue).await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    assert_eq!(next(&mut queue).await.0.payload(), "x");
+}
+
+#[tokio::test]
+async fn a_name_that_no_queue_can_have_is_refused() {
+    let Some(url) = url() else { return };
+    let rabbit = RabbitMq::connect(url).await.unwrap();
+    for name in ["".to_owned(), "q".repeat(256)] {
+        let error = rabbit.declare(name).await.unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+    }
+}
+
+/// The server's texts have at most 255 bytes, so that a long name pushes their ends out.
+#[tokio::test]
+async fn a_queue_with_a_long_name_is_judged_or_left_to_the_user() {
+    let Some(world) = World::empty().await else { return };
+    let world = World { queue: format!("{:q<255}", world.queue), ..world };
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    world.channel.queue_declare(world.queue.as_str().into(), durable, FieldTable::default()).await.unwrap();
+    for error in refusals(&world).await {
+        assert!(error.contains("no quorum queue"), "{error}");
+    }
+    world.delete().await;
+
+    let mut queue = world.rabbit().await.declare(&world.queue).await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    queue.close().await;
+    world.delete().await;
+
+    world.declare("quorum", &[]).await;
+    for error in refusals(&world).await {
+        assert!(error.contains("cannot be found out") && error.contains(".queue_unverified("), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_and_not_shown() {
+    let Some(url) = url() else { return };
+    let url = format!("amqp://someone:{SENTINEL}@{}/%2f", authority(&url));
+    let error = RabbitMq::connect(url).await.unwrap_err();
+    assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+    let said = texts(&error);
+    assert!(!said.contains(SENTINEL), "{said}");
+    assert!(said.contains("user `someone`") && said.contains("check user and password"), "{said}");
+}
+
+#[tokio::test]
+async fn a_virtual_host_that_does_not_exist_is_refused() {
+    let Some(url) = url() else { return };
+    let (server, _) = url.split_at(url.find(authority(&url)).unwrap() + authority(&url).len());
+    for (path, cure) in [("/nowhere", "list_vhosts"), ("/", "write /%2f")] {
+        let error = RabbitMq::connect(format!("{server}{path}")).await.unwrap_err();
+        assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+        assert!(error.to_string().contains(cure), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_named_without_the_password() {
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let error = RabbitMq::connect(format!("amqp://u:{SENTINEL}@127.0.0.1:{port}/shop")).await.unwrap_err();
+    assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+    let said = texts(&error);
+    assert!(!said.contains(SENTINEL), "{said}");
+    assert!(said.contains(&format!("127.0.0.1:{port}")) && said.contains("virtual host `shop`"), "{said}");
+    assert!(said.contains("check that the server runs"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        // Ends when the other side has ended.
+        client.read_to_end(&mut Vec::new()).await
+    });
+    let error = RabbitMq::connect(format!("amqp://u:{SENTINEL}@127.0.0.1:{port}")).await.unwrap_err();
+    let said = texts(&error);
+    assert!(said.contains("no answer within 10 seconds") && !said.contains(SENTINEL), "{said}");
+    tokio::time::resume();
+    tokio::time::timeout(common::LONG, server).await.expect("the connection was left open").unwrap().unwrap();
+}

@@ -1,0 +1,106 @@
+//! Tests of the plans that PostgreSQL makes: what is asked at each poll must not read more as the inbox grows.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, Executor, PgConnection, Row as _};
+use uuid::Uuid;
+
+use super::sql::quoted;
+use super::{Postgres, inbox};
+
+/// Half of each million belongs to another consumer, which nobody serves at the moment.
+const FILL: &str = "
+    INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, state, envelope, payload)
+    SELECT 1 + n % 4, int4send(n), '', now() + (n - 1000000) * interval '1 second', 'parked', '', ''
+    FROM generate_series(1, 2000000) AS n";
+
+/// Buffers that the statement touched, and the indexes that it used.
+async fn explain(conn: &mut PgConnection, statement: &str) -> (u64, Vec<String>) {
+    let text = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
+    let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+    let plan: Value = serde_json::from_str(&row.try_get_unchecked::<String, _>(0).unwrap()).unwrap();
+    let plan = &plan[0]["Plan"];
+    let count = |what: &str| plan[what].as_u64().unwrap();
+    let mut indexes = Vec::new();
+    walk(plan, &mut indexes);
+    (count("Shared Hit Blocks") + count("Shared Read Blocks"), indexes)
+}
+
+fn walk(plan: &Value, indexes: &mut Vec<String>) {
+    assert!(
+        plan["Node Type"] != "Seq Scan" || plan["Relation Name"] == "handlers",
+        "a sequential scan of {}",
+        plan["Relation Name"]
+    );
+    indexes.extend(plan["Index Name"].as_str().map(str::to_owned));
+    plan["Plans"].as_array().into_iter().flatten().for_each(|plan| walk(plan, indexes));
+}
+
+#[tokio::test]
+async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
+    let Ok(url) = std::env::var("DATABASE_URL") else {
+        assert!(std::env::var_os("CI").is_none(), "DATABASE_URL is not set, and this is CI");
+        eprintln!("skipped: DATABASE_URL is not set, run cargo xtask test");
+        return;
+    };
+    let schema = format!("idem_test_{}", Uuid::new_v4().simple());
+    let store = Postgres::options(&url).schema(&schema).connect().await.unwrap();
+    for (consumer, names) in [("billing", ["a", "b"]), ("shipping", ["c", "d"])] {
+        crate::Store::register(&store, consumer, &names).await.unwrap();
+    }
+    let mut lane = store.lanes().lane().await.unwrap();
+    let conn = lane.connection();
+    let begun = Instant::now();
+    let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
+    conn.execute("SET statement_timeout = 0").await.unwrap();
+    // The test is about plans, and WAL would be most of its time.
+    conn.execute(sqlx::raw_sql(in_schema("ALTER TABLE {schema}.inbox_messages SET UNLOGGED"))).await.unwrap();
+    // Indexes are made faster than they are kept; the unique one has no part in these plans.
+    let indexes = "SELECT indexdef, indexname FROM pg_indexes WHERE schemaname = $1 AND tablename = 'inbox_messages'
+                   AND indexname IN ('inbox_messages_ordinary', 'inbox_messages_suspect', 'inbox_messages_dead')";
+    let indexes = sqlx::query_as::<_, (String, String)>(indexes).bind(&schema).fetch_all(&mut *conn).await.unwrap();
+    assert_eq!(indexes.len(), 3);
+    let unique = "inbox_messages_handler_id_key_fingerprint_key";
+    conn.execute(sqlx::raw_sql(in_schema(&format!("ALTER TABLE {{schema}}.inbox_messages DROP CONSTRAINT {unique}"))))
+        .await
+        .unwrap();
+    for (_, name) in &indexes {
+        conn.execute(sqlx::raw_sql(in_schema(&format!("DROP INDEX {{schema}}.{name}")))).await.unwrap();
+    }
+    conn.execute(sqlx::raw_sql(in_schema(FILL))).await.unwrap();
+    for (index, _) in indexes {
+        conn.execute(sqlx::raw_sql(AssertSqlSafe(index))).await.unwrap();
+    }
+    conn.execute(sqlx::raw_sql(in_schema("ANALYZE {schema}.inbox_messages"))).await.unwrap();
+    // sqlx prepares its statements, and after some uses PostgreSQL plans them without looking at the values.
+    conn.execute("SET plan_cache_mode = force_generic_plan").await.unwrap();
+    println!("filled in {:?}", begun.elapsed());
+
+    let statements = [
+        (
+            "ordinary",
+            inbox::take(inbox::ORDINARY),
+            "(int[], bigint, uuid, float8)",
+            "('{1,2}', 10, gen_random_uuid(), 10)",
+        ),
+        (
+            "suspect",
+            inbox::take(inbox::SUSPECT),
+            "(int[], bigint, uuid, float8)",
+            "('{1,2}', 1, gen_random_uuid(), 10)",
+        ),
+        ("survey", inbox::survey(), "(int[], float8)", "('{1,2}', 30)"),
+        ("judge", inbox::judge(), "(int[], float8)", "('{1,2}', 30)"),
+        ("taken", inbox::taken(), "(uuid)", "(gen_random_uuid())"),
+    ];
+    for (name, statement, types, values) in statements {
+        conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();
+        let (buffers, indexes) = explain(conn, &format!("EXECUTE {name}{values}")).await;
+        println!("{name}: {buffers} buffers by {indexes:?}");
+        let index = if name == "ordinary" { "inbox_messages_ordinary" } else { "inbox_messages_suspect" };
+        assert!(indexes.iter().any(|used| used == index), "{name} does not use {index}: {indexes:?}");
+        assert!(buffers < 1_000, "{name} reads {buffers} buffers");
+    }
+    conn.execute(sqlx::raw_sql(in_schema("DROP SCHEMA {schema} CASCADE"))).await.unwrap();
+}

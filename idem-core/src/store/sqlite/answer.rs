@@ -1,0 +1,89 @@
+//! What the database's errors mean.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::BoxError;
+use crate::store::Fault;
+
+/// SQLITE_ERROR: among others, "no such savepoint" and "no transaction is active".
+pub(super) const ERROR: i32 = 1;
+/// SQLITE_BUSY: another process writes.
+pub(super) const BUSY: i32 = 5;
+/// SQLITE_LOCKED: another connection of this process, over a shared cache, writes.
+pub(super) const LOCKED: i32 = 6;
+/// SQLITE_CONSTRAINT: at COMMIT, a deferred foreign key.
+pub(super) const CONSTRAINT: i32 = 19;
+
+/// The primary result code: the low byte of the extended one, which sqlx reports (SQLite manual, "Result and Error
+/// Codes"). `None` where it was not the database that spoke.
+pub(super) fn code(error: &sqlx::Error) -> Option<i32> {
+    let code = error.as_database_error()?.code()?.parse::<i32>().ok()?;
+    Some(code & 0xff)
+}
+
+/// Whether somebody else has the file.
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    matches!(code(error), Some(BUSY | LOCKED))
+}
+
+/// What an error in a statement of idem's own means.
+pub(super) fn fault(file: &Path, error: sqlx::Error) -> Fault {
+    if is_busy(&error) { Fault::Busy } else { Fault::Outage(named(file, error)) }
+}
+
+/// The error with the name of the file before it, and the cure.
+pub(super) fn named(file: &Path, error: sqlx::Error) -> BoxError {
+    let what = trouble(file, &error);
+    Box::new(Trouble { what, source: error })
+}
+
+/// What is wrong with the file, and the cure.
+pub(super) fn trouble(file: &Path, error: &sqlx::Error) -> String {
+    let file = file.display();
+    match code(error) {
+        Some(ERROR) => format!(
+            "the SQLite file {file} does not have the tables of this version: \
+             connect once without verify_only(), or run idem-core/migrations/sqlite/*.sql by hand"
+        ),
+        Some(BUSY | LOCKED) => format!(
+            "the SQLite file {file} is locked by another process for longer than 5 s: end its transaction, and keep \
+             write transactions short"
+        ),
+        Some(8) => format!(
+            "the SQLite file {file} is read-only: let this user write the file and its directory, and take out mode=ro"
+        ),
+        Some(10) => format!("the SQLite file {file} cannot be read or written: look at the disk and the file system"),
+        Some(11) => {
+            format!("the SQLite file {file} is damaged: restore it, or rescue it with the `.recover` of sqlite3")
+        }
+        Some(13) => format!("no room is left for the SQLite file {file}: free some on its disk"),
+        Some(14) => format!(
+            "the SQLite file {file} cannot be opened: its directory has to exist, and this user has to be allowed to \
+             write both"
+        ),
+        Some(26) => {
+            format!("{file} is no SQLite database: name another file, or move this one away for a new one to be made")
+        }
+        _ => format!("the SQLite file {file} cannot be used"),
+    }
+}
+
+/// The driver's error, with the file's name.
+#[derive(Debug)]
+struct Trouble {
+    what: String,
+    source: sqlx::Error,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Trouble {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}

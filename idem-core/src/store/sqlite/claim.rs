@@ -1,0 +1,89 @@
+//! Claims, each in a transaction.
+
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteConnection;
+
+use super::sql::duration;
+use super::{Sqlite, Txn};
+use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Standing};
+use crate::{Fingerprint, Key};
+
+/// Never `INSERT OR IGNORE`: it takes any broken constraint for a duplicate.
+pub(super) const CLAIM: &str = r#"
+INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint, processed_at)
+SELECT ?1, ?2, ?3, CASE WHEN ?4 THEN {now} END
+WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)
+ON CONFLICT DO NOTHING"#;
+
+pub(super) const STANDING: &str = r#"
+SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
+
+const REOPEN: &str = r#"UPDATE "idem_processed_messages" SET processed_at = NULL WHERE handler_id = ?1 AND key = ?2"#;
+
+const DATED: &str = r#"
+SELECT EXISTS (
+    SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL
+)"#;
+
+pub(super) async fn claim(
+    store: &Sqlite,
+    txn: &mut Txn,
+    identity: &Identity,
+    promise: Promise,
+) -> Result<Claimed, Fault> {
+    let claimed = insert(store, txn.connection(), identity, promise).await.map_err(|error| store.file.fault(error))?;
+    // A handler follows only on a claim that promises the message as processed.
+    if claimed == Claimed::New && promise == Promise::Processed {
+        txn.guard(identity.handler, &identity.key).await.map_err(|error| store.file.fault(error))?;
+    }
+    Ok(claimed)
+}
+
+pub(super) async fn insert(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    identity: &Identity,
+    promise: Promise,
+) -> Result<Claimed, sqlx::Error> {
+    let done = sqlx::query(store.prefix.sql(CLAIM))
+        .bind(identity.handler.0)
+        .bind(identity.key.as_bytes())
+        .bind(identity.fingerprint.as_bytes())
+        .bind(promise == Promise::Processed)
+        .execute(connection)
+        .await?;
+    Ok(if done.rows_affected() == 1 { Claimed::New } else { Claimed::Found })
+}
+
+/// The transaction is the one writer, so that nobody can delete the claim before it ends.
+pub(super) async fn standing(
+    store: &Sqlite,
+    txn: &mut Txn,
+    handler: HandlerId,
+    key: &Key,
+) -> Result<Option<Standing>, Fault> {
+    let read = async {
+        let query = sqlx::query(store.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());
+        let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(None) };
+        Ok(Some(Standing {
+            fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
+            age: row.try_get::<Option<i64>, _>("age")?.map(duration),
+        }))
+    };
+    read.await.map_err(|error| store.file.fault(error))
+}
+
+pub(super) async fn reopen(store: &Sqlite, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+    let query = sqlx::query(store.prefix.sql(REOPEN)).bind(handler.0).bind(key.as_bytes());
+    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
+}
+
+/// Whether the claim is there and dated.
+pub(super) async fn is_dated(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    handler: HandlerId,
+    key: &Key,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(store.prefix.sql(DATED)).bind(handler.0).bind(key.as_bytes()).fetch_one(connection).await
+}

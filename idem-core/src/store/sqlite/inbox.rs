@@ -1,0 +1,236 @@
+//! Inbox rows: stored, taken, started, and what became of them.
+
+use std::time::Duration;
+
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+
+use super::sql::{ids, millis, rows};
+use super::{Sqlite, Txn};
+use crate::Reason;
+use crate::store::{
+    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Survey, envelope,
+};
+
+// ===== in a transaction =====
+
+const INSERT: &str = r#"
+INSERT INTO "idem_inbox_messages"
+    (handler_id, key, fingerprint, payload, envelope, attempts, error, state, reason, created_at, due_at, died_at)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'parked' ELSE 'dead' END, ?8,
+    {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END
+WHERE true
+ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = sightings + 1"#;
+
+pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+    let query = sqlx::query(store.prefix.sql(INSERT))
+        .bind(row.identity.handler.0)
+        .bind(row.identity.key.as_bytes())
+        .bind(row.identity.fingerprint.as_bytes())
+        .bind(row.delivery.payload().as_ref())
+        .bind(envelope::seal(row.delivery))
+        .bind(row.attempts)
+        .bind(row.error)
+        .bind(row.state.err().map(Reason::as_str))
+        .bind(row.state.map_or(0, millis));
+    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
+}
+
+pub(super) const SIGHT: &str = r#"
+UPDATE "idem_inbox_messages" SET sightings = sightings + 1
+WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;
+
+pub(super) async fn sight(store: &Sqlite, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
+    let query = sqlx::query(store.prefix.sql(SIGHT))
+        .bind(identity.handler.0)
+        .bind(identity.key.as_bytes())
+        .bind(identity.fingerprint.as_bytes());
+    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
+}
+
+pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND token = ?2"#;
+
+pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+    let query = sqlx::query(store.prefix.sql(REMOVE)).bind(row.id).bind(row.token);
+    let done = query.execute(txn.connection()).await.map_err(|error| store.file.fault(error))?;
+    Ok(done.rows_affected() == 1)
+}
+
+const DATE: &str = r#"UPDATE "idem_processed_messages" SET processed_at = {now} WHERE handler_id = ?1 AND key = ?2"#;
+
+/// Two statements, since SQLite has none that changes two tables; nobody sees what is between them.
+pub(super) async fn start(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+    if !remove(store, txn, row).await? {
+        return Ok(false);
+    }
+    let Identity { handler, key, .. } = &row.identity;
+    let date = sqlx::query(store.prefix.sql(DATE)).bind(handler.0).bind(key.as_bytes());
+    date.execute(txn.connection()).await.map_err(|error| store.file.fault(error))?;
+    txn.guard(*handler, key).await.map_err(|error| store.file.fault(error))?;
+    Ok(true)
+}
+
+// ===== committed by itself =====
+
+pub(super) const SURVEY: &str = r#"
+SELECT
+    EXISTS (
+        SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+            SELECT 1 FROM "idem_inbox_messages"
+            WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks = 0 AND due_at <= {now}
+        )
+    ) AS ordinary,
+    EXISTS (
+        SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+            SELECT 1 FROM "idem_inbox_messages"
+            WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 1) AND starts < ?2
+                AND due_at <= {now}
+        )
+    ) AS suspect,
+    EXISTS (
+        SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
+            SELECT 1 FROM "idem_inbox_messages"
+            WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 1) AND starts >= ?2
+                AND due_at < {now} - ?3
+        )
+    ) AS judge"#;
+
+pub(super) async fn survey(store: &Sqlite, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+    let mut reader = store.file.reader().await?;
+    let read = async {
+        let row = sqlx::query(store.prefix.sql(SURVEY))
+            .bind(ids(handlers))
+            .bind(MAX_STARTS)
+            .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
+            .fetch_one(&mut reader.connection)
+            .await?;
+        let ordinary = row.try_get("ordinary")?;
+        let suspect = row.try_get("suspect")?;
+        Ok(Survey { ordinary, suspect, judge: row.try_get("judge")? })
+    };
+    let survey = read.await.map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    Ok(survey)
+}
+
+/// The inner query is run for each handler, so that the index finds its earliest rows, however many are due and whatever
+/// other consumers have; SQLite has no LATERAL, and an `IN` list would sort all due rows.
+macro_rules! take {
+    ($kind:literal) => {
+        concat!(
+            r#"
+UPDATE "idem_inbox_messages" SET starts = starts + 1, due_at = {now} + ?3, token = ?4
+WHERE id IN (
+    SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+    WHERE m.id IN (
+        SELECT i.id FROM "idem_inbox_messages" AS i
+        WHERE i.handler_id = h.value AND i.state = 'parked' AND "#,
+            $kind,
+            r#" AND i.due_at <= {now}
+        ORDER BY i.due_at LIMIT ?2
+    )
+    ORDER BY m.due_at LIMIT ?2
+)
+RETURNING {row}"#
+        )
+    };
+}
+pub(super) const TAKE_ORDINARY: &str = take!("i.starts = 0 AND i.breaks = 0");
+pub(super) const TAKE_SUSPECT: &str = take!("(i.starts >= 1 OR i.breaks >= 1) AND i.starts < ?5");
+
+pub(super) async fn take(
+    store: &Sqlite,
+    handlers: &[HandlerId],
+    kind: Kind,
+    limit: usize,
+    token: Uuid,
+    lease: Duration,
+) -> Result<Vec<Row>, Fault> {
+    let text = match kind {
+        Kind::Ordinary => TAKE_ORDINARY,
+        Kind::Suspect => TAKE_SUSPECT,
+    };
+    let query = sqlx::query(store.prefix.sql(text))
+        .bind(ids(handlers))
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .bind(millis(lease))
+        .bind(token);
+    let query = if kind == Kind::Suspect { query.bind(MAX_STARTS) } else { query };
+    let mut lane = store.file.lane().await?;
+    let taken = query.fetch_all(lane.connection()).await;
+    let taken = taken.and_then(|taken| rows(&taken)).map_err(|error| store.file.fault(error))?;
+    lane.give_back();
+    Ok(taken)
+}
+
+pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1"#;
+
+/// Through the writer's queue, not as a reader: the connection whose answer was lost is closed before.
+pub(super) async fn taken(store: &Sqlite, token: Uuid) -> Result<Vec<Row>, Fault> {
+    let mut lane = store.file.lane().await?;
+    let taken = sqlx::query(store.prefix.sql(TAKEN)).bind(token).fetch_all(lane.connection()).await;
+    let taken = taken.and_then(|taken: Vec<SqliteRow>| rows(&taken)).map_err(|error| store.file.fault(error))?;
+    lane.give_back();
+    Ok(taken)
+}
+
+/// `?3` the wait, `?4` the reason of its death if it dies, `?5` the error, `?6` `?7` what is added.
+pub(super) const FAILED: &str = r#"
+UPDATE "idem_inbox_messages" SET token = NULL, attempts = attempts + 1, starts = 0, breaks = 0, error = ?5,
+    due_at = {now} + ?3, reason = ?4, state = CASE WHEN ?4 IS NULL THEN 'parked' ELSE 'dead' END,
+    died_at = CASE WHEN ?4 IS NOT NULL THEN {now} END
+WHERE id = ?1 AND token = ?2"#;
+
+const BROKE: &str = r#"
+UPDATE "idem_inbox_messages" SET token = NULL, starts = max(starts - 1, 0), breaks = breaks + 1, error = ?5,
+    due_at = {now} + ?3, reason = CASE WHEN breaks + 1 >= ?6 THEN ?4 END,
+    state = CASE WHEN breaks + 1 >= ?6 THEN 'dead' ELSE 'parked' END,
+    died_at = CASE WHEN breaks + 1 >= ?6 THEN {now} END
+WHERE id = ?1 AND token = ?2"#;
+
+const GIVEN_BACK: &str = r#"
+UPDATE "idem_inbox_messages" SET token = NULL, starts = max(starts - 1, 0), due_at = {now} + ?3
+WHERE id = ?1 AND token = ?2"#;
+
+pub(super) const DEAD: &str = r#"
+UPDATE "idem_inbox_messages" SET token = NULL, starts = 0, breaks = 0, error = ?5, due_at = {now} + ?3,
+    reason = ?4, state = 'dead', died_at = {now}
+WHERE id = ?1 AND token = ?2"#;
+
+pub(super) async fn note(store: &Sqlite, row: &Row, note: &Note) -> Result<bool, Fault> {
+    let (text, due, reason, error) = match note {
+        Note::Failed { next, error } => (FAILED, next.unwrap_or_default(), next.err(), Some(error)),
+        Note::Broke { due, error } => (BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
+        Note::GivenBack { due } => (GIVEN_BACK, *due, None, None),
+        Note::Dead { reason, error } => (DEAD, Duration::ZERO, Some(*reason), Some(error)),
+    };
+    let mut query = sqlx::query(store.prefix.sql(text)).bind(row.id).bind(row.token).bind(millis(due));
+    if let Some(error) = error {
+        query = query.bind(reason.map(Reason::as_str)).bind(error.as_str());
+    }
+    if matches!(note, Note::Broke { .. }) {
+        query = query.bind(MAX_BREAKS);
+    }
+    Ok(store.change(query).await? == 1)
+}
+
+const UNSTART: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
+
+pub(super) async fn unstart(store: &Sqlite, row: &Row) -> Result<(), Fault> {
+    store.change(sqlx::query(store.prefix.sql(UNSTART)).bind(row.id)).await.map(|_| ())
+}
+
+pub(super) const JUDGE: &str = r#"
+UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}
+WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
+    AND starts >= ?2 AND due_at < {now} - ?3"#;
+
+pub(super) async fn judge(store: &Sqlite, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+    let query = sqlx::query(store.prefix.sql(JUDGE))
+        .bind(ids(handlers))
+        .bind(MAX_STARTS)
+        .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
+        .bind(Reason::Crashed.as_str());
+    store.change(query).await
+}

@@ -1,0 +1,185 @@
+//! The operator's hand: level, list, replay, discard.
+
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteConnection;
+
+use super::sql::{duration, ids, row};
+use super::{Sqlite, claim};
+use crate::store::{Claimed, Fault, Filter, HandlerId, Identity, Level, Page, Promise, Replayed, Row};
+use crate::{Fingerprint, Key, Reason};
+
+/// Counted in the three partial indexes, so that payloads are not read.
+pub(super) const LEVEL: &str = r#"
+SELECT
+    (
+        SELECT count(*) FROM "idem_inbox_messages"
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND starts = 0 AND breaks = 0
+    ) + (
+        SELECT count(*) FROM "idem_inbox_messages"
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
+    ) AS parked,
+    (
+        SELECT count(*) FROM "idem_inbox_messages"
+        WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'
+    ) AS dead,
+    {now} - (
+        SELECT min(due_at) FROM (
+            SELECT (
+                SELECT min(due_at) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks = 0
+            ) AS due_at FROM json_each(?1) AS h
+            UNION ALL SELECT (
+                SELECT min(due_at) FROM "idem_inbox_messages"
+                WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
+            ) FROM json_each(?1) AS h
+        )
+        WHERE due_at <= {now}
+    ) AS oldest"#;
+
+pub(super) async fn level(store: &Sqlite, handlers: &[HandlerId]) -> Result<Level, Fault> {
+    let mut reader = store.file.reader().await?;
+    let read = async {
+        let query = sqlx::query(store.prefix.sql(LEVEL)).bind(ids(handlers));
+        let row = query.fetch_one(&mut reader.connection).await?;
+        let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
+        let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);
+        Ok(Level { parked: count("parked")?, dead: count("dead")?, oldest_due })
+    };
+    let level = read.await.map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    Ok(level)
+}
+
+/// The plus keeps the planner from an index by handler, after which all rows would have to be sorted.
+macro_rules! list {
+    ($state:literal) => {
+        concat!(
+            r#"
+SELECT {row} FROM "idem_inbox_messages"
+WHERE state = "#,
+            $state,
+            r#" AND id < ?1 AND (?2 IS NULL OR reason = ?2)
+    AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4))
+ORDER BY id DESC LIMIT ?5"#
+        )
+    };
+}
+const PARKED: &str = list!("'parked'");
+pub(super) const DEAD: &str = list!("'dead'");
+
+pub(super) async fn list(store: &Sqlite, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+    let mut reader = store.file.reader().await?;
+    let query = sqlx::query(store.prefix.sql(if filter.parked { PARKED } else { DEAD }))
+        .bind(page.before.unwrap_or(i64::MAX))
+        .bind(filter.reason.map(Reason::as_str))
+        .bind(consumer)
+        .bind(filter.handler.as_deref())
+        .bind(page.limit);
+    let rows = query.fetch_all(&mut reader.connection).await;
+    let rows = rows.and_then(|rows| rows.iter().map(row).collect()).map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    Ok(rows)
+}
+
+const FIND: &str = r#"
+SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
+WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
+
+/// A dead row, as far as a replay needs it.
+struct Dead {
+    handler: HandlerId,
+    fingerprint: Fingerprint,
+    reason: Option<Reason>,
+}
+
+async fn find(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    consumer: &str,
+    id: i64,
+) -> Result<Option<Dead>, sqlx::Error> {
+    let row = sqlx::query(store.prefix.sql(FIND)).bind(id).bind(consumer).fetch_optional(connection).await?;
+    let Some(row) = row else { return Ok(None) };
+    Ok(Some(Dead {
+        handler: HandlerId(row.try_get("handler_id")?),
+        fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
+        reason: Reason::parse(row.try_get("reason")?),
+    }))
+}
+
+/// What has ended processes or connections runs alone again: a break is left as its mark, since the starts are 0.
+const REPLAY: &str = r#"
+UPDATE "idem_inbox_messages" SET state = 'parked', due_at = {now}, token = NULL, starts = 0,
+    breaks = CASE WHEN reason IN ('crashed', 'broke its connection') THEN 1 ELSE 0 END,
+    reason = NULL, died_at = NULL, key = coalesce(?2, key)
+WHERE id = ?1"#;
+
+pub(super) async fn replay(store: &Sqlite, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+    let mut txn = store.transaction().await?;
+    let work = async {
+        let answer = match find(store, txn.connection(), consumer, id).await? {
+            None => Replayed::NotFound,
+            Some(Dead { reason: Some(Reason::Conflict), .. }) => Replayed::NeedsKey,
+            Some(dead) if dead.reason == Some(Reason::Committed) && !force => Replayed::NeedsForce,
+            Some(_) => {
+                let query = sqlx::query(store.prefix.sql(REPLAY)).bind(id).bind(None::<&[u8]>);
+                query.execute(txn.connection()).await?;
+                Replayed::Due
+            }
+        };
+        Ok(answer)
+    };
+    let answer = work.await.map_err(|error| store.file.fault(error))?;
+    store.finish(txn, answer == Replayed::Due).await?;
+    Ok(answer)
+}
+
+/// Claims the new key for the row, then moves it there; it owns its claim from then on.
+pub(super) async fn replay_as(store: &Sqlite, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+    let mut txn = store.transaction().await?;
+    let work = async {
+        let Some(Dead { handler, fingerprint, reason: Some(Reason::Conflict) }) =
+            find(store, txn.connection(), consumer, id).await?
+        else {
+            return Ok(Replayed::NotFound);
+        };
+        let identity = Identity { handler, key: *key, fingerprint };
+        if claim::insert(store, txn.connection(), &identity, Promise::Waiting).await? == Claimed::Found {
+            return Ok(Replayed::KeyTaken);
+        }
+        sqlx::query(store.prefix.sql(REPLAY)).bind(id).bind(key.as_bytes()).execute(txn.connection()).await?;
+        Ok(Replayed::Due)
+    };
+    let answer = work.await.map_err(|error| store.file.fault(error))?;
+    store.finish(txn, answer == Replayed::Due).await?;
+    Ok(answer)
+}
+
+const DISCARD: &str = r#"
+DELETE FROM "idem_inbox_messages"
+WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)
+RETURNING handler_id, key, reason"#;
+
+const DATE: &str = r#"
+UPDATE "idem_processed_messages" SET processed_at = {now}
+WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NULL"#;
+
+/// One transaction. A conflict row and one without a key own no claim: the claim of its key is another message's.
+pub(super) async fn discard(store: &Sqlite, consumer: &str, id: i64) -> Result<bool, Fault> {
+    let mut txn = store.transaction().await?;
+    let work = async {
+        let query = sqlx::query(store.prefix.sql(DISCARD)).bind(id).bind(consumer);
+        let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(false) };
+        let key: &[u8] = row.try_get("key")?;
+        let reason: &str = row.try_get("reason")?;
+        if reason != Reason::Conflict.as_str() && !key.is_empty() {
+            let handler: i32 = row.try_get("handler_id")?;
+            let date = sqlx::query(store.prefix.sql(DATE)).bind(handler).bind(key);
+            date.execute(txn.connection()).await?;
+        }
+        Ok(true)
+    };
+    let discarded = work.await.map_err(|error| store.file.fault(error))?;
+    store.finish(txn, discarded).await?;
+    Ok(discarded)
+}

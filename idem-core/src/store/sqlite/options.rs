@@ -1,0 +1,196 @@
+//! How a store is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
+
+use super::lane::File;
+use super::sql::Prefix;
+use super::{Sqlite, answer, migrate};
+use crate::Error;
+
+/// For how long processes wait for each other's transactions.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a [`Sqlite`] store is opened.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct SqliteOptions {
+    url: String,
+    prefix: String,
+    retention: Duration,
+    verify_only: bool,
+}
+
+impl SqliteOptions {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            prefix: "idem_".to_owned(),
+            retention: Duration::from_secs(7 * 24 * 3600),
+            verify_only: false,
+        }
+    }
+
+    /// What the names of idem's tables begin with: 1 to 40 letters, digits and underscores; `idem_` by default.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = prefix.to_owned();
+        self
+    }
+
+    /// For how long claims are kept after their message was processed; 7 days by default. A duplicate that comes later
+    /// is processed again. Zero is refused.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Checks that file and tables are there instead of making them.
+    pub fn verify_only(mut self) -> Self {
+        self.verify_only = true;
+        self
+    }
+
+    /// Opens the file, makes it if it is not there, puts it into WAL mode, and runs the migrations that it lacks. Any
+    /// number of processes may do this at once.
+    ///
+    /// Each commit is synced to disk (`synchronous = FULL`): after an ack nothing can be lost.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where a setting cannot work: a database in memory, `mode=ro`, a retention of zero, an invalid
+    /// prefix; with [`verify_only`](Self::verify_only), a file without the tables of this version. [`Error::Database`]
+    /// where the file cannot be opened or written. The text names the file and the cure.
+    pub async fn connect(self) -> Result<Sqlite, Error> {
+        let Some(prefix) = Prefix::new(&self.prefix) else {
+            return refuse(format!(
+                "the prefix {:?} cannot be used: take 1 to 40 letters, digits and underscores that do not begin with \
+                 `sqlite_`, as in .prefix(\"idem_\")",
+                self.prefix
+            ));
+        };
+        if self.retention.is_zero() {
+            return refuse(
+                "a retention of zero would forget each message at once, so that its duplicate runs again: give \
+                 .retention(..) at least the time in which the broker may deliver again"
+                    .to_owned(),
+            );
+        }
+        let (path, options) = self.target()?;
+        let failed =
+            |error: sqlx::Error| Error::Database { what: answer::trouble(&path, &error), source: error.into() };
+        let mut connection = options.connect().await.map_err(failed)?;
+        if self.verify_only {
+            migrate::verify(&mut connection, &path, &prefix).await?;
+        } else {
+            migrate::run(&mut connection, &path, &prefix).await?;
+        }
+        // The file is there now, so that its name can be made the same for all handles.
+        let canonical = path.canonicalize().map_err(|error| Error::Database {
+            what: format!(
+                "the SQLite file {} cannot be found again: nobody may move it while it is in use",
+                path.display()
+            ),
+            source: error.into(),
+        })?;
+        Ok(Sqlite {
+            file: File::of(canonical.clone(), options.filename(canonical)),
+            prefix: Arc::new(prefix),
+            retention: self.retention,
+            reserved: Arc::default(),
+        })
+    }
+
+    /// The file, and how it is opened.
+    fn target(&self) -> Result<(PathBuf, SqliteConnectOptions), Error> {
+        let options = match self.url.strip_prefix("sqlite:") {
+            Some(_) => self.parsed()?,
+            None => self.plain()?,
+        };
+        let path = options.get_filename().to_owned();
+        if path.as_os_str().is_empty() {
+            return refuse("the URL names no file: write sqlite:orders.db".to_owned());
+        }
+        if path.starts_with("file:") || path.to_string_lossy().starts_with("file:") {
+            return refuse(format!(
+                "{} is a URI of SQLite's own: write sqlite:orders.db, or the plain path",
+                path.display()
+            ));
+        }
+        check(&path, self.verify_only)?;
+        let options = options
+            .create_if_missing(!self.verify_only)
+            .busy_timeout(BUSY_TIMEOUT)
+            // A commit that was reported has to survive a power cut, because the broker is acked after it.
+            .synchronous(SqliteSynchronous::Full);
+        Ok((path, options))
+    }
+
+    /// `sqlite:orders.db`, `sqlite:///var/lib/orders.db`.
+    fn parsed(&self) -> Result<SqliteConnectOptions, Error> {
+        let url = &self.url;
+        let rest = url.trim_start_matches("sqlite://").trim_start_matches("sqlite:");
+        let (database, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        if database == ":memory:" || parameters.contains("mode=memory") {
+            return refuse(format!(
+                "{url} is a database in memory, which is gone with its connection, claims and all: name a file, in a \
+                 temporary directory if it is for a test"
+            ));
+        }
+        for (parameter, cure) in [
+            ("mode=ro", "claims have to be written: take it out"),
+            ("immutable", "claims have to be written: take it out"),
+            ("cache=shared", "its locks know no waiting: take it out"),
+        ] {
+            if parameters.contains(parameter) {
+                return refuse(format!("{url} says `{parameter}`, and {cure}"));
+            }
+        }
+        url.parse().map_err(|error: sqlx::Error| Error::Database {
+            what: format!("{url} is no URL of an SQLite file: write sqlite:orders.db, or the plain path"),
+            source: error.into(),
+        })
+    }
+
+    /// `orders.db`, `/var/lib/orders.db`.
+    fn plain(&self) -> Result<SqliteConnectOptions, Error> {
+        if let Some((scheme, _)) = self.url.split_once("://") {
+            // The rest may hold a password.
+            return refuse(format!("a URL that begins with {scheme}:// is none of SQLite: write sqlite:orders.db"));
+        }
+        if self.url == ":memory:" {
+            return Self { url: "sqlite::memory:".to_owned(), ..self.clone() }.parsed();
+        }
+        Ok(SqliteConnectOptions::new().filename(&self.url))
+    }
+}
+
+/// What SQLite would say less clearly.
+fn check(path: &Path, verify_only: bool) -> Result<(), Error> {
+    let shown = path.display();
+    if path.is_dir() {
+        return refuse(format!("{shown} is a directory: name a file in it, as in sqlite:{shown}/orders.db"));
+    }
+    if path.is_file() {
+        return Ok(());
+    }
+    if verify_only {
+        return refuse(format!(
+            "the SQLite file {shown} does not exist: connect once without verify_only(), or make it with sqlite3 and \
+             idem-core/migrations/sqlite/*.sql"
+        ));
+    }
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => refuse(format!(
+            "the directory {} of the SQLite file {shown} does not exist: make it, or name another file",
+            parent.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(Error::Refused(why))
+}

@@ -1,0 +1,76 @@
+//! How far the statements of the inbox read: asked at each poll, they must not depend on how many rows wait.
+
+use sqlx::{Connection as _, Row as _, SqliteConnection};
+
+use super::sql::Prefix;
+use super::{claim, inbox, migrate, operator, prune};
+
+/// The plan of a statement, one line a step.
+async fn plan(text: &str) -> String {
+    let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+    let prefix = Prefix::new("idem_").unwrap();
+    sqlx::raw_sql(prefix.sql(migrate::MIGRATIONS[0].1)).execute(&mut connection).await.unwrap();
+    let steps =
+        sqlx::query(prefix.sql(&format!("EXPLAIN QUERY PLAN {text}"))).fetch_all(&mut connection).await.unwrap();
+    steps.iter().map(|step| step.get::<String, _>("detail")).collect::<Vec<_>>().join("\n")
+}
+
+/// Nothing but the list of handlers is read from end to end.
+fn reads_no_table(plan: &str) {
+    for scan in plan.lines().filter(|line| line.starts_with("SCAN")) {
+        assert!(
+            scan == "SCAN CONSTANT ROW" || scan.starts_with("SCAN h") || scan.starts_with("SCAN json_each"),
+            "{plan}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts_no_more_than_these() {
+    for (text, index) in [(inbox::TAKE_ORDINARY, "ordinary"), (inbox::TAKE_SUSPECT, "suspect")] {
+        let plan = plan(text).await;
+        reads_no_table(&plan);
+        let inner = format!("SEARCH i USING INDEX idem_inbox_messages_{index} (handler_id=? AND due_at<?)");
+        let inner = plan.replace("COVERING INDEX", "INDEX").find(&inner).unwrap_or_else(|| panic!("{plan}"));
+        let sort = plan.find("USE TEMP B-TREE FOR ORDER BY").unwrap_or(usize::MAX);
+        assert!(inner < sort && plan.matches("TEMP B-TREE").count() <= 1, "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_survey_and_a_judgement_read_indexes_only() {
+    let survey = plan(inbox::SURVEY).await;
+    reads_no_table(&survey);
+    assert!(survey.contains("messages_ordinary (handler_id=? AND due_at<?)"), "{survey}");
+    assert_eq!(survey.matches("messages_suspect (handler_id=? AND due_at<?)").count(), 2, "{survey}");
+    let judge = plan(inbox::JUDGE).await;
+    reads_no_table(&judge);
+    assert!(judge.contains("messages_suspect (handler_id=? AND due_at<?)"), "{judge}");
+}
+
+#[tokio::test]
+async fn what_is_done_for_each_message_reads_no_table() {
+    for text in [claim::CLAIM, claim::STANDING, inbox::SIGHT, inbox::REMOVE, inbox::TAKEN, inbox::FAILED, prune::DELETE]
+    {
+        reads_no_table(&plan(text).await);
+    }
+    let prune = plan(prune::DELETE).await;
+    assert!(prune.contains("messages_dated (processed_at>? AND processed_at<?)"), "{prune}");
+    assert!(!prune.contains("TEMP B-TREE"), "{prune}");
+}
+
+#[tokio::test]
+async fn the_level_is_counted_in_indexes() {
+    let plan = plan(operator::LEVEL).await;
+    for index in ["ordinary (handler_id=?)", "suspect (handler_id=?)", "dead"] {
+        assert!(plan.contains(&format!("COVERING INDEX idem_inbox_messages_{index}")), "{index}: {plan}");
+    }
+    let rows = plan.lines().filter(|line| line.contains("idem_inbox_messages") && !line.contains("COVERING"));
+    assert_eq!(rows.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_without_reading_what_is_parked() {
+    let plan = plan(operator::DEAD).await;
+    assert!(plan.contains("messages_dead") && !plan.contains("TEMP B-TREE"), "{plan}");
+}

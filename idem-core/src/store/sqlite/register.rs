@@ -1,0 +1,70 @@
+//! Handlers, and signs of life.
+
+use super::Sqlite;
+use super::lane::Lane;
+use crate::store::{Fault, HandlerId};
+
+const INTERN: &str = r#"INSERT INTO "idem_handlers" (consumer, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
+
+const NUMBER: &str = r#"SELECT id FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2"#;
+
+pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+    let mut txn = store.transaction().await?;
+    let work = async {
+        let mut handlers = Vec::with_capacity(names.len());
+        for name in names {
+            let intern = sqlx::query(store.prefix.sql(INTERN)).bind(consumer).bind(*name);
+            intern.execute(txn.connection()).await?;
+            let number = sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(*name);
+            handlers.push(HandlerId(number.fetch_one(txn.connection()).await?));
+        }
+        Ok(handlers)
+    };
+    let handlers = work.await.map_err(|error| store.file.fault(error))?;
+    store.finish(txn, true).await?;
+    Ok(handlers)
+}
+
+const WAITING: &str = r#"
+SELECT name FROM "idem_handlers" AS h
+WHERE consumer = ?1 AND EXISTS (SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.id)
+ORDER BY name"#;
+
+pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<String>, Fault> {
+    let mut reader = store.file.reader().await?;
+    let query = sqlx::query_scalar(store.prefix.sql(WAITING)).bind(consumer);
+    let names = query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    Ok(names)
+}
+
+/// Writes a page, since a full or read-only disk lets everything else through.
+const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
+
+/// While somebody writes, or waits for the writer, the writer is in good hands, and reading has to do.
+pub(super) async fn ping(store: &Sqlite) -> Result<(), Fault> {
+    let Some(lane) = store.file.lane_if_free().await else {
+        let mut reader = store.file.reader().await?;
+        let query = sqlx::query(store.prefix.sql(r#"SELECT id FROM "idem_pruner""#));
+        query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+        reader.give_back();
+        return Ok(());
+    };
+    let mut lane = lane?;
+    match probe(store, &mut lane).await.map_err(|error| store.file.fault(error)) {
+        Ok(()) => {
+            lane.give_back();
+            Ok(())
+        }
+        // Another process writes, so that writing is possible.
+        Err(Fault::Busy) => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Does not wait for other processes: who asks for a sign of life wants it soon.
+async fn probe(store: &Sqlite, lane: &mut Lane) -> Result<(), sqlx::Error> {
+    lane.run("PRAGMA busy_timeout = 0").await?;
+    sqlx::query(store.prefix.sql(PROBE)).execute(lane.connection()).await?;
+    lane.run("PRAGMA busy_timeout = 5000").await
+}

@@ -1,0 +1,106 @@
+//! The texts of statements, and the values in them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{AssertSqlSafe, Row as _};
+use uuid::Uuid;
+
+use crate::store::{HandlerId, Identity, Row, envelope};
+use crate::{BoxError, Fingerprint, Key, Reason};
+
+/// The database's clock in milliseconds; within one statement it does not move (SQLite manual, "Date And Time
+/// Functions", 3).
+const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
+
+/// What [`row`] reads. The column `id` of the inner table hides the outer one, `handler_id` does not.
+const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, sightings,
+    reason, error, created_at, due_at, died_at,
+    (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
+
+/// The prefix of the tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Prefix(String);
+
+impl Prefix {
+    /// Letters, digits and underscores, at most 40 of them; SQLite keeps `sqlite_` for itself.
+    pub(super) fn new(prefix: &str) -> Option<Self> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let valid = !prefix.is_empty()
+            && prefix.len() <= 40
+            && prefix.chars().all(plain)
+            && !prefix.to_ascii_lowercase().starts_with("sqlite_");
+        valid.then(|| Self(prefix.to_owned()))
+    }
+
+    /// A statement, written for the prefix `idem_`, for this one. `{now}` is the clock, `{row}` what [`row`] reads.
+    pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
+        // Safe: the prefix was validated, and it stands between double quotes.
+        AssertSqlSafe(text.replace("{row}", ROW).replace("{now}", NOW).replace("\"idem_", &format!("\"{}", self.0)))
+    }
+
+    /// The prefix as it was given.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A length of time in milliseconds; the longest ones are cut to 10,000 years, so that a sum with the clock is a date.
+pub(super) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).min(315_360_000_000_000)
+}
+
+/// Handlers as a JSON array, which `json_each` makes a table of: SQLite binds no arrays.
+pub(super) fn ids(handlers: &[HandlerId]) -> String {
+    let ids = handlers.iter().map(|handler| handler.0.to_string()).collect::<Vec<_>>();
+    format!("[{}]", ids.join(","))
+}
+
+/// A length of time from milliseconds; 0 where the clock was set back meanwhile.
+pub(super) fn duration(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+fn time(millis: i64) -> SystemTime {
+    UNIX_EPOCH + duration(millis)
+}
+
+fn count(row: &SqliteRow, column: &str) -> Result<u32, sqlx::Error> {
+    Ok(u32::try_from(row.try_get::<i64, _>(column)?).unwrap_or(u32::MAX))
+}
+
+/// An inbox row.
+pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
+    let damaged = |error: BoxError| sqlx::Error::Decode(error);
+    let key: &[u8] = row.try_get("key")?;
+    let attempts = count(row, "attempts")?;
+    let handler = i32::try_from(row.try_get::<i64, _>("handler_id")?).map_err(|error| damaged(error.into()))?;
+    Ok(Row {
+        id: row.try_get("id")?,
+        identity: Identity {
+            handler: HandlerId(handler),
+            key: Key::stored(key).map_err(|error| damaged(error.into()))?,
+            fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
+        },
+        // A handler that was deleted by hand leaves its rows behind; nobody takes them, but they can be listed.
+        handler: row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
+        delivery: envelope::open(row.try_get("envelope")?, row.try_get("payload")?, attempts),
+        token: row.try_get::<Option<Uuid>, _>("token")?,
+        starts: count(row, "starts")?,
+        attempts,
+        breaks: count(row, "breaks")?,
+        sightings: u64::try_from(row.try_get::<i64, _>("sightings")?).unwrap_or(0),
+        reason: row.try_get::<Option<&str>, _>("reason")?.and_then(Reason::parse),
+        error: row.try_get("error")?,
+        created_at: time(row.try_get("created_at")?),
+        due_at: time(row.try_get("due_at")?),
+        died_at: row.try_get::<Option<i64>, _>("died_at")?.map(time),
+    })
+}
+
+/// Inbox rows, oldest first: `RETURNING` promises no order.
+pub(super) fn rows(rows: &[SqliteRow]) -> Result<Vec<Row>, sqlx::Error> {
+    let mut rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    rows.sort_by_key(|row| row.id);
+    Ok(rows)
+}

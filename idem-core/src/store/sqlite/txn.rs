@@ -1,0 +1,131 @@
+//! Transactions: begin, guard, commit, rollback.
+
+use std::fmt;
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnection;
+
+use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, named};
+use super::lane::Lane;
+use super::{Sqlite, claim};
+use crate::Key;
+use crate::store::{Committed, Fault, HandlerId, Undone};
+
+/// An open transaction, begun with `BEGIN IMMEDIATE`, which is the one writer of the file until it ends. Dropping it
+/// interrupts what it is doing and closes the connection.
+pub struct Txn {
+    pub(super) lane: Lane,
+    /// The claim that was made, or whose row was started, before the handler got the connection.
+    guarded: Option<(HandlerId, Key)>,
+}
+
+impl fmt::Debug for Txn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Txn").field("guarded", &self.guarded).finish_non_exhaustive()
+    }
+}
+
+impl Txn {
+    /// The connection.
+    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
+        self.lane.connection()
+    }
+
+    /// Marks the transaction as the one that made this claim. A savepoint cannot outlive its transaction, so that its
+    /// release fails in any other: after ROLLBACK, after COMMIT, and after either of them and a new BEGIN (where reading
+    /// the claim again would find it).
+    pub(super) async fn guard(&mut self, handler: HandlerId, key: &Key) -> Result<(), sqlx::Error> {
+        self.lane.run(r#"SAVEPOINT "idem_guard""#).await?;
+        self.lane.watch().guard();
+        self.guarded = Some((handler, *key));
+        Ok(())
+    }
+}
+
+pub(super) async fn begin(store: &Sqlite, deadline: Duration) -> Result<Txn, Fault> {
+    let mut lane = store.file.lane().await?;
+    if let Err(error) = lane.run("BEGIN IMMEDIATE").await {
+        let fault = store.file.fault(error);
+        if matches!(fault, Fault::Busy) {
+            lane.give_back();
+        }
+        return Err(fault);
+    }
+    lane.watch().limit(deadline);
+    Ok(Txn { lane, guarded: None })
+}
+
+pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
+    // The handler's deadline ends before COMMIT starts.
+    txn.lane.watch().unlimited();
+    if let Some(claim) = txn.guarded {
+        match txn.lane.run(r#"RELEASE "idem_guard""#).await {
+            Ok(()) => txn.lane.watch().release(),
+            Err(error) if code(&error) == Some(ERROR) => return ended(store, txn, claim).await,
+            Err(error) => return Committed::Unknown(named(store.file.path(), error)),
+        }
+    }
+    let Err(error) = txn.lane.run("COMMIT").await else {
+        txn.lane.give_back();
+        return Committed::Done;
+    };
+    let committed = match code(&error) {
+        // The transaction is still open after these two (SQLite manual, "Transaction", 2.3).
+        Some(CONSTRAINT) => Committed::Refused(error.into()),
+        Some(BUSY | LOCKED) => Committed::Retry(error.into()),
+        // With a failed write or fsync the frames may be in the WAL all the same, and count after a crash.
+        _ => return Committed::Unknown(named(store.file.path(), error)),
+    };
+    if txn.lane.run("ROLLBACK").await.is_ok() {
+        txn.lane.give_back();
+    }
+    committed
+}
+
+/// The handler ended the transaction, by statements of its own, or silently: by a failing `INSERT OR ROLLBACK`, a full
+/// disk, an interrupt. The connection is closed, since nobody knows what else the handler did to it.
+async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -> Committed {
+    // Without this, a copy that another process took over after the ROLLBACK would look like our own commit.
+    if txn.lane.watch().rolled_back() {
+        return Committed::RolledBack;
+    }
+    // Fails where no other transaction was begun.
+    let _ = txn.lane.run("ROLLBACK").await;
+    txn.lane.watch().release();
+    match claim::is_dated(store, txn.connection(), handler, &key).await {
+        Ok(true) => Committed::CommittedEarly,
+        Ok(false) => Committed::RolledBack,
+        Err(error) => Committed::Unknown(named(store.file.path(), error)),
+    }
+}
+
+pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, Fault> {
+    txn.lane.watch().unlimited();
+    let ours = match txn.guarded {
+        Some(_) => txn.lane.run(r#"ROLLBACK TO "idem_guard""#).await,
+        None => Ok(()),
+    };
+    let answer = match ours {
+        Ok(()) => {
+            txn.lane.watch().release();
+            txn.lane.run("ROLLBACK").await
+        }
+        lost => lost,
+    };
+    match answer {
+        Ok(()) => {
+            txn.lane.give_back();
+            Ok(Undone::RolledBack)
+        }
+        // No transaction, or not the one that we began: the handler has ended it.
+        Err(error) if code(&error) == Some(ERROR) => match txn.guarded {
+            Some(claim) => match ended(store, txn, claim).await {
+                Committed::CommittedEarly => Ok(Undone::CommittedEarly),
+                Committed::Unknown(error) => Err(Fault::Outage(error)),
+                _ => Ok(Undone::RolledBack),
+            },
+            None => Ok(Undone::RolledBack),
+        },
+        Err(error) => Err(Fault::Outage(named(store.file.path(), error))),
+    }
+}

@@ -1,0 +1,20 @@
+//! What is special to the PostgreSQL store. What every store has to do is tested by the suite in idem-test.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "postgres_store/connect.rs"]
+mod connect;
+#[path = "postgres_store/guard.rs"]
+mod guard;
+#[path = "postgres_store/inbox.rs"]
+mod inbox;
+#[path = "postgres_store/lanes.rs"]
+mod lanes;
+#[path = "postgres_store/proxy.rs"]
+mod proxy;
+#[path = "postgres_store/prune.rs"]
+mod prune;
+#[path = "postgres_store/round_trips.rs"]
+mod round_trips;
+#[path = "postgres_store/world.rs"]
+mod world;

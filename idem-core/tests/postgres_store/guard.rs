@@ -1,0 +1,215 @@
+//! What a handler can do to its transaction, and how the commit tells.
+
+use idem_core::store::{Committed, Fault, Promise, Store};
+use sqlx::{Connection, Executor};
+
+use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};
+
+/// After whatever happened, the next transaction of the store is a whole one.
+async fn the_store_goes_on(world: &mut World) {
+    let before = (world.claims().await, world.effects().await);
+    let mut txn = world.claimed("afterwards").await;
+    let mut inner = lend(&mut txn).begin().await.unwrap();
+    effect(&world.schema, &mut inner).await;
+    inner.commit().await.unwrap();
+    assert_eq!((world.claims().await, world.effects().await), before, "a nested commit committed the claim");
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert_eq!((world.claims().await, world.effects().await), (before.0 + 1, before.1 + 1));
+}
+
+macro_rules! abuse {
+    ($($name:ident: $sql:expr => $answer:pat, $claims:literal;)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            let Some(mut world) = world().await else { return };
+            let mut txn = world.claimed("abused").await;
+            // Errors are swallowed, as a careless handler does.
+            let _ = lend(&mut txn).execute(sqlx::raw_sql($sql)).await;
+            let answer = world.store.commit(txn).await;
+            assert!(matches!(answer, $answer), "{answer:?}");
+            assert_eq!(world.claims().await, $claims);
+            the_store_goes_on(&mut world).await;
+            world.end().await;
+        }
+    )*};
+}
+
+abuse! {
+    a_swallowed_error_is_found: "SELECT 1/0" => Committed::Swallowed, 0;
+    a_rollback_is_found: "ROLLBACK" => Committed::RolledBack, 0;
+    a_rollback_and_a_new_transaction_are_found: "ROLLBACK; BEGIN; SELECT pg_current_xact_id()" => Committed::RolledBack, 0;
+    a_commit_is_found: "COMMIT" => Committed::CommittedEarly, 1;
+    a_commit_and_a_new_transaction_are_found: "COMMIT; BEGIN; SELECT pg_current_xact_id()" => Committed::CommittedEarly, 1;
+    a_commit_and_an_aborted_transaction_are_found: "COMMIT; BEGIN; SELECT 1/0" => Committed::Swallowed, 1;
+    an_error_of_the_same_class_as_the_guards_is_the_handlers: "SELECT 'x'::int" => Committed::Swallowed, 0;
+    commit_and_chain_is_found: "COMMIT AND CHAIN" => Committed::CommittedEarly, 1;
+    a_serialization_failure_at_the_commit_is_a_lost_race:
+        "CREATE FUNCTION pg_temp.lose() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$;
+         CREATE TEMP TABLE late (n int);
+         CREATE CONSTRAINT TRIGGER lose AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION pg_temp.lose();
+         INSERT INTO late VALUES (1)" => Committed::Retry(_), 0;
+    a_full_disk_at_the_commit_is_nobodys_fault:
+        "CREATE FUNCTION pg_temp.fill() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$;
+         CREATE TEMP TABLE late (n int);
+         CREATE CONSTRAINT TRIGGER fill AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION pg_temp.fill();
+         INSERT INTO late VALUES (1)" => Committed::Unknown(_), 0;
+    a_deferred_constraint_is_refused:
+        "CREATE TEMP TABLE parent (id int PRIMARY KEY);
+         CREATE TEMP TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+         INSERT INTO child VALUES (1)" => Committed::Refused(_), 0;
+}
+
+#[tokio::test]
+async fn a_dropped_nested_transaction_does_not_hide_that_the_handler_committed() {
+    let Some(mut world) = world().await else { return };
+    let mut txn = world.claimed("abused").await;
+    let mut inner = lend(&mut txn).begin().await.unwrap();
+    inner.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
+    drop(inner);
+    let answer = world.store.commit(txn).await;
+    assert!(matches!(answer, Committed::CommittedEarly), "{answer:?}");
+    the_store_goes_on(&mut world).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn nested_transactions_commit_roll_back_and_drop_inside_the_claims() {
+    let Some(mut world) = world().await else { return };
+    let mut txn = world.claimed("nested").await;
+    let mut kept = lend(&mut txn).begin().await.unwrap();
+    effect(&world.schema, &mut kept).await;
+    kept.commit().await.unwrap();
+    let mut undone = lend(&mut txn).begin().await.unwrap();
+    effect(&world.schema, &mut undone).await;
+    undone.rollback().await.unwrap();
+    let mut dropped = lend(&mut txn).begin().await.unwrap();
+    effect(&world.schema, &mut dropped).await;
+    drop(dropped);
+    let mut failed = lend(&mut txn).begin().await.unwrap();
+    failed.execute(sqlx::raw_sql("SELECT 1/0")).await.unwrap_err();
+    failed.rollback().await.unwrap();
+    assert_eq!((world.claims().await, world.effects().await), (0, 0));
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert_eq!((world.claims().await, world.effects().await), (1, 1));
+    the_store_goes_on(&mut world).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_nested_transaction_left_open_is_rolled_back_with_the_claim() {
+    let Some(mut world) = world().await else { return };
+    let mut txn = world.claimed("left").await;
+    let mut inner = lend(&mut txn).begin().await.unwrap();
+    effect(&world.schema, &mut inner).await;
+    drop(inner);
+    world.store.rollback(txn).await.unwrap();
+    assert_eq!((world.claims().await, world.effects().await), (0, 0));
+    the_store_goes_on(&mut world).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_killed_in_the_handler_is_an_outage_at_rollback_and_unknown_at_commit() {
+    let Some(mut world) = world().await else { return };
+    for commit in [true, false] {
+        let mut txn = world.claimed("killed").await;
+        let pid = backend(lend(&mut txn)).await;
+        let killed = sqlx::query("SELECT pg_terminate_backend($1)").bind(pid);
+        killed.execute(&mut world.other).await.unwrap();
+        crate::world::gone(&mut world.other, pid).await;
+        if commit {
+            let answer = world.store.commit(txn).await;
+            assert!(matches!(answer, Committed::Unknown(_)), "{answer:?}");
+        } else {
+            let answer = world.store.rollback(txn).await;
+            assert!(matches!(answer, Err(Fault::Outage(_))), "{answer:?}");
+        }
+    }
+    assert_eq!(world.claims().await, 0);
+    the_store_goes_on(&mut world).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_transaction_of_our_own_that_was_aborted_does_not_pass_for_committed() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    let _ = lend(&mut txn).execute(sqlx::raw_sql("SELECT 1/0")).await;
+    let answer = world.store.commit(txn).await;
+    assert!(matches!(answer, Committed::Swallowed), "{answer:?}");
+    let txn = world.store.begin(DEADLINE).await.unwrap();
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_started_row_is_guarded_as_a_claim_is() {
+    let Some(mut world) = world().await else { return };
+    world.park("row", Ok(std::time::Duration::ZERO)).await;
+    let row = world.take(idem_core::store::Kind::Ordinary, 1).await.remove(0);
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    assert!(world.store.start(&mut txn, &row).await.unwrap());
+    raw(&mut txn, "ROLLBACK").await;
+    let answer = world.store.commit(txn).await;
+    assert!(matches!(answer, Committed::RolledBack), "{answer:?}");
+    assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_handlers_lost_race_is_known_through_wrappers() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.claimed("race").await;
+    let error = lend(&mut txn)
+        .execute(sqlx::raw_sql("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40P01'; END $$"))
+        .await
+        .unwrap_err();
+    assert!(world.store.lost_race(&std::io::Error::other(error)));
+    assert!(!world.store.lost_race(&std::io::Error::other("40P01")));
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_has_its_own_lock_timeout() {
+    let Some(mut world) = world().await else { return };
+    // The session's own, as a role's setting would have it.
+    let url = format!("{}{}options=-c%20lock_timeout%3D7s", world.url, if world.url.contains('?') { '&' } else { '?' });
+    world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
+    let mut holder = world.claimed("held").await;
+    let lock_timeout: String = sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(&mut holder)).await.unwrap();
+    assert_eq!(lock_timeout, "7s");
+    let mut second = world.store.begin(DEADLINE).await.unwrap();
+    let answer = world.store.claim(&mut second, &world.identity("held"), Promise::Processed).await;
+    assert!(matches!(answer, Err(Fault::Busy)), "{answer:?}");
+    world.store.rollback(second).await.unwrap();
+    // A deadline shorter than the wait for a lock makes no outage of it.
+    let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
+    let answer = world.store.claim(&mut third, &world.identity("held"), Promise::Processed).await;
+    assert!(matches!(answer, Err(Fault::Busy)), "{answer:?}");
+    world.store.rollback(third).await.unwrap();
+    assert!(matches!(world.store.commit(holder).await, Committed::Done));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_transaction_has_the_limits_of_its_handler() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.claimed("limits").await;
+    for (setting, value) in [
+        ("statement_timeout", "30s"),
+        ("idle_in_transaction_session_timeout", "40s"),
+        ("synchronous_commit", "on"),
+        ("transaction_isolation", "read committed"),
+        ("client_connection_check_interval", "1s"),
+    ] {
+        let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
+        assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
+    }
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}

@@ -1,0 +1,220 @@
+//! Rows that run while others look at them, and what only PostgreSQL's locks could get wrong.
+
+use std::time::{Duration, Instant};
+
+use idem_core::store::{Claimed, Committed, Filter, Kind, Note, Page, Promise, Replayed, Store, Survey};
+use idem_core::{Key, Reason};
+
+use crate::world::{DEADLINE, LEASE, World, world};
+
+const NOW: Duration = Duration::ZERO;
+
+/// The lease of everything that is taken is over, by this many leases.
+async fn leases_pass(world: &mut World, leases: f64) {
+    let sql = "UPDATE inbox_messages SET due_at = now() - $1 * interval '10 seconds' WHERE token IS NOT NULL";
+    sqlx::query(sql).bind(leases).execute(&mut world.other).await.unwrap();
+}
+
+/// Says that everything taken has been started so often.
+async fn started(world: &mut World, starts: i32) {
+    let sql = "UPDATE inbox_messages SET starts = $1 WHERE token IS NOT NULL";
+    sqlx::query(sql).bind(starts).execute(&mut world.other).await.unwrap();
+}
+
+async fn survey(world: &World) -> Survey {
+    world.store.survey(&[world.handler], LEASE).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_row_that_runs_past_its_lease_is_left_alone() {
+    let Some(mut world) = world().await else { return };
+    world.park("slow", Ok(NOW)).await;
+    assert_eq!(survey(&world).await, Survey { ordinary: true, suspect: false, judge: false });
+    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    for (starts, leases) in [(1, 1.0), (3, 5.0)] {
+        started(&mut world, starts).await;
+        leases_pass(&mut world, leases).await;
+        let mut txn = world.store.begin(DEADLINE).await.unwrap();
+        assert!(world.store.start(&mut txn, &row).await.unwrap());
+        assert_eq!(survey(&world).await, Survey::default(), "a running row is nothing to be done");
+        assert!(world.take(Kind::Suspect, 1).await.is_empty());
+        assert_eq!(world.store.judge(&[world.handler], LEASE).await.unwrap(), 0);
+        world.store.rollback(txn).await.unwrap();
+    }
+    assert_eq!(survey(&world).await, Survey { ordinary: false, suspect: false, judge: true });
+    assert_eq!(world.store.judge(&[world.handler], LEASE).await.unwrap(), 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_suspect_behind_a_running_one_is_taken() {
+    let Some(mut world) = world().await else { return };
+    world.park("first", Ok(NOW)).await;
+    world.park("second", Ok(NOW)).await;
+    let rows = world.take(Kind::Ordinary, 2).await;
+    assert_eq!(rows.len(), 2);
+    leases_pass(&mut world, 1.0).await;
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    assert!(world.store.start(&mut txn, &rows[0]).await.unwrap());
+    assert!(survey(&world).await.suspect);
+    let taken = world.take(Kind::Suspect, 1).await;
+    assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
+    assert_eq!(taken[0].starts, 2);
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
+    let Some(world) = world().await else { return };
+    world.park("slow", Ok(NOW)).await;
+    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    let mut run = world.store.begin(DEADLINE).await.unwrap();
+    assert!(world.store.start(&mut run, &row).await.unwrap());
+    let mut duplicate = world.store.begin(DEADLINE).await.unwrap();
+    let begun = Instant::now();
+    let identity = world.identity("slow");
+    let claimed = world.store.claim(&mut duplicate, &identity, Promise::Processed).await.unwrap();
+    assert_eq!(claimed, Claimed::Found);
+    let standing = world.store.standing(&mut duplicate, identity.handler, &identity.key).await.unwrap().unwrap();
+    assert_eq!((standing.fingerprint, standing.age), (identity.fingerprint, None));
+    assert!(begun.elapsed() < Duration::from_millis(900), "it waited for the run: {:?}", begun.elapsed());
+    world.store.rollback(duplicate).await.unwrap();
+    assert!(matches!(world.store.commit(run).await, Committed::Done));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
+    let Some(mut world) = world().await else { return };
+    world.park("lost", Ok(NOW)).await;
+    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    let mut run = world.store.begin(DEADLINE).await.unwrap();
+    assert!(world.store.start(&mut run, &row).await.unwrap());
+    world.store.unstart(&row).await.unwrap();
+    world.store.rollback(run).await.unwrap();
+    world.store.unstart(&row).await.unwrap();
+    world.store.unstart(&row).await.unwrap();
+    let taken = "SELECT count(*) FROM inbox_messages WHERE starts = 0 AND token IS NOT NULL";
+    assert_eq!(world.number(taken).await, 1);
+    assert!(world.store.note(&row, &Note::GivenBack { due: NOW }).await.unwrap());
+    assert!(!world.store.note(&row, &Note::GivenBack { due: NOW }).await.unwrap());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_may() {
+    let Some(mut world) = world().await else { return };
+    let fill = "INSERT INTO inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
+                SELECT 1, n::text::bytea, '', 'parked', '', '' FROM generate_series(1, 400) AS n";
+    sqlx::query(fill).execute(&mut world.other).await.unwrap();
+    let mut takers = Vec::new();
+    for _ in 0..8 {
+        let (store, handler) = (world.store.clone(), world.handler);
+        takers.push(tokio::spawn(async move {
+            let mut ids = Vec::new();
+            loop {
+                let token = uuid::Uuid::new_v4();
+                let rows = store.take(&[handler], Kind::Ordinary, 7, token, LEASE).await.unwrap();
+                assert!(rows.len() <= 7);
+                assert!(rows.iter().all(|row| row.token == Some(token) && row.starts == 1));
+                match rows.is_empty() && !store.survey(&[handler], LEASE).await.unwrap().ordinary {
+                    true => return ids,
+                    false => ids.extend(rows.into_iter().map(|row| row.id)),
+                }
+            }
+        }));
+    }
+    let mut ids = Vec::new();
+    for taker in takers {
+        ids.extend(taker.await.unwrap());
+    }
+    ids.sort_unstable();
+    assert_eq!(ids.len(), 400);
+    ids.dedup();
+    assert_eq!(ids.len(), 400);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_row_taken_without_an_answer_is_found_by_its_token() {
+    let Some(world) = world().await else { return };
+    world.park("a", Ok(NOW)).await;
+    world.park("b", Ok(NOW)).await;
+    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    let found = world.store.taken(row.token.unwrap()).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [row.id]);
+    assert!(world.store.taken(uuid::Uuid::new_v4()).await.unwrap().is_empty());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_replayed_crash_runs_as_a_suspect_with_no_start() {
+    let Some(world) = world().await else { return };
+    for reason in [Reason::Crashed, Reason::BrokeConnection] {
+        world.park(reason.as_str(), Err(reason)).await;
+        let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
+        assert_eq!((dead.len(), dead[0].reason), (1, Some(reason)));
+        assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
+        assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::NotFound);
+        assert!(world.take(Kind::Ordinary, 1).await.is_empty());
+        let row = world.take(Kind::Suspect, 1).await.remove(0);
+        assert_eq!((row.starts, row.reason, row.died_at), (1, None, None));
+        let done = Note::Dead { reason: Reason::Permanent, error: "done".into() };
+        assert!(world.store.note(&row, &done).await.unwrap());
+        assert!(world.store.discard("billing", row.id).await.unwrap());
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_tenth_break_is_the_last() {
+    let Some(world) = world().await else { return };
+    world.park("breaker", Ok(NOW)).await;
+    let mut kind = Kind::Ordinary;
+    for breaks in 1..=10 {
+        let row = world.take(kind, 1).await.remove(0);
+        assert_eq!((row.breaks, row.starts), (breaks - 1, 1));
+        assert!(world.store.note(&row, &Note::Broke { due: NOW, error: format!("break {breaks}") }).await.unwrap());
+        kind = Kind::Suspect;
+    }
+    assert!(world.take(Kind::Suspect, 1).await.is_empty());
+    let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap().remove(0);
+    assert_eq!((dead.reason, dead.breaks, dead.error.as_str()), (Some(Reason::BrokeConnection), 10, "break 10"));
+    assert!(dead.died_at.unwrap() >= dead.created_at);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
+    let Some(mut world) = world().await else { return };
+    world.process("taken").await;
+    let identity =
+        idem_core::store::Identity { fingerprint: idem_core::Fingerprint::of(b"another"), ..world.identity("taken") };
+    let delivery = idem_core::Delivery::new("orders", &b"another"[..]);
+    let row = idem_core::store::NewRow {
+        identity: &identity,
+        delivery: &delivery,
+        attempts: 0,
+        state: Err(Reason::Conflict),
+        error: "",
+    };
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.insert(&mut txn, &row).await.unwrap();
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    let id = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap()[0].id;
+    let key = |key: &str| Key::of(key).unwrap();
+    assert_eq!(world.store.replay("billing", id, true).await.unwrap(), Replayed::NeedsKey);
+    assert_eq!(world.store.replay_as("billing", id, &key("taken")).await.unwrap(), Replayed::KeyTaken);
+    assert_eq!(world.store.replay_as("shipping", id, &key("free")).await.unwrap(), Replayed::NotFound);
+    assert_eq!(world.store.replay_as("billing", id, &key("free")).await.unwrap(), Replayed::Due);
+    assert_eq!(world.store.replay_as("billing", id, &key("freer")).await.unwrap(), Replayed::NotFound);
+    assert_eq!(world.claims().await, 2);
+    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    assert_eq!((row.identity.key, row.identity.fingerprint.clone()), (key("free"), identity.fingerprint.clone()));
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    assert!(world.store.start(&mut txn, &row).await.unwrap());
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NULL").await, 0);
+    world.end().await;
+}

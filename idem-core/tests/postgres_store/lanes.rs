@@ -1,0 +1,121 @@
+//! Connections: cancelled, silent, lost.
+
+use std::time::Duration;
+
+use idem_core::store::{Committed, Fault, Promise, Store};
+
+use crate::proxy::Proxy;
+use crate::world::{DEADLINE, backend, gone, lend, world, world_with};
+
+#[tokio::test]
+async fn a_dropped_transaction_closes_its_connection_and_frees_the_claim() {
+    let Some(mut world) = world().await else { return };
+    let mut txn = world.claimed("dropped").await;
+    let pid = backend(lend(&mut txn)).await;
+    drop(txn);
+    gone(&mut world.other, pid).await;
+    world.process("dropped").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_handler_dropped_in_a_long_statement_frees_the_claim() {
+    let Some(mut world) = world().await else { return };
+    let mut txn = world.claimed("sleeping").await;
+    let pid = backend(lend(&mut txn)).await;
+    let asleep = sqlx::query("SELECT pg_sleep(600)").execute(lend(&mut txn));
+    tokio::time::timeout(Duration::from_millis(50), asleep).await.unwrap_err();
+    drop(txn);
+    // Within client_connection_check_interval.
+    tokio::time::timeout(Duration::from_secs(8), gone(&mut world.other, pid)).await.unwrap();
+    world.process("sleeping").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn futures_dropped_at_any_moment_leave_no_open_transaction_behind() {
+    let Some(mut world) = world_with(|options| options.connections(2)).await else { return };
+    let identity = world.identity("cut");
+    for micros in (0..4000).step_by(80) {
+        let store = world.store.clone();
+        let run = async {
+            let mut txn = store.begin(DEADLINE).await.unwrap();
+            store.claim(&mut txn, &identity, Promise::Processed).await.unwrap();
+            store.rollback(txn).await.unwrap();
+        };
+        let _ = tokio::time::timeout(Duration::from_micros(micros), run).await;
+        // What the next user writes is visible to everyone.
+        store.register("billing", &[&format!("after {micros}")]).await.unwrap();
+    }
+    let names = world.number("SELECT count(*) FROM handlers WHERE name LIKE 'after %'").await;
+    assert_eq!(names, 50);
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%' || current_schema() || '%'
+                AND state LIKE 'idle in transaction%'";
+    while world.number(open).await > 0 {
+        tokio::task::yield_now().await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn one_lost_connection_empties_the_pool_and_a_ping_makes_a_new_one() {
+    let Some(mut world) = world().await else { return };
+    let proxy = Proxy::before(&world.url).await;
+    world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
+    let mut txns = Vec::new();
+    for key in ["a", "b", "c"] {
+        txns.push(world.claimed(key).await);
+    }
+    let mut pids = Vec::new();
+    for mut txn in txns {
+        pids.push(backend(lend(&mut txn)).await);
+        world.store.rollback(txn).await.unwrap();
+    }
+    assert_eq!(proxy.connections(), 3);
+    for pid in &pids {
+        sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut world.other).await.unwrap();
+        gone(&mut world.other, *pid).await;
+    }
+    assert!(matches!(world.store.ping().await, Err(Fault::Outage(_))));
+    world.store.ping().await.unwrap();
+    assert_eq!(proxy.connections(), 4);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_is_an_outage_and_a_commit_without_an_answer_is_unknown() {
+    let Some(mut world) = world().await else { return };
+    let proxy = Proxy::before(&world.url).await;
+    world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
+    let committing = world.claimed("silent").await;
+    let rolling_back = world.claimed("silent too").await;
+    proxy.fall_silent();
+    // Nothing but timers can go on, so that the test's clock jumps to them.
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let answer = world.store.commit(committing).await;
+    assert!(matches!(answer, Committed::Unknown(_)), "{answer:?}");
+    let answer = world.store.rollback(rolling_back).await;
+    assert!(matches!(answer, Err(Fault::Outage(_))), "{answer:?}");
+    assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Outage(_))));
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    tokio::time::resume();
+    proxy.recover();
+    world.store.ping().await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn who_comes_when_all_connections_are_in_use_waits() {
+    let Some(world) = world_with(|options| options.connections(1)).await else { return };
+    let txn = world.claimed("only").await;
+    let waiting = tokio::spawn({
+        let store = world.store.clone();
+        async move { store.ping().await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    world.store.rollback(txn).await.unwrap();
+    waiting.await.unwrap().unwrap();
+    world.end().await;
+}

@@ -1,0 +1,133 @@
+//! Prune: what goes, what stays, and how fast.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use idem_core::Reason;
+use idem_core::store::{Committed, NewRow, Pruned, Store};
+
+use crate::world::{DEADLINE, World, world};
+
+/// So many claims, processed so many days ago.
+async fn old_claims(world: &mut World, count: i32, days: i32) {
+    let sql = "INSERT INTO processed_messages (handler_id, key, fingerprint, processed_at)
+               SELECT $1, ('old-' || $3::text || '-' || n)::bytea, '', now() - $3 * interval '1 day'
+               FROM generate_series(1, $2) AS n";
+    let query = sqlx::query(sql).bind(world.handler.0).bind(count).bind(days);
+    query.execute(&mut world.other).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
+    let Some(mut world) = world().await else { return };
+    old_claims(&mut world, 7, 8).await;
+    old_claims(&mut world, 5, 6).await;
+    world.park("parked", Ok(Duration::ZERO)).await;
+    world.park("dead", Err(Reason::Exhausted)).await;
+    // An old claim beside which a conflict stands.
+    let identity = world.identity("old-8-1");
+    let delivery = idem_core::Delivery::new("orders", &b"another"[..]);
+    let state = Err(Reason::Conflict);
+    let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.insert(&mut txn, &row).await.unwrap();
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+
+    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 6, elsewhere: false });
+    assert_eq!(world.claims().await, 5 + 2 + 1);
+    let through = "SELECT (extract(epoch FROM now() - pruned_through) / 86400)::bigint FROM handlers";
+    assert_eq!(world.number(through).await, 8);
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
+    assert_eq!(world.number(through).await, 8, "it never goes back");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_somebody_looks_at_is_skipped() {
+    let Some(mut world) = world().await else { return };
+    old_claims(&mut world, 3, 8).await;
+    let mut looking = world.store.begin(DEADLINE).await.unwrap();
+    let identity = world.identity("old-8-2");
+    world.store.standing(&mut looking, identity.handler, &identity.key).await.unwrap().unwrap();
+    assert_eq!(world.store.prune().await.unwrap().claims, 2);
+    world.store.rollback(looking).await.unwrap();
+    assert_eq!(world.store.prune().await.unwrap().claims, 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn one_pruner_works_at_a_time_and_gives_the_lock_back() {
+    let Some(mut world) = world().await else { return };
+    old_claims(&mut world, 3, 8).await;
+    let lock = format!("SELECT pg_advisory_lock(hashtextextended('idem prune {}', 0))", world.schema);
+    sqlx::query(sqlx::AssertSqlSafe(lock.clone())).execute(&mut world.other).await.unwrap();
+    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 0, elsewhere: true });
+    let unlock = lock.replace("advisory_lock", "advisory_unlock");
+    sqlx::query(sqlx::AssertSqlSafe(unlock)).execute(&mut world.other).await.unwrap();
+    for claims in [3, 0, 0] {
+        assert_eq!(world.store.prune().await.unwrap(), Pruned { claims, elsewhere: false });
+    }
+    let free = lock.replace("pg_advisory_lock", "pg_try_advisory_lock");
+    let free: bool = sqlx::query_scalar(sqlx::AssertSqlSafe(free)).fetch_one(&mut world.other).await.unwrap();
+    assert!(free, "an idle connection holds the lock");
+    sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut world.other).await.unwrap();
+    // A pruner that is dropped in its work leaves no lock behind.
+    old_claims(&mut world, 20_000, 8).await;
+    let _ = tokio::time::timeout(Duration::from_millis(20), world.store.prune()).await;
+    while world.store.prune().await.unwrap().elsewhere {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.claims().await, 0);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_keeps_up_with_five_thousand_claims_a_second_while_claims_go_on() {
+    let Some(mut world) = world().await else { return };
+    old_claims(&mut world, 100_000, 8).await;
+    let world = Arc::new(tokio::sync::Mutex::new(world));
+    let (stop, claimed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let slowest = Arc::new(AtomicU64::new(0));
+    let (store, handler) = {
+        let world = world.lock().await;
+        (world.store.clone(), world.handler)
+    };
+    let mut lanes = Vec::new();
+    for lane in 0..4 {
+        let (store, stop, claimed, slowest) = (store.clone(), stop.clone(), claimed.clone(), slowest.clone());
+        lanes.push(tokio::spawn(async move {
+            for n in 0.. {
+                if stop.load(SeqCst) {
+                    return;
+                }
+                let key = idem_core::Key::of(&format!("{lane}-{n}")).unwrap();
+                let identity = idem_core::store::Identity { handler, key, fingerprint: idem_core::Fingerprint::none() };
+                let begun = Instant::now();
+                let mut txn = store.begin(DEADLINE).await.unwrap();
+                store.claim(&mut txn, &identity, idem_core::store::Promise::Processed).await.unwrap();
+                assert!(matches!(store.commit(txn).await, Committed::Done));
+                slowest.fetch_max(begun.elapsed().as_millis() as u64, SeqCst);
+                claimed.fetch_add(1, SeqCst);
+            }
+        }));
+    }
+    let begun = Instant::now();
+    let pruned = store.prune().await.unwrap();
+    let took = begun.elapsed();
+    stop.store(true, SeqCst);
+    for lane in lanes {
+        lane.await.unwrap();
+    }
+    let rate = pruned.claims as f64 / took.as_secs_f64();
+    let beside = claimed.load(SeqCst) as f64 / took.as_secs_f64();
+    println!(
+        "pruned {} claims in {took:?}: {rate:.0}/s, beside {beside:.0} claims/s, the slowest of which took {} ms",
+        pruned.claims,
+        slowest.load(SeqCst)
+    );
+    assert_eq!(pruned.claims, 100_000);
+    assert!(rate > 5_000.0, "{rate:.0} claims/s");
+    assert!(claimed.load(SeqCst) > 0);
+    Arc::into_inner(world).unwrap().into_inner().end().await;
+}

@@ -1,0 +1,65 @@
+//! What one message costs beside the handler's own statements.
+
+use idem_core::store::{Committed, Kind, Store};
+use sqlx::Connection;
+
+use crate::proxy::Proxy;
+use crate::world::{DEADLINE, World, effect, lend, world_with};
+
+/// A world whose store speaks through a proxy.
+async fn watched() -> Option<(World, Proxy)> {
+    let proxy = Proxy::before(&crate::world::url()?).await;
+    let mut world = world_with(|options| options).await?;
+    world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
+    Some((world, proxy))
+}
+
+/// One direct delivery, with a handler of one statement, or of one statement in a nested transaction.
+async fn deliver(world: &World, proxy: &Proxy, key: &str, nested: bool) -> (usize, usize) {
+    proxy.trips();
+    let mut txn = world.claimed(key).await;
+    let before = proxy.trips();
+    if nested {
+        let mut inner = lend(&mut txn).begin().await.unwrap();
+        effect(&world.schema, &mut inner).await;
+        inner.commit().await.unwrap();
+    } else {
+        effect(&world.schema, lend(&mut txn)).await;
+    }
+    let handler = proxy.trips();
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    (before + proxy.trips(), handler)
+}
+
+#[tokio::test]
+async fn a_direct_delivery_costs_three_round_trips_beside_the_handlers_own() {
+    let Some((mut world, proxy)) = watched().await else { return };
+    for key in ["warm", "warmer"] {
+        deliver(&world, &proxy, key, false).await;
+    }
+    let (ours, handlers) = deliver(&world, &proxy, "plain", false).await;
+    assert_eq!((ours, handlers), (3, 1));
+    deliver(&world, &proxy, "warm nested", true).await;
+    let (ours, handlers) = deliver(&world, &proxy, "nested", true).await;
+    assert_eq!((ours, handlers), (3, 3));
+    assert_eq!(world.effects().await, 5);
+    assert_eq!(proxy.connections(), 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_run_from_the_inbox_costs_four_round_trips_with_its_take() {
+    let Some((world, proxy)) = watched().await else { return };
+    let mut costs = 0;
+    for key in ["warm", "warmer", "hot"] {
+        world.park(key, Ok(std::time::Duration::ZERO)).await;
+        proxy.trips();
+        let row = world.take(Kind::Ordinary, 1).await.remove(0);
+        let mut txn = world.store.begin(DEADLINE).await.unwrap();
+        assert!(world.store.start(&mut txn, &row).await.unwrap());
+        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        costs = proxy.trips();
+    }
+    assert_eq!(costs, 4);
+    world.end().await;
+}

@@ -1,0 +1,134 @@
+//! A test's own world: a schema of its own, and a connection to look at it from outside.
+
+use std::time::Duration;
+
+use idem_core::store::postgres::{PostgresOptions, Txn};
+use idem_core::store::{Committed, HandlerId, Identity, Kind, NewRow, Promise, Row, Store};
+use idem_core::{Delivery, Fingerprint, Key, Lends, Postgres};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use uuid::Uuid;
+
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+
+/// The server, or nothing: then the test has said so.
+pub(crate) fn url() -> Option<String> {
+    match std::env::var("DATABASE_URL") {
+        Ok(url) => Some(url),
+        Err(_) if std::env::var_os("CI").is_some() => panic!("DATABASE_URL is not set, and this is CI"),
+        Err(_) => {
+            eprintln!("skipped: DATABASE_URL is not set, run cargo xtask test");
+            None
+        }
+    }
+}
+
+pub(crate) fn fresh(what: &str) -> String {
+    format!("{what}_{}", Uuid::new_v4().simple())
+}
+
+pub(crate) struct World {
+    pub(crate) url: String,
+    pub(crate) schema: String,
+    pub(crate) store: Postgres,
+    pub(crate) handler: HandlerId,
+    /// Another session, which sees what is committed.
+    pub(crate) other: PgConnection,
+}
+
+pub(crate) async fn world() -> Option<World> {
+    world_with(|options| options).await
+}
+
+pub(crate) async fn world_with(change: impl FnOnce(PostgresOptions) -> PostgresOptions) -> Option<World> {
+    let url = url()?;
+    let schema = fresh("idem_test");
+    let store = change(Postgres::options(&url).schema(&schema)).connect().await.unwrap();
+    let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
+    let mut other = PgConnection::connect(&url).await.unwrap();
+    let text = format!("SET search_path TO {schema}; CREATE TABLE effects (what text NOT NULL)");
+    other.execute(AssertSqlSafe(text)).await.unwrap();
+    Some(World { url, schema, store, handler, other })
+}
+
+impl World {
+    pub(crate) async fn end(mut self) {
+        let text = format!("DROP SCHEMA {} CASCADE", self.schema);
+        self.other.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+    }
+
+    pub(crate) fn identity(&self, key: &str) -> Identity {
+        Identity { handler: self.handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(key.as_bytes()) }
+    }
+
+    /// Begins and claims.
+    pub(crate) async fn claimed(&self, key: &str) -> Txn {
+        let mut txn = self.store.begin(DEADLINE).await.unwrap();
+        let claimed = self.store.claim(&mut txn, &self.identity(key), Promise::Processed).await.unwrap();
+        assert_eq!(claimed, idem_core::store::Claimed::New);
+        txn
+    }
+
+    /// Claims, and commits.
+    pub(crate) async fn process(&self, key: &str) {
+        let txn = self.claimed(key).await;
+        committed(self.store.commit(txn).await);
+    }
+
+    /// Parks a message, or buries it.
+    pub(crate) async fn park(&self, key: &str, state: Result<Duration, idem_core::Reason>) {
+        let identity = self.identity(key);
+        let delivery = Delivery::new("orders", key.as_bytes().to_vec());
+        let mut txn = self.store.begin(DEADLINE).await.unwrap();
+        self.store.claim(&mut txn, &identity, Promise::Waiting).await.unwrap();
+        let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+        self.store.insert(&mut txn, &row).await.unwrap();
+        committed(self.store.commit(txn).await);
+    }
+
+    pub(crate) async fn take(&self, kind: Kind, limit: usize) -> Vec<Row> {
+        self.store.take(&[self.handler], kind, limit, Uuid::new_v4(), LEASE).await.unwrap()
+    }
+
+    pub(crate) async fn effects(&mut self) -> i64 {
+        self.number("SELECT count(*) FROM effects").await
+    }
+
+    pub(crate) async fn claims(&mut self) -> i64 {
+        self.number("SELECT count(*) FROM processed_messages").await
+    }
+
+    pub(crate) async fn number(&mut self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&mut self.other).await.unwrap()
+    }
+}
+
+pub(crate) fn lend(txn: &mut Txn) -> &mut PgConnection {
+    <Postgres as Lends<PgConnection>>::lend(txn)
+}
+
+pub(crate) async fn effect(schema: &str, conn: &mut PgConnection) {
+    let text = format!("INSERT INTO {schema}.effects VALUES ('effect')");
+    sqlx::query(AssertSqlSafe(text)).execute(conn).await.unwrap();
+}
+
+/// Runs a text as a handler might.
+pub(crate) async fn raw(txn: &mut Txn, sql: &'static str) {
+    lend(txn).execute(sqlx::raw_sql(sql)).await.unwrap();
+}
+
+pub(crate) async fn backend(conn: &mut PgConnection) -> i32 {
+    sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(conn).await.unwrap()
+}
+
+/// Waits until this backend has gone.
+pub(crate) async fn gone(other: &mut PgConnection, pid: i32) {
+    let asked = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1";
+    while sqlx::query_scalar::<_, i64>(asked).bind(pid).fetch_one(&mut *other).await.unwrap() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn committed(answer: Committed) {
+    assert!(matches!(answer, Committed::Done), "{answer:?}");
+}

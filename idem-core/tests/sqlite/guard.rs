@@ -1,0 +1,190 @@
+//! The guard: a handler that ends its transaction is found out.
+
+use std::time::{Duration, Instant};
+
+use idem_core::store::{Committed, Kind};
+use idem_core::{Fingerprint, Store};
+use sqlx::Connection;
+use uuid::Uuid;
+
+use crate::world::{LONG, World, lent, run};
+
+/// A handler that runs these statements, whatever they answer, and returns `Ok`.
+async fn abuse(world: &World, statements: &[&'static str]) -> Committed {
+    let mut txn = world.claimed("k").await;
+    for statement in statements {
+        let _ = run(&mut txn, statement).await;
+    }
+    let committed = world.store.commit(txn).await;
+    // Whatever it did to its connection, the next message is handled as any other.
+    world.process("next").await;
+    committed
+}
+
+#[tokio::test]
+async fn rollback_by_the_handler_is_found_and_nothing_of_it_stands() {
+    let world = World::new().await;
+    let statements = ["INSERT INTO effects VALUES (1)", "ROLLBACK", "INSERT INTO effects VALUES (2)"];
+    assert!(matches!(abuse(&world, &statements).await, Committed::RolledBack));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+}
+
+#[tokio::test]
+async fn commit_by_the_handler_is_found_and_the_claim_stands() {
+    let world = World::new().await;
+    let statements = ["INSERT INTO effects VALUES (1)", "COMMIT"];
+    assert!(matches!(abuse(&world, &statements).await, Committed::CommittedEarly));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 1));
+}
+
+#[tokio::test]
+async fn commit_and_begin_by_the_handler_are_found_and_what_came_after_is_rolled_back() {
+    let world = World::new().await;
+    let statements = ["INSERT INTO effects VALUES (1)", "COMMIT", "BEGIN", "INSERT INTO effects VALUES (2)"];
+    assert!(matches!(abuse(&world, &statements).await, Committed::CommittedEarly));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 1));
+}
+
+#[tokio::test]
+async fn rollback_and_begin_by_the_handler_are_found() {
+    let world = World::new().await;
+    let statements = ["INSERT INTO effects VALUES (1)", "ROLLBACK", "BEGIN", "INSERT INTO effects VALUES (2)"];
+    assert!(matches!(abuse(&world, &statements).await, Committed::RolledBack));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+}
+
+#[tokio::test]
+async fn rollback_begin_and_commit_by_the_handler_leave_nothing() {
+    let world = World::new().await;
+    let statements = ["ROLLBACK", "BEGIN", "INSERT INTO effects VALUES (2)", "COMMIT"];
+    assert!(matches!(abuse(&world, &statements).await, Committed::RolledBack));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+}
+
+#[tokio::test]
+async fn a_swallowed_insert_or_rollback_is_found_and_what_the_handler_wrote_after_it_does_not_stand() {
+    let world = World::new().await;
+    let statements = [
+        "INSERT INTO effects VALUES (1)",
+        "INSERT OR ROLLBACK INTO effects VALUES (1)",
+        "INSERT INTO effects VALUES (2)",
+    ];
+    assert!(matches!(abuse(&world, &statements).await, Committed::RolledBack));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+}
+
+#[tokio::test]
+async fn a_swallowed_full_database_leaves_the_transaction_whole() {
+    let world = World::new().await;
+    let mut txn = world.claimed("k").await;
+    run(&mut txn, "INSERT INTO effects VALUES (1); PRAGMA max_page_count = 1").await.unwrap();
+    let fill = "CREATE TABLE large AS SELECT zeroblob(10000000)";
+    assert!(run(&mut txn, fill).await.unwrap_err().to_string().contains("full"));
+    run(&mut txn, "INSERT INTO effects VALUES (2)").await.unwrap();
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 2));
+}
+
+#[tokio::test]
+async fn a_swallowed_ordinary_error_leaves_the_transaction_whole() {
+    let world = World::new().await;
+    let statements = ["INSERT INTO effects VALUES (1)", "INSERT INTO effects VALUES (1)", "NONSENSE"];
+    assert!(matches!(abuse(&world, &statements).await, Committed::Done));
+    assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 1));
+}
+
+#[tokio::test]
+async fn a_begin_with_which_makes_sqlx_roll_back_is_found() {
+    let world = World::new().await;
+    let mut txn = world.claimed("k").await;
+    assert!(lent(&mut txn).begin_with("BEGIN IMMEDIATE").await.is_err());
+    assert!(matches!(world.store.commit(txn).await, Committed::RolledBack));
+    world.process("k").await;
+}
+
+#[tokio::test]
+async fn a_copy_that_another_process_took_over_after_the_rollback_is_not_taken_for_our_commit() {
+    let world = World::new().await;
+    let mut txn = world.claimed("k").await;
+    run(&mut txn, "ROLLBACK").await.unwrap();
+    sqlx::query("INSERT INTO idem_processed_messages VALUES (?1, CAST('k' AS BLOB), x'', 1)")
+        .bind(world.handler.0)
+        .execute(&mut world.outsider().await)
+        .await
+        .unwrap();
+    assert!(matches!(world.store.commit(txn).await, Committed::RolledBack));
+}
+
+#[tokio::test]
+async fn the_guard_stands_over_a_run_from_the_inbox_too() {
+    let world = World::new().await;
+    for (end, dated, rows) in [("ROLLBACK", false, 1), ("COMMIT", true, 0)] {
+        let identity = world.store(end, Ok(Duration::ZERO)).await;
+        let rows_taken = world.store.take(&[world.handler], Kind::Ordinary, 9, Uuid::new_v4(), LONG).await.unwrap();
+        let [row] = rows_taken.as_slice() else { panic!("{rows_taken:?}") };
+        assert_eq!(row.identity, identity);
+        let mut txn = world.store.begin(LONG).await.unwrap();
+        assert!(world.store.start(&mut txn, row).await.unwrap());
+        run(&mut txn, end).await.unwrap();
+        match (end, world.store.commit(txn).await) {
+            ("ROLLBACK", Committed::RolledBack) | ("COMMIT", Committed::CommittedEarly) => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(world.dated(end).await, Some(dated));
+        assert_eq!(world.count("idem_inbox_messages").await, rows);
+        world.sql("DELETE FROM idem_inbox_messages").await;
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_ended_its_transaction_and_then_failed_leaves_a_clean_connection() {
+    let world = World::new().await;
+    for statements in ["ROLLBACK", "ROLLBACK; BEGIN; INSERT INTO effects VALUES (1)", "COMMIT; BEGIN"] {
+        let mut txn = world.claimed(statements).await;
+        run(&mut txn, statements).await.unwrap();
+        world.store.rollback(txn).await.unwrap();
+        world.process(&format!("after {statements}")).await;
+    }
+    assert_eq!(world.count("effects").await, 0);
+}
+
+#[tokio::test]
+async fn a_deferred_constraint_is_refused_at_commit_with_nothing_written() {
+    let world = World::new().await;
+    world.sql("CREATE TABLE child (id INTEGER REFERENCES effects (id) DEFERRABLE INITIALLY DEFERRED)").await;
+    let mut txn = world.claimed("k").await;
+    run(&mut txn, "INSERT INTO child VALUES (7)").await.unwrap();
+    let committed = world.store.commit(txn).await;
+    assert!(
+        matches!(&committed, Committed::Refused(error) if error.to_string().contains("FOREIGN KEY")),
+        "{committed:?}"
+    );
+    assert_eq!((world.dated("k").await, world.count("child").await), (None, 0));
+}
+
+#[tokio::test]
+async fn a_statement_is_cut_off_at_the_deadline() {
+    let world = World::new().await;
+    let mut txn = world.store.begin(Duration::from_millis(100)).await.unwrap();
+    let begun = Instant::now();
+    let error = run(&mut txn, ENDLESS).await.unwrap_err();
+    assert!(error.to_string().contains("interrupted") && begun.elapsed() < Duration::from_secs(20), "{error}");
+    world.store.rollback(txn).await.unwrap();
+    world.process("next").await;
+}
+
+/// Runs for hours.
+pub(crate) const ENDLESS: &str =
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n WHERE i < 0";
+
+#[tokio::test]
+async fn a_key_of_255_bytes_with_nul_and_an_empty_fingerprint_is_a_claim_like_any_other() {
+    let world = World::new().await;
+    let key = "\0é".repeat(85);
+    let mut identity = world.identity(&key);
+    identity.fingerprint = Fingerprint::none();
+    let mut txn = world.store.begin(LONG).await.unwrap();
+    world.store.claim(&mut txn, &identity, idem_core::store::Promise::Processed).await.unwrap();
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert_eq!(world.dated(&key).await, Some(true));
+}

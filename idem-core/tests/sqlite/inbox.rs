@@ -1,0 +1,164 @@
+//! Inbox rows: what SQLite does differently, and how far its statements read.
+
+use std::time::Duration;
+
+use idem_core::store::{Filter, Kind, Level, Note, Page, Replayed, Survey};
+use idem_core::{Key, Reason, Store};
+use uuid::Uuid;
+
+use crate::world::{LONG, World};
+
+#[tokio::test]
+async fn a_take_is_committed_by_itself_and_found_again_by_its_token() {
+    let world = World::new().await;
+    for key in ["a", "b", "c"] {
+        world.store(key, Ok(Duration::ZERO)).await;
+    }
+    world.store("later", Ok(LONG)).await;
+    let token = Uuid::new_v4();
+    let taken = world.store.take(&[world.handler], Kind::Ordinary, 2, token, LONG).await.unwrap();
+    assert_eq!(taken.iter().map(|row| row.delivery.payload().as_ref()).collect::<Vec<_>>(), [b"a", b"b"]);
+    assert!(taken.iter().all(|row| row.starts == 1 && row.token == Some(token) && row.handler == "order_paid"));
+    let again = world.store.taken(token).await.unwrap();
+    assert_eq!(again.iter().map(|row| row.id).collect::<Vec<_>>(), taken.iter().map(|row| row.id).collect::<Vec<_>>());
+    assert_eq!(world.store.take(&[world.handler], Kind::Ordinary, 9, Uuid::new_v4(), LONG).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_comes_first() {
+    let world = World::new().await;
+    let ids = world.store.register("billing", &["x", "y", "z"]).await.unwrap();
+    world
+        .sql(&format!(
+            "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 89)
+             INSERT INTO idem_inbox_messages (created_at, due_at, handler_id, state, key, fingerprint, envelope, payload)
+             SELECT 0, 1000 - i, {} + i % 3, 'parked', CAST('k' || i AS BLOB), x'', x'', x'' FROM n",
+            ids[0].0
+        ))
+        .await;
+    let token = Uuid::new_v4();
+    let rows = world.store.take(&[ids[0], ids[2]], Kind::Ordinary, 4, token, LONG).await.unwrap();
+    let mut keys = rows.iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>();
+    keys.sort();
+    assert_eq!(keys, ["k84", "k86", "k87", "k89"]);
+}
+
+#[tokio::test]
+async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
+    let world = World::new().await;
+    world.store("k", Ok(Duration::ZERO)).await;
+    let handlers = [world.handler];
+    let survey = async |lease| world.store.survey(&handlers, lease).await.unwrap();
+    let take = async |kind| world.store.take(&handlers, kind, 9, Uuid::new_v4(), Duration::ZERO).await.unwrap();
+
+    assert_eq!(survey(LONG).await, Survey { ordinary: true, suspect: false, judge: false });
+    assert_eq!(take(Kind::Suspect).await.len(), 0);
+    assert_eq!(take(Kind::Ordinary).await.len(), 1);
+    assert_eq!(survey(LONG).await, Survey { ordinary: false, suspect: true, judge: false });
+    assert_eq!(take(Kind::Ordinary).await.len(), 0);
+    take(Kind::Suspect).await;
+    assert_eq!(take(Kind::Suspect).await[0].starts, 3);
+    assert_eq!(take(Kind::Suspect).await.len(), 0);
+    assert_eq!(survey(LONG).await, Survey::default());
+    assert_eq!(world.store.judge(&handlers, LONG).await.unwrap(), 0);
+
+    world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 200000").await;
+    assert!(survey(LONG).await.judge);
+    assert_eq!(world.store.judge(&handlers, LONG).await.unwrap(), 1);
+    let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
+    assert_eq!((dead[0].reason, dead[0].token), (Some(Reason::Crashed), None));
+
+    // Replayed, it runs as a suspect: with its starts at 0, a break is its mark.
+    assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(take(Kind::Ordinary).await.len(), 0);
+    assert_eq!(take(Kind::Suspect).await[0].starts, 1);
+}
+
+#[tokio::test]
+async fn ten_breaks_are_its_death_and_a_replay_has_breaks_left() {
+    let world = World::new().await;
+    world.store("k", Ok(Duration::ZERO)).await;
+    let broke = Note::Broke { due: Duration::ZERO, error: "gone".to_owned() };
+    for n in 1..=10 {
+        let kind = if n == 1 { Kind::Ordinary } else { Kind::Suspect };
+        let rows = world.store.take(&[world.handler], kind, 1, Uuid::new_v4(), LONG).await.unwrap();
+        assert!(world.store.note(&rows[0], &broke).await.unwrap());
+        assert!(!world.store.note(&rows[0], &broke).await.unwrap(), "a note was taken twice");
+    }
+    let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
+    assert_eq!((dead[0].reason, dead[0].starts, dead[0].breaks), (Some(Reason::BrokeConnection), 0, 10));
+    world.store.replay("billing", dead[0].id, false).await.unwrap();
+    let rows = world.store.take(&[world.handler], Kind::Suspect, 1, Uuid::new_v4(), LONG).await.unwrap();
+    assert!(world.store.note(&rows[0], &broke).await.unwrap());
+    assert_eq!(world.store.level(&[world.handler]).await.unwrap().dead, 0);
+}
+
+#[tokio::test]
+async fn discarding_dates_the_claim_that_the_row_owned_and_no_other() {
+    let world = World::new().await;
+    world.store("dead", Err(Reason::Permanent)).await;
+    world.store("waiting", Ok(LONG)).await;
+    world
+        .sql(&format!(
+            "INSERT INTO idem_inbox_messages
+                 (created_at, due_at, died_at, handler_id, state, reason, key, fingerprint, envelope, payload)
+             SELECT 0, 0, 0, {}, 'dead', reason, CAST(key AS BLOB), x'ff', x'', x''
+             FROM (SELECT 'conflict' AS reason, 'waiting' AS key UNION ALL SELECT 'no key', '')",
+            world.handler.0
+        ))
+        .await;
+    let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
+    assert_eq!(dead.len(), 3);
+    for row in dead {
+        assert!(!world.store.discard("shipping", row.id).await.unwrap(), "another consumer's row was discarded");
+        assert!(world.store.discard("billing", row.id).await.unwrap());
+        assert!(!world.store.discard("billing", row.id).await.unwrap());
+    }
+    assert_eq!((world.dated("dead").await, world.dated("waiting").await), (Some(true), Some(false)));
+}
+
+#[tokio::test]
+async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
+    let world = World::new().await;
+    world.process("k").await;
+    world.process("taken").await;
+    let mut identity = world.identity("k");
+    identity.fingerprint = idem_core::Fingerprint::of(b"other");
+    let mut txn = world.store.begin(LONG).await.unwrap();
+    let delivery = idem_core::Delivery::new("orders", "other");
+    let state = Err(Reason::Conflict);
+    let row = idem_core::store::NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+    world.store.insert(&mut txn, &row).await.unwrap();
+    world.store.insert(&mut txn, &row).await.unwrap();
+    world.store.commit(txn).await;
+    let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
+    let (id, key) = (dead[0].id, |key: &str| Key::of(key).unwrap());
+    assert_eq!(dead[0].sightings, 2);
+
+    assert_eq!(world.store.replay("billing", id, true).await.unwrap(), Replayed::NeedsKey);
+    assert_eq!(world.store.replay_as("billing", id, &key("taken")).await.unwrap(), Replayed::KeyTaken);
+    assert_eq!(world.store.replay_as("shipping", id, &key("new")).await.unwrap(), Replayed::NotFound);
+    assert_eq!(world.store.replay_as("billing", id, &key("new")).await.unwrap(), Replayed::Due);
+    assert_eq!(world.store.replay_as("billing", id, &key("newer")).await.unwrap(), Replayed::NotFound);
+    assert_eq!((world.dated("new").await, world.dated("k").await), (Some(false), Some(true)));
+    let rows = world.store.take(&[world.handler], Kind::Ordinary, 1, Uuid::new_v4(), LONG).await.unwrap();
+    assert_eq!((rows[0].identity.key, rows[0].reason), (key("new"), None));
+}
+
+#[tokio::test]
+async fn the_level_counts_ordinary_rows_suspects_and_dead_ones_of_these_handlers() {
+    let world = World::new().await;
+    let level = async || world.store.level(&[world.handler]).await.unwrap();
+    assert_eq!(level().await, Level::default());
+    world.store("later", Ok(LONG)).await;
+    assert_eq!(level().await, Level { parked: 1, dead: 0, oldest_due: None });
+    world.store("suspect", Ok(Duration::ZERO)).await;
+    world.store.take(&[world.handler], Kind::Ordinary, 9, Uuid::new_v4(), Duration::ZERO).await.unwrap();
+    world.store("ordinary", Ok(Duration::ZERO)).await;
+    world.store("dead", Err(Reason::Permanent)).await;
+    world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 5000 WHERE starts > 0 OR state = 'dead'").await;
+    let now = level().await;
+    assert_eq!((now.parked, now.dead), (3, 1));
+    assert!((5..60).contains(&now.oldest_due.unwrap().as_secs()), "{now:?}");
+    assert_eq!(world.store.level(&[]).await.unwrap(), Level::default());
+}

@@ -1,0 +1,98 @@
+//! Handlers that nest transactions: sqlx makes savepoints of them, and ours is not touched.
+
+use idem_core::Store;
+use idem_core::store::Committed;
+use sqlx::{Connection, SqliteConnection};
+
+use crate::world::{World, lent, run};
+
+async fn insert(connection: &mut SqliteConnection, id: i64) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO effects VALUES (?1)").bind(id).execute(connection).await.map(|_| ())
+}
+
+#[tokio::test]
+async fn nested_commit_rollback_drop_and_error_leave_the_claim_alone() {
+    let world = World::new().await;
+    for round in 0..3 {
+        let mut txn = world.claimed(&format!("k{round}")).await;
+        let connection = lent(&mut txn);
+        let id = |n: i64| round * 10 + n;
+
+        let mut nested = connection.begin().await.unwrap();
+        insert(&mut nested, id(1)).await.unwrap();
+        let mut deeper = nested.begin().await.unwrap();
+        insert(&mut deeper, id(2)).await.unwrap();
+        deeper.rollback().await.unwrap();
+        nested.commit().await.unwrap();
+
+        let mut nested = connection.begin().await.unwrap();
+        insert(&mut nested, id(3)).await.unwrap();
+        drop(nested);
+
+        let mut nested = connection.begin().await.unwrap();
+        insert(&mut nested, id(4)).await.unwrap();
+        assert!(insert(&mut nested, id(4)).await.is_err());
+        nested.commit().await.unwrap();
+
+        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        assert_eq!(world.count("effects").await, (round + 1) * 2);
+    }
+}
+
+#[tokio::test]
+async fn a_nested_commit_commits_nothing_before_ours() {
+    let world = World::new().await;
+    let mut txn = world.claimed("k").await;
+    let mut nested = lent(&mut txn).begin().await.unwrap();
+    insert(&mut nested, 1).await.unwrap();
+    nested.commit().await.unwrap();
+    assert_eq!(world.count("effects").await, 0);
+    world.store.rollback(txn).await.unwrap();
+    assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
+}
+
+#[tokio::test]
+async fn a_nested_transaction_that_was_left_open_goes_with_ours() {
+    let world = World::new().await;
+    for (key, commit, effects) in [("a", false, 0), ("b", true, 1), ("c", true, 2)] {
+        let mut txn = world.claimed(key).await;
+        let mut nested = lent(&mut txn).begin().await.unwrap();
+        insert(&mut nested, effects).await.unwrap();
+        std::mem::forget(nested);
+        if commit {
+            assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        } else {
+            world.store.rollback(txn).await.unwrap();
+        }
+        assert_eq!(world.count("effects").await, effects);
+    }
+}
+
+#[tokio::test]
+async fn the_first_transaction_of_a_new_connection_and_a_later_one_nest_alike() {
+    let world = World::new().await;
+    // The drop closes the connection, so that the next one is new.
+    drop(world.claimed("dropped").await);
+    for key in ["first", "second"] {
+        let mut txn = world.claimed(key).await;
+        let nested = lent(&mut txn).begin().await.unwrap();
+        nested.rollback().await.unwrap();
+        run(&mut txn, "SELECT 1").await.unwrap();
+        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_made_sqlx_lose_count_and_failed_does_not_spoil_the_next_one() {
+    let world = World::new().await;
+    let mut txn = world.claimed("k").await;
+    // The failed begin makes sqlx roll back and count 0, and the transaction that is open now is the handler's own.
+    assert!(lent(&mut txn).begin_with("BEGIN IMMEDIATE").await.is_err());
+    run(&mut txn, "BEGIN").await.unwrap();
+    world.store.rollback(txn).await.unwrap();
+
+    let mut txn = world.claimed("next").await;
+    lent(&mut txn).begin().await.unwrap().commit().await.unwrap();
+    assert_eq!(world.count("idem_processed_messages").await, 0, "the nested commit was ours");
+    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+}

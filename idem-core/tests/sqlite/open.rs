@@ -1,0 +1,208 @@
+//! Opening: settings, migrations, and what is refused with which cure.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use idem_core::store::Promise;
+use idem_core::{Error, Sqlite, Store};
+
+use crate::world::{Dir, LONG, World, lent};
+
+/// Asserts that the error names all of this.
+fn says(result: Result<Sqlite, Error>, words: &[&str]) {
+    let text = result.unwrap_err().to_string();
+    for word in words {
+        assert!(text.contains(word), "{text:?} does not say {word:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_made_with_its_tables_in_wal_mode() {
+    let world = World::new().await;
+    let mut outsider = world.outsider().await;
+    let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut outsider).await.unwrap();
+    assert_eq!(mode, "wal");
+    let lax = "pragma_table_list WHERE name LIKE 'idem%' AND NOT strict";
+    assert_eq!(world.count(lax).await, 0);
+    let mut txn = world.store.begin(LONG).await.unwrap();
+    let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(lent(&mut txn)).await.unwrap();
+    assert_eq!(synchronous, 2, "2 is FULL");
+}
+
+#[tokio::test]
+async fn urls_with_slashes_and_plain_paths_name_the_same_file() {
+    let dir = Dir::new();
+    let path = dir.path("orders.db");
+    for url in [format!("sqlite:{path}"), format!("sqlite://{path}"), path.clone()] {
+        Sqlite::connect(&url).await.unwrap();
+    }
+    let files = std::fs::read_dir(dir.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(files.map(|name| name.into_string().unwrap()).all(|name| name.starts_with("orders.db")));
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_named_with_the_cure() {
+    let dir = Dir::new();
+    says(Sqlite::connect(&format!("sqlite:{}", dir.path(""))).await, &[&dir.path(""), "is a directory", "name a file"]);
+    let missing = dir.path("no/such/orders.db");
+    says(Sqlite::connect(&missing).await, &[&missing, "does not exist", "make it"]);
+    let text = dir.path("text.db");
+    std::fs::write(&text, "this is a text, and long enough to be taken for a database header ".repeat(9)).unwrap();
+    says(Sqlite::connect(&text).await, &[&text, "no SQLite database", "name another file"]);
+    says(Sqlite::connect("").await, &["names no file"]);
+    says(Sqlite::connect("file:orders.db").await, &["sqlite:orders.db"]);
+    says(Sqlite::connect("sqlite:orders.db?color=red").await, &["orders.db", "no URL"]);
+}
+
+#[tokio::test]
+async fn a_read_only_file_is_named_with_the_cure() {
+    let world = World::new().await;
+    let path = world.dir.path("copy.db");
+    world.sql(&format!("VACUUM INTO '{path}'")).await;
+    // A write version that SQLite does not know makes a file read-only for everybody, for root as well (SQLite manual,
+    // "Database File Format", 1.3.3).
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[18] = 3;
+    std::fs::write(&path, bytes).unwrap();
+    says(Sqlite::connect(&path).await, &[&path, "read-only", "let this user write"]);
+}
+
+#[tokio::test]
+async fn settings_that_would_lose_claims_are_refused() {
+    for url in ["sqlite::memory:", ":memory:", "sqlite://:memory:", "sqlite:a.db?mode=memory"] {
+        says(Sqlite::connect(url).await, &["in memory", "name a file"]);
+    }
+    for url in ["sqlite:a.db?mode=ro", "sqlite:a.db?immutable=1", "sqlite:a.db?cache=shared"] {
+        says(Sqlite::connect(url).await, &[url, "take it out"]);
+    }
+    says(Sqlite::options("sqlite:a.db").retention(Duration::ZERO).connect().await, &["retention of zero", "give"]);
+    for prefix in ["", "a\"b", "a b", "sqlite_", "SQLite_x", &"x".repeat(41), "é", "a;b"] {
+        says(Sqlite::options("sqlite:a.db").prefix(prefix).connect().await, &["prefix", "letters"]);
+    }
+    assert!(!std::fs::exists("a.db").unwrap());
+}
+
+#[tokio::test]
+async fn another_databases_url_is_refused_without_its_password() {
+    let error = Sqlite::connect("postgres://user:sentinel@host/db").await.unwrap_err();
+    let text = format!("{error} {error:?}");
+    assert!(text.contains("postgres://") && !text.contains("sentinel"), "{text}");
+}
+
+#[tokio::test]
+async fn two_prefixes_in_one_file_know_nothing_of_each_other() {
+    let world = World::new().await;
+    let other = Sqlite::options(&world.dir.url()).prefix("other_2").connect().await.unwrap();
+    let handler = other.register("billing", &["order_paid"]).await.unwrap()[0];
+    world.process("k").await;
+    let mut identity = world.identity("k");
+    identity.handler = handler;
+    let mut txn = other.begin(LONG).await.unwrap();
+    let claimed = other.claim(&mut txn, &identity, Promise::Processed).await.unwrap();
+    assert_eq!(claimed, idem_core::store::Claimed::New);
+    other.commit(txn).await;
+    assert_eq!(world.count("other_2processed_messages").await, 1);
+    assert_eq!(world.count("sqlite_schema WHERE name LIKE 'other\\_2%' ESCAPE '\\'").await, 10);
+}
+
+#[tokio::test]
+async fn tables_of_another_origin_under_the_prefix_are_left_alone() {
+    let dir = Dir::new();
+    Sqlite::options(&dir.url()).prefix("other_").connect().await.unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db"));
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    sqlx::raw_sql("CREATE TABLE idem_handlers (mine)").execute(&mut connection).await.unwrap();
+    says(Sqlite::connect(&dir.url()).await, &["migration 0001", "orders.db", "\"idem_\"", ".prefix(..)"]);
+    let tables = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'idem%'");
+    let tables: i64 = tables.fetch_one(&mut connection).await.unwrap();
+    assert_eq!(tables, 1, "a migration is applied whole or not at all");
+}
+
+#[tokio::test]
+async fn verify_only_makes_nothing_and_says_what_is_missing() {
+    let dir = Dir::new();
+    let verify = || Sqlite::options(&dir.url()).verify_only().connect();
+    says(verify().await, &["orders.db", "does not exist", "without verify_only()"]);
+    assert!(!std::fs::exists(dir.path("orders.db")).unwrap());
+
+    std::fs::write(dir.path("orders.db"), "").unwrap();
+    says(verify().await, &["orders.db", "PRAGMA journal_mode = WAL"]);
+    Sqlite::options(&dir.url()).prefix("other_").connect().await.unwrap();
+    says(verify().await, &["orders.db", "lacks migration 0001", "without verify_only()", "migrations/sqlite"]);
+
+    Sqlite::connect(&dir.url()).await.unwrap();
+    verify().await.unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_migration_run_by_hand_is_what_connect_finds() {
+    let dir = Dir::new();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    sqlx::raw_sql("PRAGMA journal_mode = WAL; BEGIN IMMEDIATE").execute(&mut connection).await.unwrap();
+    let text = include_str!("../../migrations/sqlite/0001_claims_and_inbox.sql");
+    sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
+    sqlx::raw_sql("COMMIT").execute(&mut connection).await.unwrap();
+    Sqlite::options(&dir.url()).verify_only().connect().await.unwrap();
+    Sqlite::connect(&dir.url()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_reads_goes_into_wal_mode_when_they_have_ended() {
+    let dir = Dir::new();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
+    let mut reader = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let read = "CREATE TABLE mine (id); BEGIN; SELECT * FROM mine";
+    sqlx::raw_sql(read).execute(&mut reader).await.unwrap();
+    let url = dir.url();
+    let mut connect = std::pin::pin!(Sqlite::connect(&url));
+    let early = tokio::time::timeout(Duration::from_millis(300), connect.as_mut()).await;
+    assert!(early.is_err(), "{early:?}");
+    sqlx::raw_sql("COMMIT").execute(&mut reader).await.unwrap();
+    connect.await.unwrap();
+}
+
+/// The processes of the next test. By itself it does nothing.
+#[tokio::test]
+async fn ten_processes_child() {
+    if let Ok(url) = std::env::var("IDEM_TEST_CHILD") {
+        let store = Sqlite::connect(&url).await.unwrap();
+        store.register("billing", &["a", "b", ""]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn ten_processes_may_connect_to_a_new_file_at_once() {
+    let dir = Dir::new();
+    let spawn = |_| {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "open::ten_processes_child", "--nocapture"])
+            .env("IDEM_TEST_CHILD", dir.url())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    for child in (0..10).map(spawn).collect::<Vec<_>>() {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let store = Sqlite::options(&dir.url()).verify_only().connect().await.unwrap();
+    let ids = store.register("billing", &["a", "b", "", "c"]).await.unwrap();
+    assert_eq!(ids.iter().map(|id| id.0).collect::<std::collections::BTreeSet<_>>().len(), 4);
+}
+
+#[tokio::test]
+async fn many_connects_to_new_files_at_once_are_harmless() {
+    for _ in 0..20 {
+        let dir = Dir::new();
+        let mut connects = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let url = dir.url();
+            connects.spawn(async move { Sqlite::connect(&url).await.map(drop) });
+        }
+        for connected in connects.join_all().await {
+            connected.unwrap();
+        }
+    }
+}

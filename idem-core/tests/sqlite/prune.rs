@@ -1,0 +1,81 @@
+//! Removing old claims, in chunks, beside claims.
+
+use std::time::Duration;
+
+use idem_core::store::{Committed, Pruned};
+use idem_core::{Reason, Store};
+
+use crate::world::World;
+
+/// Claims that are older than the retention of an hour, one a millisecond.
+async fn old_claims(world: &World, count: u32) {
+    world
+        .sql(&format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
+             INSERT INTO idem_processed_messages SELECT {}, CAST('old' || i AS BLOB), x'', i FROM n",
+            world.handler.0
+        ))
+        .await;
+}
+
+async fn world() -> World {
+    World::with(|options| options.retention(Duration::from_secs(3600))).await
+}
+
+#[tokio::test]
+async fn what_is_older_than_the_retention_goes_in_chunks_and_the_highest_date_is_written_down() {
+    let world = world().await;
+    old_claims(&world, 2500).await;
+    world.process("young").await;
+    world.store("waiting", Ok(Duration::ZERO)).await;
+    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 2500, elsewhere: false });
+    assert_eq!(world.count("idem_processed_messages").await, 2);
+    assert_eq!(world.count("idem_handlers WHERE pruned_through = 2500").await, 1);
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
+}
+
+#[tokio::test]
+async fn a_claim_with_an_inbox_row_is_kept_and_does_not_stop_the_others() {
+    let world = world().await;
+    old_claims(&world, 1500).await;
+    world
+        .sql(&format!(
+            "INSERT INTO idem_inbox_messages
+                 (created_at, due_at, died_at, handler_id, state, reason, key, fingerprint, envelope, payload)
+             SELECT 0, 0, 0, {}, 'dead', '{}', key, x'ff', x'', x'' FROM idem_processed_messages
+             WHERE processed_at <= 1200",
+            world.handler.0,
+            Reason::Conflict
+        ))
+        .await;
+    assert_eq!(world.store.prune().await.unwrap().claims, 300);
+    assert_eq!(world.count("idem_processed_messages").await, 1200);
+}
+
+#[tokio::test]
+async fn one_prunes_at_a_time_and_a_pruner_that_died_is_forgotten() {
+    let world = world().await;
+    old_claims(&world, 10).await;
+    world.sql("UPDATE idem_pruner SET token = x'01', until = unixepoch() * 1000 + 60000").await;
+    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 0, elsewhere: true });
+    world.sql("UPDATE idem_pruner SET until = unixepoch() * 1000 - 60000").await;
+    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 10, elsewhere: false });
+}
+
+#[tokio::test]
+async fn claims_get_in_between_the_chunks() {
+    let world = world().await;
+    old_claims(&world, 20_000).await;
+    let pruner = tokio::spawn({
+        let store = world.store.clone();
+        async move { store.prune().await.unwrap() }
+    });
+    let mut claims = 0;
+    while !pruner.is_finished() {
+        let txn = world.claimed(&format!("new{claims}")).await;
+        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        claims += 1;
+    }
+    assert_eq!(pruner.await.unwrap().claims, 20_000);
+    assert!(claims >= 10, "{claims} claims got in");
+}

@@ -1,0 +1,123 @@
+//! A database file of its own for each test.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use idem_core::store::sqlite::{SqliteOptions, Txn};
+use idem_core::store::{Claimed, Committed, HandlerId, Identity, NewRow, Promise};
+use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Sqlite, Store};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions};
+
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// A directory that goes with the value.
+pub(crate) struct Dir(PathBuf);
+
+impl Dir {
+    pub(crate) fn new() -> Self {
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(uuid::Uuid::new_v4().to_string());
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.path("orders.db"))
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A store, a handler, and a table `effects`.
+pub(crate) struct World {
+    pub(crate) store: Sqlite,
+    pub(crate) handler: HandlerId,
+    pub(crate) dir: Dir,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(|options| options).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
+        let dir = Dir::new();
+        let store = change(Sqlite::options(&dir.url())).connect().await.unwrap();
+        let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
+        let world = Self { store, handler, dir };
+        world.sql("CREATE TABLE effects (id INTEGER PRIMARY KEY)").await;
+        world
+    }
+
+    /// A connection that idem knows nothing of, as another process has.
+    pub(crate) async fn outsider(&self) -> SqliteConnection {
+        let options = SqliteConnectOptions::new().filename(self.dir.path("orders.db"));
+        options.busy_timeout(LONG).connect().await.unwrap()
+    }
+
+    pub(crate) async fn sql(&self, text: &str) {
+        sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.outsider().await).await.unwrap();
+    }
+
+    pub(crate) async fn count(&self, what: &str) -> i64 {
+        let text = AssertSqlSafe(format!("SELECT count(*) FROM {what}"));
+        sqlx::query_scalar(text).fetch_one(&mut self.outsider().await).await.unwrap()
+    }
+
+    pub(crate) fn identity(&self, key: &str) -> Identity {
+        let key = Key::of(key).unwrap();
+        Identity { handler: self.handler, fingerprint: Fingerprint::of(key.as_bytes()), key }
+    }
+
+    /// A transaction that holds a new claim of this key, as a handler is lent it.
+    pub(crate) async fn claimed(&self, key: &str) -> Txn {
+        let mut txn = self.store.begin(LONG).await.unwrap();
+        let claimed = self.store.claim(&mut txn, &self.identity(key), Promise::Processed).await.unwrap();
+        assert_eq!(claimed, Claimed::New);
+        txn
+    }
+
+    /// Processes a message.
+    pub(crate) async fn process(&self, key: &str) {
+        let txn = self.claimed(key).await;
+        assert!(matches!(self.store.commit(txn).await, Committed::Done));
+    }
+
+    /// Stores a message in the inbox, parked and due, or dead.
+    pub(crate) async fn store(&self, key: &str, state: Result<Duration, Reason>) -> Identity {
+        let identity = self.identity(key);
+        let mut txn = self.store.begin(LONG).await.unwrap();
+        self.store.claim(&mut txn, &identity, Promise::Waiting).await.unwrap();
+        let delivery = Delivery::new("orders", key.to_owned());
+        let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+        self.store.insert(&mut txn, &row).await.unwrap();
+        assert!(matches!(self.store.commit(txn).await, Committed::Done));
+        identity
+    }
+
+    /// Whether the claim is there and dated; `None` where there is none.
+    pub(crate) async fn dated(&self, key: &str) -> Option<bool> {
+        let mut txn = self.store.begin(LONG).await.unwrap();
+        let standing = self.store.standing(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
+        self.store.rollback(txn).await.unwrap();
+        standing.map(|standing| standing.age.is_some())
+    }
+}
+
+/// The connection that a handler is lent.
+pub(crate) fn lent(txn: &mut Txn) -> &mut SqliteConnection {
+    Sqlite::lend(txn)
+}
+
+/// Runs a handler's statement.
+pub(crate) async fn run(txn: &mut Txn, text: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(text).execute(lent(txn)).await.map(|_| ())
+}

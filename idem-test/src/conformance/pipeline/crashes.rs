@@ -1,0 +1,133 @@
+//! Processes that end without a word.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::store::{Committed, Identity, Kind, NewRow, Promise, Store};
+use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, State};
+use uuid::Uuid;
+
+use crate::conformance::soon;
+use crate::conformance::store::Setup;
+use crate::harness::{Crash, Trial};
+
+use super::line::Line;
+use super::orders::{Act, Desk, Orders};
+use super::{Order, World};
+
+/// A trial of the suite's handler, each process with a store of its own.
+async fn trial<W: World>(world: Arc<W>, desk: Desk) -> Trial<W::Store>
+where
+    W::Store: Lends<W::Connection>,
+{
+    let connect = move || {
+        let world = world.clone();
+        async move { world.store(Setup::default()).await }
+    };
+    let _ = State(());
+    Trial::new(connect).state(desk).handler::<Orders<W>>().await.unwrap()
+}
+
+fn order(order: Order) -> crate::Publication {
+    crate::Publication::from(order).event_type("Order")
+}
+
+/// Once, ten times, five at once, in two processes, and with a crash at each point: one effect.
+pub async fn every_way_to_deliver_has_one_effect<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let trial = trial(line.world.clone(), line.desk.clone()).await;
+    for (copies, in_flight, processes) in [(1, 1, 1), (10, 1, 1), (5, 5, 1), (6, 3, 2)] {
+        for crash in [None].into_iter().chain(Crash::ALL.map(Some)) {
+            for acts in [&[Act::Ok][..], &[Act::Fail, Act::Ok]] {
+                let fails = acts[0] == Act::Fail;
+                // What fails comes to the points of a commit as well: those of what parks it.
+                let id = format!("{copies} {in_flight} {processes} {crash:?} {fails}");
+                let sending = trial.deliver(order(Order::new(&id, acts))).processes(processes);
+                let sending = match crash {
+                    Some(crash) => sending.crash(crash),
+                    None => sending,
+                };
+                // Another process may be faster everywhere, so that the first one never comes to its point.
+                match sending.run(copies, in_flight).await {
+                    Err(error) if processes > 1 && error.to_string().contains("never reached") => {}
+                    outcomes => drop(outcomes.unwrap_or_else(|error| panic!("{id}: {error}"))),
+                }
+                assert_eq!(line.effects(&id).await, 1, "{id}");
+                assert!(line.dead().await.is_empty());
+            }
+        }
+    }
+}
+
+/// Each time that it runs its process ends. The first time it was delivered directly, and then three times it was begun
+/// from the inbox, the last two times alone.
+pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let trial = trial(line.world.clone(), line.desk.clone()).await;
+    trial.publish(&order(Order::ok("killer")));
+    for _ in 0..4 {
+        let process = trial.start(Some(Crash::InHandler), 4).unwrap();
+        soon(process.fate.sealed()).await;
+        drop(process);
+    }
+    trial.publish(&order(Order::ok("innocent")));
+    trial.run().await.unwrap();
+    let dead = trial.dead_letters().await.unwrap();
+    assert_eq!((dead.len(), dead[0].reason, dead[0].starts), (1, Some(Reason::Crashed), 3));
+    assert_eq!((line.effects("killer").await, line.effects("innocent").await), (0, 1));
+}
+
+/// A message on which a process has died runs while nothing else does, so that no neighbour can be blamed.
+pub async fn a_suspect_runs_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let handler = line.store.register("billing", &["", "orders"]).await.unwrap()[1];
+    let delivery = Delivery::new("orders", serde_json::to_vec(&Order::new("suspect", &[Act::Wait])).unwrap());
+    let fingerprint = Fingerprint::of(delivery.payload());
+    let identity = Identity { handler, key: Key::of("suspect").unwrap(), fingerprint };
+    let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
+    line.store.claim(&mut txn, &identity, Promise::Waiting).await.unwrap();
+    let state = Ok(Duration::ZERO);
+    let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+    line.store.insert(&mut txn, &row).await.unwrap();
+    assert!(matches!(line.store.commit(txn).await, Committed::Done));
+    // Somebody takes it, and is never heard of again.
+    let taken = line.store.take(&[handler], Kind::Ordinary, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
+    assert_eq!(taken.len(), 1);
+
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.publish(Order::ok("neighbour"));
+    soon(line.queue.delivered(1)).await;
+    // Nothing can tell that it will not start. A neighbour that is not kept back has started by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(line.desk.runs("neighbour"), 0);
+    line.desk.go.send_replace(true);
+    assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
+    worker.stop().await;
+    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
+}
+
+/// A process that ends while it runs a row: the row is found again after its lease, and runs once.
+pub async fn a_crash_while_a_row_runs_has_one_effect<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let trial = trial(line.world.clone(), line.desk.clone()).await;
+    for point in [Crash::InHandler, Crash::BeforeCommit, Crash::AfterCommit] {
+        let id = format!("{point:?}");
+        // The first attempt fails, in a process that lives; the second one ends its process.
+        trial.publish(&order(Order::new(&id, &[Act::Fail, Act::Ok])));
+        let process = trial.start(Some(point), 1).unwrap();
+        soon(process.fate.sealed()).await;
+        drop(process);
+        let process = trial.start(Some(point), 1).unwrap();
+        let fate = process.fate.clone();
+        // A crash behind the commit may have left nothing to do.
+        tokio::select! {
+            () = fate.sealed() => {}
+            done = trial.done() => done.unwrap(),
+        }
+        drop(process);
+        trial.run().await.unwrap();
+        assert_eq!(line.effects(&id).await, 1, "{id}");
+        assert!(trial.dead_letters().await.unwrap().is_empty());
+    }
+}

@@ -1,0 +1,102 @@
+//! Deliveries that no handler can ever be called for: dead at once, and kept whole.
+
+use idem_core::{Headers, Reason};
+
+use crate::Publication;
+
+use super::{Line, Order, Settings, World};
+
+/// Publishes it twice; it is one dead letter of this reason, with two sightings, and kept as it was.
+async fn dead_and_whole<W: World>(line: &Line<W>, publication: Publication, settings: Settings, reason: Reason) {
+    let (before, known) = (line.dead().await.len(), line.outcomes(0).await.len());
+    let mut headers = Headers::new();
+    headers.push("trace", "00-ab\0\u{7f}");
+    headers.push("bytes", vec![0xff, 0x00]);
+    let publication = publication.headers(headers.clone()).message_id("id-7");
+    for copy in [1, 2] {
+        line.publish_raw(publication.clone());
+        let outcomes = line.run_with(settings.clone(), known + copy).await;
+        assert_eq!(outcomes[known + copy - 1], format!("dead: {reason}"));
+    }
+    let rows = line.dead().await;
+    assert_eq!(rows.len(), before + 1);
+    let row = &rows[0];
+    assert_eq!((row.reason, row.sightings, row.attempts), (Some(reason), 2, 0));
+    assert_eq!(row.delivery.payload(), &publication.payload);
+    assert_eq!(*row.delivery.headers(), headers);
+    assert_eq!(
+        (row.delivery.message_id(), row.delivery.event_type()),
+        (Some("id-7"), publication.event_type.as_deref())
+    );
+    assert_eq!(row.delivery.source(), "orders");
+    assert!(!row.error.is_empty(), "it says why");
+}
+
+/// No JSON, other JSON, nothing, a missing field, bytes that are no text.
+pub async fn an_undecodable_payload_is_dead_and_kept_whole<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let payloads = [&b"no JSON"[..], b"[1, 2]", b"", br#"{"acts": []}"#, &[0xff, 0xfe, 0x00]];
+    for payload in payloads {
+        let publication = Publication::new(payload.to_vec()).event_type("Order");
+        dead_and_whole(&line, publication, Settings::default(), Reason::Undecodable).await;
+    }
+}
+
+/// The key is empty.
+pub async fn a_message_without_a_key_is_dead_and_kept_whole<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let publication = Publication::from(Order::ok("")).event_type("Order");
+    dead_and_whole(&line, publication, Settings::default(), Reason::NoKey).await;
+    assert_eq!(line.desk.runs(""), 0);
+}
+
+/// An index takes 255 bytes on every database.
+pub async fn a_key_of_256_bytes_is_dead_and_one_of_255_is_not<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let publication = Publication::from(Order::ok(&"k".repeat(256))).event_type("Order");
+    dead_and_whole(&line, publication, Settings::default(), Reason::NoKey).await;
+    line.publish(Order::ok(&"k".repeat(255)));
+    assert_eq!(line.run(3).await[2], "processed");
+    assert_eq!(line.effects(&"k".repeat(255)).await, 1);
+}
+
+/// Just over the default limit, and far over it.
+pub async fn a_payload_over_the_limit_is_dead_and_kept_whole<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for size in [1024 * 1024 + 1, 5 * 1024 * 1024] {
+        let publication = Publication::new(vec![b' '; size]).event_type("Order");
+        dead_and_whole(&line, publication, Settings::default(), Reason::TooLarge).await;
+    }
+}
+
+/// The limit is the longest that is processed.
+pub async fn a_payload_at_the_limit_is_processed<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let mut payload = Publication::from(Order::ok("a")).payload.to_vec();
+    payload.resize(1024 * 1024, b' ');
+    line.publish(Publication::new(payload));
+    assert_eq!(line.run(1).await, ["processed"]);
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// 10,000 brackets do not take the process down.
+pub async fn nesting_without_end_is_undecodable<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let deep = format!(r#"{{"id": "a", "acts": {}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    dead_and_whole(&line, Publication::new(deep).event_type("Order"), Settings::default(), Reason::Undecodable).await;
+}
+
+/// Nothing in headers, ids or keys can block the storing of a message, or its run from the inbox.
+pub async fn odd_headers_and_ids_never_block<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let odd = Publication::from(Order::ok("k\0\u{7f}\u{1f4e6}\"\\"))
+        .header("nul\0", vec![0x00, 0xff])
+        .header("surrogate", vec![0xed, 0xa0, 0x80])
+        .message_id("id\0");
+    // The handler of the suite writes its id into the table, where a database may refuse a NUL: that is its failure,
+    // and its text is kept as well.
+    line.publish_redelivered(odd).await;
+    let outcomes = line.run(2).await;
+    assert_eq!(outcomes[0], "parked 0");
+    assert!(["processed", "parked 1"].contains(&outcomes[1].as_str()), "{outcomes:?}");
+}

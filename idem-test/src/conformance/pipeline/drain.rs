@@ -1,0 +1,88 @@
+//! The end of a worker, and of its connections to the broker.
+
+use std::time::Duration;
+
+use crate::conformance::soon;
+
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+/// What runs is finished, what has not begun is released, and nothing is lost.
+pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("runs", &[Act::Wait]));
+    for n in 0..4 {
+        // Copies wait for the one that runs, in memory.
+        line.publish(Order::new("runs", &[Act::Wait]));
+        line.publish(Order::ok(&n.to_string()));
+    }
+    let worker = line.start_with(Settings { in_flight: 2, ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    let ended = worker.shut_down();
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    let counts = line.queue.counts();
+    assert_eq!((line.effects("runs").await, counts.unsettled), (1, 0));
+    assert_eq!(counts.acks + counts.ready, 9, "what was not acked is back in the queue");
+
+    line.run(9).await;
+    assert_eq!((line.effects("runs").await, line.desk.runs("runs")), (1, 1));
+    for n in 0..4 {
+        assert_eq!(line.effects(&n.to_string()).await, 1);
+    }
+}
+
+/// A handler that does not come to an end is cut off: nothing of it is written, and no attempt is charged.
+pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Wait]));
+    let worker = line.start_with(Settings { drain: Duration::from_millis(50), ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.acks, counts.ready, counts.unsettled), (0, 1, 0));
+    assert_eq!(line.effects("a").await, 0);
+    line.desk.go.send_replace(true);
+    assert_eq!(line.run(2).await, ["parked 0", "processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
+}
+
+/// A connection that is lost while handlers run: what they have committed is committed, and what comes again is known.
+pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Wait]));
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.broker.disconnect();
+    line.desk.go.send_replace(true);
+    let mut outcomes = line.outcomes(2).await;
+    soon(line.queue.idle()).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["duplicate", "processed"]);
+    assert_eq!(line.queue.counts().stale, 1, "the first ack came too late, and settled nothing");
+    line.publish(Order::ok("b"));
+    line.outcomes(3).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+}
+
+/// A broker that is away for a while.
+pub async fn a_broker_that_refuses_is_tried_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    let worker = line.start();
+    line.outcomes(1).await;
+    line.broker.refuse_connections(true);
+    line.broker.disconnect();
+    line.publish(Order::ok("b"));
+    line.broker.refuse_connections(false);
+    line.outcomes(2).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+    // At its start, a worker that cannot consume says so.
+    line.broker.refuse_connections(true);
+    let refused = line.start().refused().await;
+    assert!(refused.contains("orders"), "{refused}");
+}

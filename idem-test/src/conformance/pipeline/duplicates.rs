@@ -1,0 +1,242 @@
+//! Copies, conflicts, redeliveries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{Acker, BoxError, Delivery, Reason, RetryPolicy, Settled, Source, Terms};
+
+use crate::Queue;
+use crate::conformance::soon;
+
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+/// The short way.
+pub async fn a_message_is_processed_and_acked<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    assert_eq!(line.run(1).await, ["processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a"), line.queue.counts().acks), (1, 1, 1));
+    assert!(line.parked().await.is_empty() && line.dead().await.is_empty());
+}
+
+/// A copy that comes after the first is acked, and its handler is not called.
+pub async fn a_duplicate_is_acked_and_not_handled<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    line.run(1).await;
+    line.publish(Order::ok("a"));
+    line.publish(Order::ok("b"));
+    let mut outcomes = line.run(3).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["duplicate", "processed", "processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a"), line.queue.counts().acks), (1, 1, 3));
+}
+
+/// Single flight: of copies that are in flight in one process, one is handled while the others wait in memory.
+pub async fn copies_at_once_are_handled_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for _ in 0..5 {
+        line.publish(Order::new("a", &[Act::Wait]));
+    }
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    soon(line.queue.delivered(5)).await;
+    assert_eq!(line.queue.counts().acks, 0, "nothing is acked on a claim that is not committed");
+    line.desk.go.send_replace(true);
+    let mut outcomes = line.outcomes(5).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["duplicate", "duplicate", "duplicate", "duplicate", "processed"]);
+    soon(line.queue.settled(5)).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}
+
+/// The same over two processes: whoever comes second is held, and never acked on an uncommitted sighting.
+pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Wait]));
+    line.publish(Order::new("a", &[Act::Wait]));
+    let settings = Settings { in_flight: 1, ..Settings::default() };
+    let workers = [line.start_with(settings.clone()), line.start_with(settings)];
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    soon(line.queue.delivered(2)).await;
+    assert_eq!(line.queue.counts().acks, 0);
+    line.desk.go.send_replace(true);
+    let mut outcomes = line.outcomes(2).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["duplicate", "processed"]);
+    for worker in workers {
+        worker.stop().await;
+    }
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}
+
+/// Two messages under one key, of which one fails while the other waits for its claim: whoever is faster, both are in
+/// the database in the end, as an effect or as a dead letter. None passes for a copy of the other.
+pub async fn a_message_that_fails_beside_another_of_its_key_is_not_lost<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let settings = Settings { in_flight: 1, ..Settings::default() };
+    let workers = [line.start_with(settings.clone()), line.start_with(settings)];
+    for round in 0..20 {
+        let id = round.to_string();
+        line.publish(Order::new(&id, &[Act::Permanent]));
+        line.publish(Order::ok(&id));
+        line.outcomes(2 * (round + 1)).await;
+    }
+    for worker in workers {
+        worker.stop().await;
+    }
+    let effects = line.world.number(&format!("SELECT count(*) FROM {}", line.world.name("effects"))).await;
+    let outcomes = line.outcomes(40).await;
+    assert_eq!(effects + line.dead().await.len() as i64, 40, "effects and dead letters of 40 messages: {outcomes:?}");
+}
+
+/// While a message waits for its next attempt, a copy of it is taken over already.
+pub async fn a_copy_of_a_parked_message_is_a_duplicate<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let order = Order::new("a", &[Act::Fail, Act::Ok]);
+    line.publish(order.clone());
+    let late = RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
+    assert_eq!(line.run_with(Settings { retry: late, ..Settings::default() }, 1).await, ["parked 1"]);
+    line.publish(order);
+    assert_eq!(line.run(2).await, ["parked 1", "duplicate"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a"), line.parked().await.len()), (0, 1, 1));
+}
+
+/// The ack was lost with the connection: the broker delivers again, and the claim answers.
+pub async fn a_copy_after_a_lost_ack_is_a_duplicate<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.lose_acks(1);
+    line.publish(Order::ok("a"));
+    let worker = line.start();
+    line.outcomes(1).await;
+    line.broker.disconnect();
+    assert_eq!(line.outcomes(2).await, ["processed", "duplicate"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}
+
+/// Another message under the same key: kept whole, beside the first. Copies of either are known.
+pub async fn a_conflict_is_dead_beside_the_first<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let other = Order::new("a", &[Act::Ok, Act::Ok]);
+    line.publish(Order::ok("a"));
+    line.run(1).await;
+    line.publish(other.clone());
+    line.publish(other);
+    line.publish(Order::ok("a"));
+    let outcomes = line.run(4).await;
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "dead: conflict").count(), 2, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), 1, "{outcomes:?}");
+    let dead = line.one_dead().await;
+    assert_eq!((dead.reason, dead.sightings), (Some(Reason::Conflict), 2));
+    assert!(!dead.delivery.payload().is_empty());
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}
+
+/// Two services that share a database and an event do not see each other's claims.
+pub async fn two_consumers_each_have_their_effect<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for consumer in ["billing", "shipping"] {
+        line.publish(Order::ok("a"));
+        line.publish(Order::ok("a"));
+        let known = line.outcomes(0).await.len();
+        let outcomes = line.run_with(Settings { consumer, ..Settings::default() }, known + 2).await;
+        let processed = outcomes[known..].iter().filter(|outcome| *outcome == "processed").count();
+        assert_eq!(processed, 1, "{consumer}: {outcomes:?}");
+    }
+    assert_eq!(line.effects("a").await, 2);
+}
+
+/// A process may have died on what is redelivered, and only the inbox counts that: it is stored first, and then run.
+pub async fn redelivered_messages_are_stored_before_they_run<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_redelivered(Order::ok("a")).await;
+    assert_eq!(line.run(2).await, ["parked 0", "processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+    line.publish_redelivered(Order::ok("a")).await;
+    assert_eq!(line.run(3).await[2], "duplicate");
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// Whatever becomes of a message, its ack is sent after the database has said so, seen through another connection.
+pub async fn never_acks_before_commit<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let acts = [Act::Ok, Act::Fail, Act::Permanent, Act::Panic, Act::Rollback, Act::Commit, Act::Swallow];
+    for (n, act) in acts.into_iter().enumerate() {
+        line.publish(Order::new(&n.to_string(), &[act]));
+    }
+    line.publish(crate::Publication::new("no JSON"));
+    line.publish_redelivered(Order::ok("redelivered")).await;
+    let messages = acts.len() + 2;
+    let source = Witness { queue: line.queue.clone(), world: line.world.clone(), acks: Arc::default() };
+    let acks = source.acks.clone();
+    // Handlers run one after the other, so that the number of messages taken over tells of the one at hand.
+    let worker = line.start_at(source, Settings { in_flight: 1, ..Settings::default() });
+    soon(line.queue.settled(messages)).await;
+    worker.stop().await;
+    let taken_over = acks.lock().unwrap().clone();
+    assert_eq!(taken_over.len(), messages);
+    for (n, taken_over) in taken_over.into_iter().enumerate() {
+        assert!(taken_over > n as i64, "ack {n} was sent while {taken_over} messages were taken over");
+    }
+}
+
+/// A source that looks into the database before each ack: how many messages are taken over?
+struct Witness<W> {
+    queue: Queue,
+    world: Arc<W>,
+    acks: Arc<std::sync::Mutex<Vec<i64>>>,
+}
+
+struct WitnessAcker<W> {
+    within: <Queue as Source>::Acker,
+    world: Arc<W>,
+    acks: Arc<std::sync::Mutex<Vec<i64>>>,
+}
+
+impl<W: World> Source for Witness<W> {
+    type Acker = WitnessAcker<W>;
+
+    fn system(&self) -> &'static str {
+        self.queue.system()
+    }
+
+    fn name(&self) -> &str {
+        self.queue.name()
+    }
+
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        self.queue.open(terms).await
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, WitnessAcker<W>), BoxError> {
+        let (delivery, within) = self.queue.next().await?;
+        Ok((delivery, WitnessAcker { within, world: self.world.clone(), acks: self.acks.clone() }))
+    }
+
+    async fn drain(&mut self) {
+        self.queue.drain().await;
+    }
+
+    async fn close(&mut self) {
+        self.queue.close().await;
+    }
+}
+
+impl<W: World> Acker for WitnessAcker<W> {
+    async fn ack(self) -> Result<Settled, BoxError> {
+        let (claims, inbox) = (self.world.own("processed_messages"), self.world.own("inbox_messages"));
+        let claimless = format!("SELECT count(*) FROM {inbox} WHERE length(key) = 0");
+        let taken_over = format!("SELECT (SELECT count(*) FROM {claims}) + ({claimless})");
+        let taken_over = self.world.number(&taken_over).await;
+        self.acks.lock().unwrap().push(taken_over);
+        self.within.ack().await
+    }
+
+    async fn release(self) -> Result<Settled, BoxError> {
+        self.within.release().await
+    }
+}

@@ -1,0 +1,208 @@
+//! Handlers that fail, in all the ways they can.
+
+use std::time::Duration;
+
+use idem_core::Reason;
+use idem_core::store::Kind;
+
+use crate::conformance::soon;
+
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+/// Fails once in this way; the second attempt is well, and the only one that leaves an effect.
+async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &str) {
+    let line = Line::new(world).await;
+    let order = Order::new("a", &[act, Act::Fail, Act::Ok]);
+    line.publish(order);
+    line.publish(Order::ok("neighbour"));
+    let mut outcomes = line.run_with(settings.clone(), 4).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["parked 1", "parked 2", "processed", "processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 3));
+    assert_eq!(line.effects("neighbour").await, 1);
+
+    // What the attempt said is kept.
+    line.publish(Order::new("b", &[act]));
+    let late = idem_core::RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
+    line.run_with(Settings { retry: late, ..settings }, 5).await;
+    let row = &line.parked().await[0];
+    assert!(row.error.contains(error), "{:?}", row.error);
+    assert_eq!((row.attempts, row.starts, row.breaks, row.token), (1, 0, 0, None));
+    assert_eq!(line.effects("b").await, 0);
+}
+
+/// An error.
+pub async fn an_error_rolls_back_and_parks<W: World>(world: W) {
+    fails_once(world, Act::Fail, Settings::default(), "attempt 1 has failed").await;
+}
+
+/// A panic costs an attempt, and nothing else.
+pub async fn a_panic_rolls_back_and_parks<W: World>(world: W) {
+    fails_once(world, Act::Panic, Settings::default(), "the handler panics").await;
+}
+
+/// A handler that runs past its deadline is dropped.
+pub async fn a_deadline_rolls_back_and_parks<W: World>(world: W) {
+    let settings = Settings { deadline: Duration::from_millis(300), ..Settings::default() };
+    fails_once(world, Act::Hang, settings, "deadline").await;
+}
+
+/// Five attempts in all, the first included; then it is a dead letter with its last error.
+pub async fn retries_end_as_exhausted_after_five_attempts<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Fail]));
+    let outcomes = line.run(5).await;
+    assert_eq!(outcomes, ["parked 1", "parked 2", "parked 3", "parked 4", "dead: exhausted"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (0, 5));
+    let dead = line.one_dead().await;
+    assert_eq!((dead.reason, dead.attempts, dead.error.as_str()), (Some(Reason::Exhausted), 5, "attempt 5 has failed"));
+    line.publish(Order::new("a", &[Act::Fail]));
+    assert_eq!(line.run(6).await[5], "duplicate");
+    assert_eq!(line.one_dead().await.sightings, 2, "a copy of a dead letter is counted");
+}
+
+/// No further attempt can cure it.
+pub async fn a_permanent_error_is_dead_at_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Permanent]));
+    assert_eq!(line.run(1).await, ["dead: permanent"]);
+    line.publish_redelivered(Order::new("b", &[Act::Fail, Act::Permanent])).await;
+    assert_eq!(line.run(4).await[1..], ["parked 0", "parked 1", "dead: permanent"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a"), line.dead().await.len()), (0, 1, 2));
+}
+
+/// A handler that swallows an error of SQL: where that has aborted its transaction, nothing was written, and it has
+/// failed. Where it has not, what did work is committed.
+pub async fn a_swallowed_error_is_a_failure<W: World>(world: W) {
+    if W::FEATURES.errors_abort {
+        return fails_once(world, Act::Swallow, Settings::default(), "swallowed").await;
+    }
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Swallow]));
+    assert_eq!(line.run(1).await, ["processed"]);
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// ROLLBACK: nothing of it is there, and it is given up.
+pub async fn a_rollback_by_the_handler_is_dead_without_effect<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for (n, act) in [Act::Rollback, Act::RollbackBegin].into_iter().enumerate() {
+        let id = n.to_string();
+        line.publish(Order::new(&id, &[act]));
+        assert_eq!(line.run(n + 1).await[n], "dead: rolled back by its handler");
+        assert_eq!((line.effects(&id).await, line.desk.runs(&id)), (0, 1));
+        line.publish(Order::new(&id, &[act]));
+    }
+    assert_eq!(line.run(4).await[2..], ["duplicate", "duplicate"], "its claim stands");
+    line.publish(Order::ok("after"));
+    assert_eq!(line.run(5).await[4], "processed");
+}
+
+/// COMMIT: its effect may stand, so that it must not run again by itself.
+pub async fn a_commit_by_the_handler_is_dead_and_its_effect_stands<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for (n, act) in [Act::Commit, Act::CommitBegin].into_iter().enumerate() {
+        let id = n.to_string();
+        line.publish(Order::new(&id, &[act]));
+        assert_eq!(line.run(n + 1).await[n], "dead: committed by its handler");
+        assert_eq!((line.effects(&id).await, line.desk.runs(&id)), (1, 1));
+        line.publish(Order::new(&id, &[act]));
+    }
+    assert_eq!(line.run(4).await[2..], ["duplicate", "duplicate"], "its claim stands");
+    assert_eq!((line.effects("0").await, line.effects("1").await, line.dead().await.len()), (1, 1, 2));
+}
+
+/// A handler that commits and then fails looks like one that was rolled back, until somebody asks.
+pub async fn a_commit_by_the_handler_that_then_fails_is_dead_and_its_effect_stands<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::CommitFail]));
+    assert_eq!(line.run(1).await, ["dead: committed by its handler"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a"), line.dead().await.len()), (1, 1, 1));
+    line.publish(Order::new("b", &[Act::Fail, Act::CommitFail]));
+    assert_eq!(line.run(3).await[1..], ["parked 1", "dead: committed by its handler"]);
+    assert_eq!((line.effects("b").await, line.desk.runs("b"), line.dead().await.len()), (1, 2, 2));
+}
+
+/// And so from the inbox.
+pub async fn a_commit_by_the_handler_in_a_retry_is_dead_as_well<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Fail, Act::Commit]));
+    assert_eq!(line.run(2).await, ["parked 1", "dead: committed by its handler"]);
+    let dead = line.one_dead().await;
+    assert_eq!((dead.attempts, line.effects("a").await, line.desk.runs("a")), (2, 1, 2));
+    line.publish(Order::new("b", &[Act::Fail, Act::Rollback]));
+    assert_eq!(line.run(4).await[2..], ["parked 1", "dead: rolled back by its handler"]);
+    assert_eq!((line.effects("b").await, line.dead().await.len()), (0, 2));
+}
+
+/// Nested transactions are savepoints: they end themselves, and never ours.
+pub async fn a_nested_transaction_is_no_abuse<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Nested]));
+    line.publish_redelivered(Order::new("b", &[Act::Nested])).await;
+    let mut outcomes = line.run(3).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["parked 0", "processed", "processed"]);
+    assert_eq!((line.effects("a").await, line.effects("b").await, line.effects("nested").await), (1, 1, 2));
+}
+
+/// A transaction that lost against a concurrent one is tried anew in place, and nobody is charged.
+pub async fn a_lost_race_is_retried_in_place<W: World>(world: W) {
+    if W::FEATURES.lost_race.is_none() {
+        return;
+    }
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::LostRace, Act::LostRace, Act::Ok]));
+    assert_eq!(line.run(1).await, ["processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 3));
+    line.publish_redelivered(Order::new("b", &[Act::LostRace, Act::LostRace, Act::Ok])).await;
+    assert_eq!(line.run(3).await[1..], ["parked 0", "processed"]);
+    assert_eq!((line.effects("b").await, line.desk.runs("b")), (1, 3));
+}
+
+/// But only so often.
+pub async fn lost_races_without_end_are_a_failure<W: World>(world: W) {
+    if W::FEATURES.lost_race.is_none() {
+        return;
+    }
+    let line = Line::new(world).await;
+    let mut acts = vec![Act::LostRace; 6];
+    acts.push(Act::Ok);
+    line.publish(Order::new("a", &acts));
+    assert_eq!(line.run(2).await, ["parked 1", "processed"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 7));
+}
+
+/// A message that breaks its own connection: no attempt is charged, it runs alone, and after ten breaks it is dead. The
+/// others go on meanwhile.
+pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W: World>(world: W) {
+    if W::FEATURES.suicide.is_none() {
+        return;
+    }
+    let line = Line::new(world).await;
+    line.publish(Order::new("breaker", &[Act::Suicide]));
+    let worker = line.start();
+    soon(line.queue.settled(1)).await;
+    let inbox = line.world.own("inbox_messages");
+    let earlier = W::earlier("created_at", Duration::from_secs(1));
+    let hurry =
+        format!("UPDATE {inbox} SET due_at = {earlier} WHERE token IS NULL AND breaks > 0 AND state = 'parked'");
+    let mut others = 0;
+    while line.dead().await.is_empty() {
+        let id = format!("other-{others}");
+        line.publish(Order::ok(&id));
+        others += 1;
+        line.world.run(&hurry).await;
+        soon(line.queue.settled(others + 1)).await;
+    }
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let dead = line.one_dead().await;
+    assert_eq!((dead.reason, dead.attempts, dead.breaks), (Some(Reason::BrokeConnection), 0, 10));
+    assert_eq!(line.effects("breaker").await, 0);
+    for other in 0..others {
+        assert_eq!(line.effects(&format!("other-{other}")).await, 1);
+    }
+    let _ = Kind::Suspect;
+}

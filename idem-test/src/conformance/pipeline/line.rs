@@ -1,0 +1,224 @@
+//! A queue, workers at it, and what is observed.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_core::store::{Filter, Page, Row};
+use idem_core::{Delivery, Error, Gate, Inbox, Outcome, RetryPolicy, Source, Terms, Worker};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::conformance::soon;
+use crate::conformance::store::{Setup, World};
+use crate::{Broker, Publication, Queue};
+
+use super::orders::{Desk, Orders};
+
+const QUEUE: &str = "orders";
+
+/// A queue, a database, and what is observed of the workers between them.
+pub(super) struct Line<W: World> {
+    pub(super) world: Arc<W>,
+    pub(super) store: W::Store,
+    pub(super) broker: Broker,
+    pub(super) queue: Queue,
+    pub(super) desk: Desk,
+    observed: Arc<Mutex<Vec<String>>>,
+    changed: watch::Sender<()>,
+}
+
+/// How a worker is set up.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) consumer: &'static str,
+    pub(super) in_flight: usize,
+    pub(super) deadline: Duration,
+    pub(super) retry: RetryPolicy,
+    pub(super) payload_limit: usize,
+    pub(super) drain: Duration,
+    pub(super) event_type: Option<&'static str>,
+    pub(super) both: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            consumer: "billing",
+            in_flight: 8,
+            deadline: Duration::from_secs(30),
+            retry: RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(5)),
+            payload_limit: 1024 * 1024,
+            drain: Duration::from_secs(30),
+            event_type: None,
+            both: false,
+        }
+    }
+}
+
+/// A worker that runs.
+pub(super) struct Running {
+    shutdown: oneshot::Sender<()>,
+    worker: JoinHandle<Result<(), Error>>,
+}
+
+impl Running {
+    /// Tells it to drain.
+    pub(super) fn shut_down(self) -> JoinHandle<Result<(), Error>> {
+        let _ = self.shutdown.send(());
+        self.worker
+    }
+
+    /// Drains it, and waits for its end.
+    pub(super) async fn stop(self) {
+        soon(self.shut_down()).await.unwrap().unwrap();
+    }
+
+    /// The error with which it refuses to start.
+    pub(super) async fn refused(self) -> String {
+        soon(self.worker).await.unwrap().unwrap_err().to_string()
+    }
+}
+
+impl<W: World> Line<W> {
+    pub(super) async fn new(world: W) -> Self {
+        let store = world.store(Setup::default()).await.unwrap();
+        let effects = world.name("effects");
+        world.run(&format!("CREATE TABLE {effects} (name VARCHAR(300) NOT NULL)")).await;
+        let broker = Broker::new();
+        let queue = broker.queue(QUEUE);
+        let (observed, changed) = (Arc::default(), watch::Sender::new(()));
+        Self { world: Arc::new(world), store, broker, queue, desk: Desk::new(effects), observed, changed }
+    }
+
+    // ===== the producer =====
+
+    /// Publishes an event of the type `Order`.
+    pub(super) fn publish(&self, message: impl Into<Publication>) {
+        self.broker.publish(QUEUE, message.into().event_type("Order"));
+    }
+
+    /// Publishes something as it is.
+    pub(super) fn publish_raw(&self, message: Publication) {
+        self.broker.publish(QUEUE, message);
+    }
+
+    /// Publishes an event which the broker then marks as redelivered: a consumer has died on it.
+    pub(super) async fn publish_redelivered(&self, message: impl Into<Publication>) {
+        let mut queue = self.queue.clone();
+        queue.open(Terms { in_flight: 100, deadline: Duration::from_secs(1) }).await.unwrap();
+        self.publish(message);
+        soon(queue.next()).await.unwrap();
+        queue.close().await;
+    }
+
+    // ===== workers =====
+
+    pub(super) fn start(&self) -> Running {
+        self.start_with(Settings::default())
+    }
+
+    pub(super) fn start_with(&self, settings: Settings) -> Running {
+        self.start_at(self.queue.clone(), settings)
+    }
+
+    /// Starts a worker that plays a process of its own, over any source.
+    pub(super) fn start_at(&self, source: impl Source, settings: Settings) -> Running {
+        let (observed, changed) = (self.observed.clone(), self.changed.clone());
+        let observe = move |_: &Delivery, outcome: &Outcome| {
+            observed.lock().unwrap().push(word(outcome));
+            changed.send_replace(());
+        };
+        let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
+        let worker = worker.handler::<Orders<W>>();
+        let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
+        let worker = match settings.event_type {
+            Some(header) => worker.event_type(header),
+            None => worker,
+        };
+        let worker = worker
+            .in_flight(settings.in_flight)
+            .inbox_in_flight(2)
+            .deadline(settings.deadline)
+            .retry(settings.retry)
+            .payload_limit(settings.payload_limit)
+            .lease(Duration::from_secs(5))
+            .poll(Duration::from_millis(20))
+            .drain(settings.drain)
+            .gate(Gate::new())
+            .observe(observe);
+        let (shutdown, when) = oneshot::channel();
+        let worker = tokio::spawn(worker.run_until(async {
+            let _ = when.await;
+        }));
+        Running { shutdown, worker }
+    }
+
+    // ===== what is observed =====
+
+    /// Waits until there are so many outcomes, and tells them in order.
+    pub(super) async fn outcomes(&self, number: usize) -> Vec<String> {
+        let mut changed = self.changed.subscribe();
+        let enough = async {
+            loop {
+                changed.mark_unchanged();
+                let observed = self.observed.lock().unwrap().clone();
+                if observed.len() >= number {
+                    return observed;
+                }
+                changed.changed().await.unwrap();
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(30), enough).await {
+            Ok(outcomes) => outcomes,
+            Err(_) => panic!("after 30 seconds there is only {:?}", self.observed.lock().unwrap()),
+        }
+    }
+
+    /// Runs a worker until there are so many outcomes, and tells them in order.
+    pub(super) async fn run(&self, outcomes: usize) -> Vec<String> {
+        self.run_with(Settings::default(), outcomes).await
+    }
+
+    pub(super) async fn run_with(&self, settings: Settings, outcomes: usize) -> Vec<String> {
+        let worker = self.start_with(settings);
+        self.outcomes(outcomes).await;
+        soon(self.queue.idle()).await;
+        worker.stop().await;
+        self.outcomes(outcomes).await
+    }
+
+    /// How often an effect is in the database.
+    pub(super) async fn effects(&self, name: &str) -> i64 {
+        let effects = self.world.name("effects");
+        self.world.number(&format!("SELECT count(*) FROM {effects} WHERE name = '{name}'")).await
+    }
+
+    pub(super) fn inbox(&self) -> Inbox<W::Store> {
+        Inbox::new(&self.store, "billing")
+    }
+
+    pub(super) async fn dead(&self) -> Vec<Row> {
+        self.inbox().list(&Filter::default(), Page::default()).await.unwrap()
+    }
+
+    pub(super) async fn parked(&self) -> Vec<Row> {
+        let parked = Filter { parked: true, ..Filter::default() };
+        self.inbox().list(&parked, Page::default()).await.unwrap()
+    }
+
+    /// The only dead letter.
+    pub(super) async fn one_dead(&self) -> Row {
+        let mut rows = self.dead().await;
+        assert_eq!(rows.len(), 1, "dead letters: {rows:?}");
+        rows.remove(0)
+    }
+}
+
+/// An outcome in words, without the times that jitter makes.
+fn word(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Parked { attempt, .. } => format!("parked {attempt}"),
+        Outcome::Dead { reason } => format!("dead: {reason}"),
+        outcome => outcome.as_str().to_owned(),
+    }
+}

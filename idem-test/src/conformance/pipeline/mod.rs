@@ -1,0 +1,93 @@
+//! The suite for the pipeline: what a worker promises, over each store, with the in-process broker.
+//!
+//! Its world is that of the suite for stores.
+
+mod crashes;
+mod dead;
+mod drain;
+mod duplicates;
+mod failures;
+mod line;
+mod orders;
+mod replay;
+mod routes;
+
+pub use super::store::World;
+pub use crashes::*;
+pub use dead::*;
+pub use drain::*;
+pub use duplicates::*;
+pub use failures::*;
+pub use replay::*;
+pub use routes::*;
+
+use line::{Line, Settings};
+use orders::Order;
+
+/// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`
+///
+/// The crate needs tokio with its macros.
+#[macro_export]
+macro_rules! pipeline_suite {
+    ($world:ty) => {
+        $crate::__suite! { $world, pipeline:
+            // duplicates
+            a_message_is_processed_and_acked
+            a_duplicate_is_acked_and_not_handled
+            copies_at_once_are_handled_once
+            copies_at_two_workers_are_handled_once
+            a_copy_of_a_parked_message_is_a_duplicate
+            a_copy_after_a_lost_ack_is_a_duplicate
+            a_conflict_is_dead_beside_the_first
+            a_message_that_fails_beside_another_of_its_key_is_not_lost
+            two_consumers_each_have_their_effect
+            never_acks_before_commit
+            redelivered_messages_are_stored_before_they_run
+            // failures
+            an_error_rolls_back_and_parks
+            a_panic_rolls_back_and_parks
+            a_deadline_rolls_back_and_parks
+            retries_end_as_exhausted_after_five_attempts
+            a_permanent_error_is_dead_at_once
+            a_swallowed_error_is_a_failure
+            a_rollback_by_the_handler_is_dead_without_effect
+            a_commit_by_the_handler_is_dead_and_its_effect_stands
+            a_commit_by_the_handler_in_a_retry_is_dead_as_well
+            a_commit_by_the_handler_that_then_fails_is_dead_and_its_effect_stands
+            a_nested_transaction_is_no_abuse
+            a_lost_race_is_retried_in_place
+            lost_races_without_end_are_a_failure
+            a_message_that_breaks_its_connection_is_given_up_and_others_go_on
+            // dead letters
+            an_undecodable_payload_is_dead_and_kept_whole
+            a_message_without_a_key_is_dead_and_kept_whole
+            a_key_of_256_bytes_is_dead_and_one_of_255_is_not
+            a_payload_over_the_limit_is_dead_and_kept_whole
+            a_payload_at_the_limit_is_processed
+            nesting_without_end_is_undecodable
+            odd_headers_and_ids_never_block
+            // routes
+            the_type_of_event_chooses_the_handler
+            a_header_chooses_the_handler
+            an_unknown_type_is_dead_and_kept_whole
+            rows_of_an_unknown_handler_refuse_the_start
+            two_handlers_of_one_name_refuse_the_start
+            // replay
+            a_replay_runs_it_once
+            a_replay_twice_has_one_effect
+            a_replay_of_a_conflict_under_a_new_key_has_its_effect
+            a_replay_of_what_was_committed_needs_force
+            a_replay_of_an_unknown_type_finds_its_handler
+            // drain
+            a_drain_finishes_what_runs_and_releases_the_rest
+            the_end_of_the_patience_rolls_back_and_releases
+            a_lost_broker_is_opened_again
+            a_broker_that_refuses_is_tried_again
+            // crashes
+            every_way_to_deliver_has_one_effect
+            a_message_that_kills_its_process_is_dead_as_crashed
+            a_crash_while_a_row_runs_has_one_effect
+            a_suspect_runs_alone
+        }
+    };
+}

@@ -1,0 +1,143 @@
+//! The message of the suite, which says itself what its handler is to do.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State, permanent};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::Publication;
+use crate::conformance::store::{End, World};
+
+/// A message: one effect of the name `id`, and what else its handler does in its first, second, .. and every further
+/// run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) id: String,
+    acts: Vec<Act>,
+}
+
+/// What a handler does after its effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Act {
+    Ok,
+    Fail,
+    Permanent,
+    Panic,
+    Hang,
+    /// Waits until the test lets it go.
+    Wait,
+    /// Swallows an error of SQL.
+    Swallow,
+    Rollback,
+    RollbackBegin,
+    Commit,
+    CommitBegin,
+    /// Commits, and fails then.
+    CommitFail,
+    Nested,
+    LostRace,
+    Suicide,
+}
+
+impl Order {
+    pub(super) fn new(id: &str, acts: &[Act]) -> Self {
+        Self { id: id.to_owned(), acts: acts.to_vec() }
+    }
+
+    pub(super) fn ok(id: &str) -> Self {
+        Self::new(id, &[Act::Ok])
+    }
+}
+
+impl From<Order> for Publication {
+    fn from(order: Order) -> Self {
+        Publication::json(&order).unwrap()
+    }
+}
+
+/// What handlers and test have in common.
+#[derive(Clone)]
+pub(super) struct Desk {
+    runs: Arc<Mutex<BTreeMap<String, usize>>>,
+    effects: String,
+    /// How many runs wait.
+    pub(super) waiting: watch::Sender<usize>,
+    pub(super) go: watch::Sender<bool>,
+}
+
+impl Desk {
+    pub(super) fn new(effects: String) -> Self {
+        Self { runs: Arc::default(), effects, waiting: watch::Sender::new(0), go: watch::Sender::new(false) }
+    }
+
+    /// How often the handler was called for this message.
+    pub(super) fn runs(&self, id: &str) -> usize {
+        self.runs.lock().unwrap().get(id).copied().unwrap_or_default()
+    }
+
+    fn run(&self, id: &str) -> usize {
+        let mut runs = self.runs.lock().unwrap();
+        let run = runs.entry(id.to_owned()).or_default();
+        *run += 1;
+        *run
+    }
+}
+
+/// The handler of the suite; with `REFUND` it takes the events of that type.
+pub(super) struct Orders<W, const REFUND: bool = false>(PhantomData<fn() -> W>);
+
+impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
+    const NAME: &'static str = if REFUND { "refunds" } else { "orders" };
+    const EVENT: Option<&'static str> = if REFUND { Some("Refund") } else { Some("Order") };
+
+    type Message = Order;
+    type Params = (State<Desk>, Delivery);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(
+        order: Order,
+        (State(desk), delivery): Self::Params,
+        tx: &mut W::Connection,
+    ) -> Result<(), BoxError> {
+        let run = desk.run(&order.id);
+        let name = if REFUND { format!("refund {}", order.id) } else { order.id.clone() };
+        W::execute(tx, &format!("INSERT INTO {} (name) VALUES ('{name}')", desk.effects)).await?;
+        let act = order.acts.get(run - 1).or(order.acts.last()).copied().unwrap_or(Act::Ok);
+        let nested = format!("INSERT INTO {} (name) VALUES ('nested')", desk.effects);
+        match act {
+            Act::Ok => {}
+            Act::Fail => return Err(format!("attempt {} has failed", delivery.attempt()).into()),
+            Act::Permanent => return Err(permanent("never")),
+            Act::Panic => panic!("the handler panics"),
+            Act::Hang => std::future::pending().await,
+            Act::Wait => {
+                desk.waiting.send_modify(|waiting| *waiting += 1);
+                desk.go.subscribe().wait_for(|go| *go).await?;
+            }
+            Act::Swallow => drop(W::execute(tx, "INSERT INTO there_is_no_such_table VALUES (1)").await),
+            Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
+            Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
+            Act::Commit => drop(W::execute(tx, "COMMIT").await),
+            Act::CommitFail => {
+                drop(W::execute(tx, "COMMIT").await);
+                return Err("after COMMIT".into());
+            }
+            Act::CommitBegin => drop(W::execute(tx, "COMMIT; BEGIN").await),
+            Act::Nested => {
+                W::nested(tx, &nested, End::Commit).await?;
+                W::nested(tx, &nested, End::Rollback).await?;
+                W::nested(tx, &nested, End::Drop).await?;
+            }
+            Act::LostRace => W::execute(tx, W::FEATURES.lost_race.unwrap()).await?,
+            Act::Suicide => W::execute(tx, W::FEATURES.suicide.unwrap()).await?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Claims: new, found, waited for.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use idem_core::store::{Claimed, Fault, Identity, Promise};
+use idem_core::{Fingerprint, Key, Store};
+
+use super::stage::register;
+use super::{Stage, World, committed, settled};
+
+/// The first claim of a key is new.
+pub async fn first_claim_is_new<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::New);
+}
+
+/// A committed claim is found, by this process and by others, whatever is promised.
+pub async fn a_committed_claim_is_found<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let other = stage.world.store(super::Setup::default()).await.unwrap();
+    stage.process("dated").await;
+    stage.park("waiting").await;
+    for store in [&stage.store, &other] {
+        for key in ["dated", "waiting"] {
+            for promise in [Promise::Processed, Promise::Waiting] {
+                let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
+                let claimed = store.claim(&mut txn, &stage.message(key, "another payload"), promise).await.unwrap();
+                assert_eq!(claimed, Claimed::Found, "{key} {promise:?}");
+                store.rollback(txn).await.unwrap();
+            }
+        }
+    }
+}
+
+/// An uncommitted claim is neither new nor found: it is waited for, and then the answer is `Busy`. Where there is one
+/// writer, `begin` is what waits.
+pub async fn an_uncommitted_claim_is_waited_for_then_busy<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let first = stage.claimed(&stage.id("a")).await;
+    if W::FEATURES.concurrent {
+        let mut second = stage.begin().await;
+        let waited = std::time::Instant::now();
+        let claimed = stage.store.claim(&mut second, &stage.id("a"), Promise::Processed).await;
+        assert!(matches!(claimed, Err(Fault::Busy)), "{claimed:?}");
+        assert!(waited.elapsed() > Duration::from_millis(100), "it must wait for a short while");
+        stage.store.rollback(second).await.unwrap();
+    } else {
+        let mut begin = pin!(stage.store.begin(Duration::from_secs(30)));
+        for _ in 0..100 {
+            assert!(futures_util::poll!(begin.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    committed(stage.commit(first).await);
+    assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::Found);
+}
+
+/// A claim that waited for another one finds it once that is committed, and is new once that is rolled back.
+pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for (key, commit, expected) in [("a", true, Claimed::Found), ("b", false, Claimed::New)] {
+        let first = stage.claimed(&stage.id(key)).await;
+        let second = async {
+            let mut txn = stage.begin().await;
+            let claimed = stage.store.claim(&mut txn, &stage.id(key), Promise::Processed).await;
+            stage.store.rollback(txn).await.unwrap();
+            claimed.unwrap()
+        };
+        let end = async {
+            // Where the database cannot say who waits, the second one waits in `begin`, since it was polled first.
+            settled(async || stage.world.waiting().await.is_none_or(|waiting| waiting > 0).then_some(())).await;
+            match commit {
+                true => committed(stage.commit(first).await),
+                false => drop(stage.store.rollback(first).await.unwrap()),
+            }
+        };
+        let (claimed, ()) = tokio::join!(second, end);
+        assert_eq!(claimed, expected);
+    }
+}
+
+/// A claim that was rolled back has never been.
+pub async fn a_rolled_back_claim_is_new_again<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let txn = stage.claimed(&stage.id("a")).await;
+    stage.store.rollback(txn).await.unwrap();
+    assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::New);
+    assert_eq!(stage.standing("a").await, None);
+}
+
+/// One key under two consumers, or under two handlers of one consumer, is two messages.
+pub async fn claims_of_other_consumers_and_handlers_do_not_meet<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.process("a").await;
+    let of_handler = register(&stage.store, "billing", "order_shipped").await;
+    let of_consumer = register(&stage.store, "shipping", "order_paid").await;
+    for handler in [of_handler, of_consumer] {
+        let identity = Identity { handler, ..stage.id("a") };
+        let txn = stage.claimed(&identity).await;
+        committed(stage.commit(txn).await);
+    }
+    let claims = stage.world.own("processed_messages");
+    assert_eq!(stage.world.number(&format!("SELECT count(*) FROM {claims}")).await, 3);
+}
+
+/// The standing tells what the message looked like, and how long ago it was processed, by the database's clock.
+pub async fn the_standing_tells_fingerprint_and_age<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.process("a").await;
+    stage.claims_earlier(Duration::from_secs(3600)).await;
+    let standing = stage.standing("a").await.unwrap();
+    assert_eq!(standing.fingerprint, Fingerprint::of(b"a"));
+    let age = standing.age.unwrap();
+    assert!((Duration::from_secs(3599)..Duration::from_secs(3700)).contains(&age), "{age:?}");
+
+    stage.park("b").await;
+    assert!(stage.is_waiting("b").await);
+}
+
+/// Where there is no claim, there is no standing; and asking makes none.
+pub async fn no_claim_has_no_standing<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    assert_eq!(stage.standing("a").await, None);
+    assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::New);
+}
+
+/// A reopened claim waits, and is the same claim.
+pub async fn a_reopened_claim_waits_again<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.process("a").await;
+    stage.process("b").await;
+    let mut txn = stage.begin().await;
+    stage.store.reopen(&mut txn, stage.handler, &Key::of("a").unwrap()).await.unwrap();
+    committed(stage.commit(txn).await);
+    assert!(stage.is_waiting("a").await);
+    assert_eq!(stage.standing("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
+    assert!(stage.is_dated("b").await);
+}
+
+/// Keys of 1 byte, of 255 bytes, with NUL, and of bytes that are no text.
+pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let all: Vec<u8> = (0..=254).collect();
+    let keys: [&[u8]; 7] = [b"x", b"\0", b"a\0b", &[0xff, 0xfe], &all, &[0xff; 255], "\u{fc}\u{1f600}'\"\\".as_bytes()];
+    for key in keys {
+        let identity = Identity { key: Key::of(key).unwrap(), ..stage.id("unused") };
+        stage.row(&identity, true, Ok(Duration::ZERO)).await;
+        assert_eq!(stage.claim_now(&identity).await, Claimed::Found, "{key:?}");
+        let row = stage.take_one(idem_core::store::Kind::Ordinary).await;
+        assert_eq!(row.identity.key.as_bytes(), key);
+        let mut txn = stage.begin().await;
+        assert!(stage.store.start(&mut txn, &row).await.unwrap());
+        committed(stage.commit(txn).await);
+    }
+}
+
+/// Keys are compared byte by byte: no case, no trimming, no normal form, no end at a NUL.
+pub async fn keys_that_look_alike_are_different<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let keys = ["a", "A", "a ", " a", "a\0", "a\0b", "\u{e4}", "a\u{308}", "1", "01", "1.0"];
+    for key in keys {
+        let txn = stage.claimed(&stage.id(key)).await;
+        committed(stage.commit(txn).await);
+    }
+    let claims = stage.world.own("processed_messages");
+    assert_eq!(stage.world.number(&format!("SELECT count(*) FROM {claims}")).await, keys.len() as i64);
+}
+
+/// A handler may switch the fingerprint off; it is empty then.
+pub async fn an_empty_fingerprint_is_a_fingerprint<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let identity = Identity { fingerprint: Fingerprint::none(), ..stage.id("a") };
+    stage.row(&identity, true, Ok(Duration::ZERO)).await;
+    assert_eq!(stage.standing("a").await.unwrap().fingerprint, Fingerprint::none());
+    assert_eq!(stage.one_parked().await.identity, identity);
+}

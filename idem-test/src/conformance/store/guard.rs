@@ -1,0 +1,148 @@
+//! The guard: a commit is done only if the transaction is still the one that made the claim.
+
+use idem_core::store::{Committed, Kind, Undone};
+use idem_core::{Reason, Store};
+
+use super::{Stage, World};
+
+/// Runs what a handler does between two effects, and answers what the commit says. The first effect is `before`, the
+/// last one is `after`, and may fail.
+async fn abused<W: World>(stage: &Stage<W>, key: &str, abuse: &str) -> Committed {
+    let mut txn = stage.claimed(&stage.id(key)).await;
+    stage.effect(&mut txn, "before").await;
+    let _ = stage.execute(&mut txn, abuse).await;
+    let _ = stage.execute(&mut txn, &stage.effect_sql("after")).await;
+    stage.commit(txn).await
+}
+
+/// ROLLBACK: nothing of the claim is there, and nothing that was written before.
+pub async fn a_rollback_by_the_handler_is_found_out<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut txn = stage.claimed(&stage.id("a")).await;
+    stage.effect(&mut txn, "before").await;
+    let _ = stage.execute(&mut txn, "ROLLBACK").await;
+    let committed = stage.commit(txn).await;
+    assert!(matches!(committed, Committed::RolledBack), "{committed:?}");
+    assert_eq!((stage.effects("before").await, stage.standing("a").await), (0, None));
+    stage.process("a").await;
+    assert_eq!(stage.effects("a").await, 1);
+}
+
+/// COMMIT: the claim stands, and so does what was written before.
+pub async fn a_commit_by_the_handler_is_found_out<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut txn = stage.claimed(&stage.id("a")).await;
+    stage.effect(&mut txn, "before").await;
+    let _ = stage.execute(&mut txn, "COMMIT").await;
+    let committed = stage.commit(txn).await;
+    assert!(matches!(committed, Committed::CommittedEarly), "{committed:?}");
+    assert_eq!((stage.effects("before").await, stage.is_dated("a").await), (1, true));
+    stage.process("b").await;
+}
+
+/// ROLLBACK and BEGIN: the transaction is another one. What was written in that is not committed either.
+pub async fn a_rollback_and_begin_by_the_handler_is_found_out<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let committed = abused(&stage, "a", "ROLLBACK; BEGIN").await;
+    assert!(matches!(committed, Committed::RolledBack), "{committed:?}");
+    assert_eq!((stage.effects("before").await, stage.effects("after").await), (0, 0));
+    assert_eq!(stage.standing("a").await, None);
+    stage.process("b").await;
+}
+
+/// COMMIT and BEGIN: reading the claim would find it, and yet the transaction is another one.
+pub async fn a_commit_and_begin_by_the_handler_is_found_out<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let committed = abused(&stage, "a", "COMMIT; BEGIN").await;
+    assert!(matches!(committed, Committed::CommittedEarly), "{committed:?}");
+    assert_eq!((stage.effects("before").await, stage.effects("after").await), (1, 0));
+    assert!(stage.is_dated("a").await);
+    stage.process("b").await;
+}
+
+/// A handler that swallows an error: where that has aborted the transaction, COMMIT must not look like success.
+pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut txn = stage.claimed(&stage.id("a")).await;
+    stage.effect(&mut txn, "before").await;
+    assert!(stage.execute(&mut txn, "INSERT INTO there_is_no_such_table VALUES (1)").await.is_err());
+    let committed = stage.commit(txn).await;
+    if W::FEATURES.errors_abort {
+        assert!(matches!(committed, Committed::Swallowed), "{committed:?}");
+        assert_eq!((stage.effects("before").await, stage.standing("a").await), (0, None));
+    } else {
+        assert!(matches!(committed, Committed::Done), "{committed:?}");
+        assert_eq!((stage.effects("before").await, stage.is_dated("a").await), (1, true));
+    }
+    stage.process("b").await;
+}
+
+/// The start of a row is guarded as a claim is: after ROLLBACK the row is there, and still taken.
+pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let row = stage.take_one(Kind::Ordinary).await;
+    for abuse in ["ROLLBACK", "ROLLBACK; BEGIN"] {
+        let mut txn = stage.begin().await;
+        assert!(stage.store.start(&mut txn, &row).await.unwrap());
+        let _ = stage.execute(&mut txn, abuse).await;
+        let committed = stage.commit(txn).await;
+        assert!(matches!(committed, Committed::RolledBack), "{abuse}: {committed:?}");
+        assert_eq!(stage.one_parked().await.token, row.token);
+        assert!(stage.is_waiting("a").await);
+    }
+}
+
+/// And after COMMIT the row is gone, and the message looks processed: whoever asked has to write the dead row.
+pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
+        stage.park(key).await;
+        let row = stage.take_one(Kind::Ordinary).await;
+        let mut txn = stage.begin().await;
+        assert!(stage.store.start(&mut txn, &row).await.unwrap());
+        let _ = stage.execute(&mut txn, abuse).await;
+        let committed = stage.commit(txn).await;
+        assert!(matches!(committed, Committed::CommittedEarly), "{abuse}: {committed:?}");
+        assert!(stage.parked().await.is_empty());
+        assert!(stage.is_dated(key).await);
+
+        // What the pipeline does then, in one transaction.
+        let mut txn = stage.begin().await;
+        stage.store.reopen(&mut txn, stage.handler, &row.identity.key).await.unwrap();
+        let new = idem_core::store::NewRow {
+            identity: &row.identity,
+            delivery: &row.delivery,
+            attempts: 1,
+            state: Err(Reason::Committed),
+            error: "ended by COMMIT",
+        };
+        stage.store.insert(&mut txn, &new).await.unwrap();
+        super::committed(stage.commit(txn).await);
+        assert!(stage.is_waiting(key).await);
+    }
+    assert_eq!(stage.dead().await.len(), 2);
+}
+
+/// A handler that committed and then failed: its message must not pass for rolled back, nor for processed.
+pub async fn a_rollback_after_a_commit_by_the_handler_says_so<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
+        let mut txn = stage.claimed(&stage.id(key)).await;
+        let _ = stage.execute(&mut txn, abuse).await;
+        assert_eq!(stage.store.rollback(txn).await.unwrap(), Undone::CommittedEarly, "{abuse}");
+        assert!(stage.is_dated(key).await);
+    }
+}
+
+/// A handler that ended the transaction and then failed: the rollback is answered, and the store goes on.
+pub async fn an_ended_transaction_can_be_rolled_back<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for (key, abuse) in [("a", "ROLLBACK"), ("b", "ROLLBACK; BEGIN")] {
+        let mut txn = stage.claimed(&stage.id(key)).await;
+        let _ = stage.execute(&mut txn, abuse).await;
+        stage.store.rollback(txn).await.unwrap();
+        assert_eq!(stage.standing(key).await, None);
+        stage.process(key).await;
+    }
+}

@@ -1,0 +1,240 @@
+//! Inbox rows: inserted, seen again, taken.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use idem_core::store::{Identity, Kind, Level, Survey};
+use idem_core::{Reason, Store};
+use uuid::Uuid;
+
+use super::stage::register;
+use super::{LEASE, Setup, Stage, World, committed};
+
+const NOW: Result<Duration, Reason> = Ok(Duration::ZERO);
+
+/// The same row a second time is a sighting, whatever state it is in, and changes nothing else.
+pub async fn insert_twice_counts_a_sighting<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let id = stage.bury("a", Reason::Permanent).await;
+    stage.row(&stage.id("a"), false, NOW).await;
+    stage.row(&stage.id("a"), false, Err(Reason::Conflict)).await;
+    let row = stage.one_dead().await;
+    assert_eq!((row.id, row.sightings, row.reason), (id, 3, Some(Reason::Permanent)));
+    assert!(stage.parked().await.is_empty());
+}
+
+/// Another message under the same key is a row of its own.
+pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    stage.conflict("a", "another").await;
+    stage.conflict("a", "yet another").await;
+    assert_eq!((stage.parked().await.len(), stage.dead().await.len()), (1, 2));
+}
+
+/// A copy of a dead letter is counted; one of a parked message is not, and none of it makes a row.
+pub async fn sight_counts_dead_rows_only<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("parked").await;
+    stage.bury("dead", Reason::Permanent).await;
+    for identity in [stage.id("parked"), stage.id("dead"), stage.message("dead", "another"), stage.id("nothing")] {
+        let mut txn = stage.begin().await;
+        stage.store.sight(&mut txn, &identity).await.unwrap();
+        committed(stage.commit(txn).await);
+    }
+    assert_eq!((stage.one_parked().await.sightings, stage.one_dead().await.sightings), (1, 2));
+}
+
+/// Only what is parked and due, and only that of the handlers that are asked for.
+pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let other = register(&stage.store, "billing", "order_shipped").await;
+    stage.park("due").await;
+    stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
+    stage.bury("dead", Reason::Permanent).await;
+    stage.row(&Identity { handler: other, ..stage.id("of another") }, true, NOW).await;
+
+    assert!(stage.store.take(&[], Kind::Ordinary, 9, Uuid::new_v4(), LEASE).await.unwrap().is_empty());
+    assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("due"));
+    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    let both = [stage.handler, other];
+    let rows = stage.store.take(&both, Kind::Ordinary, 9, Uuid::new_v4(), LEASE).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].identity.handler, rows[0].handler.as_str()), (other, "order_shipped"));
+}
+
+/// The limit is over all handlers.
+pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let other = register(&stage.store, "billing", "order_shipped").await;
+    for n in 0..4 {
+        stage.park(&n.to_string()).await;
+        stage.row(&Identity { handler: other, ..stage.id(&n.to_string()) }, true, NOW).await;
+    }
+    for expected in [3, 3, 2, 0] {
+        let both = [stage.handler, other];
+        let rows = stage.store.take(&both, Kind::Ordinary, 3, Uuid::new_v4(), LEASE).await.unwrap();
+        assert_eq!(rows.len(), expected);
+    }
+    assert!(stage.store.take(&[stage.handler], Kind::Ordinary, 0, Uuid::new_v4(), LEASE).await.unwrap().is_empty());
+}
+
+/// A taken row carries the token, a start, and a lease; and so it is in the database.
+pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let before = stage.one_parked().await;
+    assert_eq!((before.token, before.starts, before.attempts, before.breaks), (None, 0, 0, 0));
+    let token = Uuid::new_v4();
+    let taken = stage.store.take(&[stage.handler], Kind::Ordinary, 1, token, LEASE).await.unwrap().remove(0);
+    let stored = stage.one_parked().await;
+    for row in [&taken, &stored] {
+        assert_eq!((row.token, row.starts, row.attempts, row.breaks), (Some(token), 1, 0, 0));
+        let lease = row.due_at.duration_since(before.due_at).unwrap();
+        assert!((LEASE..LEASE * 3).contains(&lease), "the lease ends {lease:?} after the row was due");
+        assert_eq!((&row.identity, row.id, row.delivery.attempt()), (&stage.id("a"), before.id, 1));
+    }
+}
+
+/// However many take at once, each row is one's.
+pub async fn two_takes_never_share_a_row<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let other = stage.world.store(Setup::default()).await.unwrap();
+    for n in 0..40 {
+        stage.park(&n.to_string()).await;
+    }
+    let take = |n: usize| {
+        let store = if n % 2 == 0 { stage.store.clone() } else { other.clone() };
+        let handlers = [stage.handler];
+        tokio::spawn(async move {
+            let mut ids = Vec::new();
+            loop {
+                let rows = store.take(&handlers, Kind::Ordinary, 3, Uuid::new_v4(), LEASE).await.unwrap();
+                if rows.is_empty() {
+                    return ids;
+                }
+                ids.extend(rows.into_iter().map(|row| row.id));
+            }
+        })
+    };
+    let taken = futures_util::future::join_all((0..6).map(take)).await;
+    let taken = taken.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>();
+    let distinct = taken.iter().collect::<BTreeSet<_>>();
+    // One that looked while all that was left was locked went home early, so that some may be left.
+    let left = stage.take(Kind::Ordinary).await;
+    assert_eq!(distinct.len(), taken.len());
+    assert_eq!(taken.len() + left.len(), 40);
+}
+
+/// What nobody began within the lease can be taken again, under another token.
+pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let first = stage.take_one(Kind::Ordinary).await;
+    assert!(stage.take(Kind::Suspect).await.is_empty(), "not before the lease has ended");
+    stage.end_leases().await;
+    let second = stage.take_one(Kind::Suspect).await;
+    assert_eq!((second.id, second.starts), (first.id, 2));
+    assert_ne!(second.token, first.token);
+}
+
+/// A take whose answer was lost is found by its token.
+pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for key in ["a", "b", "c"] {
+        stage.park(key).await;
+    }
+    let token = Uuid::new_v4();
+    let rows = stage.store.take(&[stage.handler], Kind::Ordinary, 2, token, LEASE).await.unwrap();
+    let found = stage.store.taken(token).await.unwrap();
+    let ids = |rows: &[idem_core::store::Row]| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>();
+    assert_eq!((rows.len(), ids(&found)), (2, ids(&rows)));
+    assert!(found.iter().all(|row| row.token == Some(token) && row.starts == 1));
+    assert!(stage.store.taken(Uuid::new_v4()).await.unwrap().is_empty());
+}
+
+/// The lease covers only the wait before the start: what runs is locked, and skipped by take, survey and judge.
+pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    stage.take_one(Kind::Ordinary).await;
+    stage.rows_earlier(LEASE * 10).await;
+    let row = stage.take_one(Kind::Suspect).await;
+    stage.rows_earlier(LEASE * 10).await;
+    let mut running = stage.begin().await;
+    assert!(stage.store.start(&mut running, &row).await.unwrap());
+
+    assert!(stage.take(Kind::Suspect).await.is_empty());
+    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    assert_eq!(stage.store.judge(&[stage.handler], LEASE).await.unwrap(), 0);
+    let survey = stage.store.survey(&[stage.handler], LEASE).await.unwrap();
+    assert_eq!(survey, Survey::default(), "what runs is nothing to be done");
+    committed(stage.commit(running).await);
+    assert!(stage.parked().await.is_empty());
+}
+
+/// Removing a row is no processing: the claim stays as it is.
+pub async fn remove_leaves_claims_alone<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let row = stage.take_one(Kind::Ordinary).await;
+    let stale = idem_core::store::Row { token: Some(Uuid::new_v4()), ..row.clone() };
+    for (row, expected) in [(&stale, false), (&row, true), (&row, false)] {
+        let mut txn = stage.begin().await;
+        assert_eq!(stage.store.remove(&mut txn, row).await.unwrap(), expected);
+        committed(stage.commit(txn).await);
+    }
+    assert!(stage.parked().await.is_empty());
+    assert!(stage.is_waiting("a").await);
+}
+
+/// The survey tells what a take or a judge would find.
+pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let survey = async || stage.store.survey(&[stage.handler], LEASE).await.unwrap();
+    assert_eq!(survey().await, Survey::default());
+    stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
+    stage.bury("dead", Reason::Permanent).await;
+    assert_eq!(survey().await, Survey::default());
+    stage.park("a").await;
+    assert_eq!(survey().await, Survey { ordinary: true, ..Survey::default() });
+    let other = register(&stage.store, "billing", "order_shipped").await;
+    assert_eq!(stage.store.survey(&[other], LEASE).await.unwrap(), Survey::default());
+
+    stage.take_one(Kind::Ordinary).await;
+    assert_eq!(survey().await, Survey::default());
+    let inbox = stage.world.own("inbox_messages");
+    let due = async |starts: u32, since: Duration| {
+        let earlier = W::earlier("created_at", since);
+        stage.world.run(&format!("UPDATE {inbox} SET starts = {starts}, due_at = {earlier} WHERE starts > 0")).await;
+    };
+    due(1, Duration::from_secs(1)).await;
+    assert_eq!(survey().await, Survey { suspect: true, ..Survey::default() });
+    due(3, LEASE).await;
+    assert_eq!(survey().await, Survey::default(), "its last lease may be somebody's who still runs");
+    due(3, LEASE * 4).await;
+    assert_eq!(survey().await, Survey { judge: true, ..Survey::default() });
+}
+
+/// How many rows are parked and dead, and for how long the oldest due one has waited.
+pub async fn the_level_counts_rows<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let level = async || stage.store.level(&[stage.handler]).await.unwrap();
+    assert_eq!(level().await, Level::default());
+    stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
+    stage.bury("x", Reason::Permanent).await;
+    stage.bury("y", Reason::Permanent).await;
+    assert_eq!(level().await, Level { parked: 1, dead: 2, oldest_due: None });
+    stage.park("due").await;
+    stage.rows_earlier(Duration::from_secs(60)).await;
+    let level = level().await;
+    assert_eq!((level.parked, level.dead), (2, 2));
+    let due = level.oldest_due.unwrap();
+    assert!((Duration::from_secs(59)..Duration::from_secs(120)).contains(&due), "{due:?}");
+    let created = stage.parked().await[0].created_at;
+    let apart = SystemTime::now().duration_since(created).unwrap_or_else(|early| early.duration());
+    assert!(apart < Duration::from_secs(60), "the clocks of database and test are {apart:?} apart");
+}

@@ -1,0 +1,152 @@
+//! The suite for stores: every rule of the protocol that a store can break.
+
+mod claims;
+mod content;
+mod guard;
+mod inbox;
+mod nested;
+mod notes;
+mod operator;
+mod prune;
+mod race;
+mod setup;
+mod stage;
+mod start;
+mod suspects;
+mod transactions;
+mod world;
+
+pub use claims::*;
+pub use content::*;
+pub use guard::*;
+pub use inbox::*;
+pub use nested::*;
+pub use notes::*;
+pub use operator::*;
+pub use prune::*;
+pub use race::*;
+pub use setup::*;
+pub use start::*;
+pub use suspects::*;
+pub use transactions::*;
+pub use world::{End, Features, Setup, World};
+
+use stage::{LEASE, Stage, committed, settled};
+
+/// Stamps the suite for a [`World`]: `store_suite!(path::to::World);`
+///
+/// The crate needs tokio with its macros.
+#[macro_export]
+macro_rules! store_suite {
+    ($world:ty) => {
+        $crate::__suite! { $world, store:
+            // claims
+            first_claim_is_new
+            a_committed_claim_is_found
+            an_uncommitted_claim_is_waited_for_then_busy
+            a_claim_that_waited_finds_what_was_committed
+            a_rolled_back_claim_is_new_again
+            claims_of_other_consumers_and_handlers_do_not_meet
+            the_standing_tells_fingerprint_and_age
+            no_claim_has_no_standing
+            a_reopened_claim_waits_again
+            odd_keys_make_the_round_trip
+            keys_that_look_alike_are_different
+            an_empty_fingerprint_is_a_fingerprint
+            // transactions
+            claim_and_write_commit_together_or_not_at_all
+            a_dropped_transaction_is_rolled_back_and_its_claim_free
+            a_dropped_future_leaves_no_open_transaction
+            a_statement_ends_at_the_deadline
+            a_broken_connection_is_an_outage_and_the_store_goes_on
+            a_commit_without_an_answer_is_unknown
+            a_commit_that_is_refused_writes_nothing
+            a_transaction_of_our_own_commits_without_a_claim
+            a_deadlock_is_a_lost_race
+            // guard
+            a_rollback_by_the_handler_is_found_out
+            a_commit_by_the_handler_is_found_out
+            a_rollback_and_begin_by_the_handler_is_found_out
+            a_commit_and_begin_by_the_handler_is_found_out
+            a_swallowed_error_is_found_out
+            a_rollback_by_the_handler_of_a_row_leaves_the_row
+            a_commit_by_the_handler_of_a_row_is_found_out
+            an_ended_transaction_can_be_rolled_back
+            a_rollback_after_a_commit_by_the_handler_says_so
+            // nested
+            a_nested_commit_is_committed_with_the_claim
+            a_nested_commit_is_rolled_back_with_the_claim
+            a_nested_rollback_leaves_the_claim
+            a_nested_drop_leaves_the_claim
+            nested_transactions_leave_the_connection_fit
+            // inbox rows
+            insert_twice_counts_a_sighting
+            another_fingerprint_is_another_row
+            sight_counts_dead_rows_only
+            take_takes_what_is_due_for_these_handlers
+            take_takes_no_more_than_the_limit
+            take_counts_a_start_and_sets_token_and_lease
+            two_takes_never_share_a_row
+            a_taken_row_is_due_again_after_its_lease
+            taken_finds_what_a_take_has_taken
+            a_row_that_runs_is_not_taken_after_its_lease
+            remove_leaves_claims_alone
+            the_survey_tells_what_is_to_be_done
+            the_level_counts_rows
+            odd_content_makes_the_round_trip
+            odd_errors_make_the_round_trip
+            a_payload_over_a_mebibyte_is_kept_whole
+            // start
+            start_deletes_the_row_and_dates_its_claim
+            a_rolled_back_start_leaves_row_and_claim
+            a_start_with_a_stale_token_is_false
+            a_second_start_is_false
+            a_duplicate_does_not_wait_for_a_row_that_runs
+            // notes
+            a_failure_counts_an_attempt_and_resets_starts_and_breaks
+            a_failure_without_a_next_attempt_is_dead
+            a_failure_is_never_charged_twice
+            a_note_with_a_stale_token_changes_nothing
+            a_break_gives_the_start_back_and_counts_itself
+            ten_breaks_are_dead
+            what_was_given_back_has_no_start
+            dead_without_an_attempt
+            unstart_takes_a_start_back_and_leaves_the_token
+            unstart_never_goes_below_zero
+            // suspects
+            take_ordinary_never_takes_suspects
+            take_suspect_never_takes_ordinary_rows
+            three_starts_are_not_taken_again
+            judge_waits_for_three_leases
+            a_judged_row_is_not_brought_back_by_its_old_holder
+            // operator
+            the_list_is_filtered
+            the_list_comes_in_pages_newest_first
+            replay_makes_a_dead_row_due
+            replay_finds_dead_rows_only
+            replay_of_what_its_handler_committed_needs_force
+            replay_of_a_conflict_needs_a_key
+            a_replayed_crash_runs_as_a_suspect
+            replay_as_moves_a_conflict_to_a_key_of_its_own
+            replay_as_is_refused_where_the_key_is_taken
+            discard_dates_the_claim_that_the_row_owned
+            discard_of_a_conflict_leaves_the_claim_alone
+            discard_of_a_row_without_a_key_leaves_claims_alone
+            discard_finds_dead_rows_of_the_consumer_only
+            // prune
+            prune_deletes_old_dated_claims_only
+            prune_never_deletes_a_claim_with_a_row
+            prune_skips_a_claim_that_is_being_read
+            pruners_do_not_meet
+            // setup
+            register_is_stable
+            concurrent_registration_agrees
+            waiting_lists_handlers_with_rows
+            ten_migrations_at_once_are_one
+            reserve_refuses_beyond_the_connections
+            ping_is_answered
+            // races
+            two_claims_at_once_have_one_effect_a_thousand_times
+        }
+    };
+}

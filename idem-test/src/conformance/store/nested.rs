@@ -1,0 +1,83 @@
+//! Nested transactions in a handler, which never end ours.
+
+use idem_core::{Lends, Store};
+
+use super::{End, Stage, World, committed};
+
+async fn nest<W: World>(stage: &Stage<W>, txn: &mut <W::Store as Store>::Txn, name: &str, end: End) {
+    let tx = <W::Store as Lends<W::Connection>>::lend(txn);
+    W::nested(tx, &stage.effect_sql(name), end).await.unwrap();
+}
+
+/// A nested commit commits nothing before ours does.
+pub async fn a_nested_commit_is_committed_with_the_claim<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut txn = stage.claimed(&stage.id("a")).await;
+    nest(&stage, &mut txn, "nested", End::Commit).await;
+    assert_eq!(stage.effects("nested").await, 0, "nobody sees it yet");
+    stage.effect(&mut txn, "outer").await;
+    committed(stage.commit(txn).await);
+    assert_eq!((stage.effects("nested").await, stage.effects("outer").await), (1, 1));
+    assert!(stage.is_dated("a").await);
+}
+
+/// A nested commit is rolled back with ours.
+pub async fn a_nested_commit_is_rolled_back_with_the_claim<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut txn = stage.claimed(&stage.id("a")).await;
+    nest(&stage, &mut txn, "nested", End::Commit).await;
+    stage.store.rollback(txn).await.unwrap();
+    assert_eq!((stage.effects("nested").await, stage.standing("a").await), (0, None));
+}
+
+/// A nested rollback takes back what is nested, and nothing else.
+pub async fn a_nested_rollback_leaves_the_claim<W: World>(world: W) {
+    nested_end(world, End::Rollback).await;
+}
+
+/// And so does a nested transaction that is dropped.
+pub async fn a_nested_drop_leaves_the_claim<W: World>(world: W) {
+    nested_end(world, End::Drop).await;
+}
+
+async fn nested_end<W: World>(world: W, end: End) {
+    let stage = Stage::new(world).await;
+    let mut txn = stage.claimed(&stage.id("a")).await;
+    stage.effect(&mut txn, "before").await;
+    nest(&stage, &mut txn, "nested", end).await;
+    stage.effect(&mut txn, "after").await;
+    committed(stage.commit(txn).await);
+    let effects = (stage.effects("before").await, stage.effects("nested").await, stage.effects("after").await);
+    assert_eq!(effects, (1, 0, 1));
+    assert!(stage.is_dated("a").await);
+
+    // With nothing behind it, so that what sqlx left unsent is sent by our commit, or by our rollback.
+    let mut txn = stage.claimed(&stage.id("b")).await;
+    nest(&stage, &mut txn, "nested", end).await;
+    committed(stage.commit(txn).await);
+    assert!(stage.is_dated("b").await);
+    let mut txn = stage.claimed(&stage.id("c")).await;
+    nest(&stage, &mut txn, "nested", end).await;
+    stage.store.rollback(txn).await.unwrap();
+    assert_eq!((stage.effects("nested").await, stage.standing("c").await), (0, None));
+}
+
+/// Whatever was nested, the connection's next transactions are as good as its first.
+pub async fn nested_transactions_leave_the_connection_fit<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for round in 0..5 {
+        for (n, end) in [End::Commit, End::Rollback, End::Drop].into_iter().enumerate() {
+            let key = format!("{round}-{n}");
+            let mut txn = stage.claimed(&stage.id(&key)).await;
+            nest(&stage, &mut txn, "twice", end).await;
+            nest(&stage, &mut txn, "twice", end).await;
+            stage.effect(&mut txn, &key).await;
+            match round % 2 {
+                0 => committed(stage.commit(txn).await),
+                _ => drop(stage.store.rollback(txn).await.unwrap()),
+            }
+            assert_eq!(stage.effects(&key).await, i64::from(round % 2 == 0), "{round} {end:?}");
+        }
+    }
+    assert_eq!(stage.effects("twice").await, 3 * 2);
+}

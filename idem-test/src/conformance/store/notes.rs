@@ -1,0 +1,156 @@
+//! What became of a taken row: written with its token, which is cleared.
+
+use std::time::{Duration, SystemTime};
+
+use idem_core::store::{Kind, MAX_BREAKS, Note, Row};
+use idem_core::{Reason, Store};
+
+use super::{LEASE, Stage, World};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn failed(next: Result<Duration, Reason>) -> Note {
+    Note::Failed { next, error: "it failed".to_owned() }
+}
+
+fn broke() -> Note {
+    Note::Broke { due: Duration::ZERO, error: "it broke".to_owned() }
+}
+
+/// A parked row, taken.
+async fn taken<W: World>(stage: &Stage<W>) -> Row {
+    stage.park("a").await;
+    stage.take_one(Kind::Ordinary).await
+}
+
+/// Attempts + 1, starts 0, breaks 0, due later; the error is kept, and the token cleared.
+pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    assert!(stage.store.note(&row, &broke()).await.unwrap());
+    let row = stage.take_one(Kind::Suspect).await;
+    assert_eq!((row.starts, row.breaks), (1, 1));
+
+    assert!(stage.store.note(&row, &failed(Ok(HOUR))).await.unwrap());
+    let noted = stage.one_parked().await;
+    assert_eq!((noted.attempts, noted.starts, noted.breaks, noted.token), (1, 0, 0, None));
+    assert_eq!((noted.error.as_str(), noted.reason, noted.died_at), ("it failed", None, None));
+    assert!(noted.due_at.duration_since(noted.created_at).unwrap() >= HOUR - LEASE);
+    assert_eq!(noted.delivery.attempt(), 2);
+    assert!(stage.take(Kind::Ordinary).await.is_empty(), "it is not due yet");
+    assert!(stage.is_waiting("a").await);
+}
+
+/// Given up: dead for the reason, and with its claim.
+pub async fn a_failure_without_a_next_attempt_is_dead<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    assert!(stage.store.note(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    let dead = stage.one_dead().await;
+    assert_eq!((dead.reason, dead.attempts, dead.token, dead.starts), (Some(Reason::Exhausted), 1, None, 0));
+    let died_at = dead.died_at.unwrap();
+    assert!(died_at >= dead.created_at && died_at > SystemTime::UNIX_EPOCH);
+    assert!(stage.is_waiting("a").await);
+    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    assert!(stage.take(Kind::Suspect).await.is_empty());
+}
+
+/// The answer to the first note was lost, and it is written again: it finds no token.
+pub async fn a_failure_is_never_charged_twice<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    for expected in [true, false, false] {
+        assert_eq!(stage.store.note(&row, &failed(Ok(Duration::ZERO))).await.unwrap(), expected);
+        assert_eq!(stage.one_parked().await.attempts, 1);
+    }
+}
+
+/// Whoever has lost its lease writes nothing, and the new holder's token stays.
+pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let old = taken(&stage).await;
+    stage.end_leases().await;
+    let new = stage.take_one(Kind::Suspect).await;
+    let given_back = Note::GivenBack { due: Duration::ZERO };
+    let dead = Note::Dead { reason: Reason::Undecodable, error: "stale".to_owned() };
+    for note in [failed(Ok(HOUR)), failed(Err(Reason::Exhausted)), broke(), given_back, dead] {
+        assert!(!stage.store.note(&old, &note).await.unwrap(), "{note:?}");
+    }
+    let row = stage.one_parked().await;
+    assert_eq!((row.token, row.starts, row.attempts, row.breaks), (new.token, 2, 0, 0));
+    assert_eq!((row.due_at, row.error.as_str()), (new.due_at, "first"));
+    assert!(stage.store.note(&new, &failed(Ok(HOUR))).await.unwrap());
+}
+
+/// A run that lost its connection is no crash: the start is given back, and the break counted.
+pub async fn a_break_gives_the_start_back_and_counts_itself<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    assert!(stage.store.note(&row, &broke()).await.unwrap());
+    let noted = stage.one_parked().await;
+    assert_eq!((noted.starts, noted.breaks, noted.attempts, noted.token), (0, 1, 0, None));
+    assert_eq!(noted.error, "it broke");
+    assert!(!stage.store.note(&row, &broke()).await.unwrap());
+    assert_eq!(stage.one_parked().await.breaks, 1);
+}
+
+/// A message that breaks its connection again and again is given up.
+pub async fn ten_breaks_are_dead<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let mut row = taken(&stage).await;
+    for breaks in 1..MAX_BREAKS {
+        assert!(stage.store.note(&row, &broke()).await.unwrap());
+        row = stage.take_one(Kind::Suspect).await;
+        assert_eq!((row.breaks, row.starts), (breaks, 1));
+    }
+    assert!(stage.store.note(&row, &broke()).await.unwrap());
+    let dead = stage.one_dead().await;
+    assert_eq!((dead.reason, dead.breaks), (Some(Reason::BrokeConnection), MAX_BREAKS));
+    assert!(dead.died_at.is_some());
+    assert!(stage.is_waiting("a").await);
+}
+
+/// What was not run is as it was before it was taken.
+pub async fn what_was_given_back_has_no_start<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    assert!(stage.store.note(&row, &Note::GivenBack { due: Duration::ZERO }).await.unwrap());
+    let row = stage.take_one(Kind::Ordinary).await;
+    assert_eq!((row.starts, row.attempts, row.breaks, row.error.as_str()), (1, 0, 0, "first"));
+    assert!(stage.store.note(&row, &Note::GivenBack { due: HOUR }).await.unwrap());
+    assert!(stage.take(Kind::Ordinary).await.is_empty());
+}
+
+/// What can never run is dead, and nobody has tried.
+pub async fn dead_without_an_attempt<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    let note = Note::Dead { reason: Reason::Undecodable, error: "no JSON".to_owned() };
+    assert!(stage.store.note(&row, &note).await.unwrap());
+    let dead = stage.one_dead().await;
+    assert_eq!((dead.reason, dead.attempts, dead.token), (Some(Reason::Undecodable), 0, None));
+    assert_eq!(dead.error, "no JSON");
+    assert!(!stage.store.note(&row, &note).await.unwrap());
+}
+
+/// A start that came to nothing, because the lease was lost, is taken back; whoever has the row now keeps it.
+pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let old = taken(&stage).await;
+    stage.end_leases().await;
+    let new = stage.take_one(Kind::Suspect).await;
+    assert_eq!(new.starts, 2);
+    stage.store.unstart(&old).await.unwrap();
+    let row = stage.one_parked().await;
+    assert_eq!((row.starts, row.token, row.due_at), (1, new.token, new.due_at));
+}
+
+/// An outcome may have reset the starts before.
+pub async fn unstart_never_goes_below_zero<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let row = taken(&stage).await;
+    assert!(stage.store.note(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
+    stage.store.unstart(&row).await.unwrap();
+    assert_eq!(stage.one_parked().await.starts, 0);
+    assert_eq!(stage.take_one(Kind::Ordinary).await.starts, 1);
+}

@@ -1,0 +1,229 @@
+//! What an operator does: list, replay, discard.
+
+use std::time::Duration;
+
+use idem_core::store::{Claimed, Filter, Identity, Kind, Page, Promise, Replayed};
+use idem_core::{Fingerprint, Key, Reason, Store};
+
+use super::stage::register;
+use super::{LEASE, Stage, World, committed};
+
+/// By state, handler, reason and consumer.
+pub async fn the_list_is_filtered<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let shipped = register(&stage.store, "billing", "order_shipped").await;
+    let elsewhere = register(&stage.store, "shipping", "order_paid").await;
+    stage.park("parked").await;
+    stage.bury("permanent", Reason::Permanent).await;
+    stage.bury("exhausted", Reason::Exhausted).await;
+    stage.row(&Identity { handler: shipped, ..stage.id("shipped") }, true, Err(Reason::Permanent)).await;
+    stage.row(&Identity { handler: elsewhere, ..stage.id("elsewhere") }, true, Err(Reason::Permanent)).await;
+
+    let list = async |filter: Filter| {
+        let rows = stage.store.list("billing", &filter, Page::default()).await.unwrap();
+        rows.into_iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>()
+    };
+    let handler = |name: &str| Some(name.to_owned());
+    let all = Filter::default();
+    assert_eq!(list(all.clone()).await, ["shipped", "exhausted", "permanent"]);
+    assert_eq!(list(Filter { parked: true, ..all.clone() }).await, ["parked"]);
+    assert_eq!(list(Filter { handler: handler("order_paid"), ..all.clone() }).await, ["exhausted", "permanent"]);
+    assert_eq!(list(Filter { reason: Some(Reason::Permanent), ..all.clone() }).await, ["shipped", "permanent"]);
+    let both = Filter { handler: handler("order_paid"), reason: Some(Reason::Permanent), ..all.clone() };
+    assert_eq!(list(both).await, ["permanent"]);
+    assert_eq!(list(Filter { handler: handler("nobody"), ..all.clone() }).await, [""; 0]);
+    let rows = stage.store.list("shipping", &all, Page::default()).await.unwrap();
+    assert_eq!((rows.len(), rows[0].handler.as_str()), (1, "order_paid"));
+}
+
+/// Newest first, page by page, none twice and none left out.
+pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for n in 0..7 {
+        stage.bury(&n.to_string(), Reason::Permanent).await;
+    }
+    let (mut before, mut pages) = (None, Vec::new());
+    loop {
+        let rows = stage.store.list("billing", &Filter::default(), Page { before, limit: 3 }).await.unwrap();
+        let Some(last) = rows.last() else { break };
+        before = Some(last.id);
+        pages.push(rows.iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>().join(""));
+    }
+    assert_eq!(pages, ["654", "321", "0"]);
+}
+
+/// Dead to parked: due now, without start, token or reason. The claim stands all the while.
+pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let id = stage.bury("a", Reason::Exhausted).await;
+    assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
+    assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::Found);
+    let row = stage.one_parked().await;
+    assert_eq!((row.id, row.reason, row.died_at, row.token, row.starts), (id, None, None, None, 0));
+    let row = stage.take_one(Kind::Ordinary).await;
+    let mut txn = stage.begin().await;
+    assert!(stage.store.start(&mut txn, &row).await.unwrap());
+    committed(stage.commit(txn).await);
+    assert!(stage.is_dated("a").await);
+}
+
+/// Once replayed it is no dead row any more; and what is parked, elsewhere, or nowhere is none.
+pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let id = stage.bury("a", Reason::Exhausted).await;
+    assert_eq!(stage.store.replay("shipping", id, true).await.unwrap(), Replayed::NotFound);
+    assert_eq!(stage.store.replay("billing", id + 1000, true).await.unwrap(), Replayed::NotFound);
+    assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
+    let taken = stage.take_one(Kind::Ordinary).await;
+    for force in [false, true] {
+        assert_eq!(stage.store.replay("billing", id, force).await.unwrap(), Replayed::NotFound);
+    }
+    assert_eq!(stage.one_parked().await.token, taken.token, "a row that runs is left alone");
+}
+
+/// Effects may stand already.
+pub async fn replay_of_what_its_handler_committed_needs_force<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let id = stage.bury("a", Reason::Committed).await;
+    assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::NeedsForce);
+    assert_eq!(stage.one_dead().await.reason, Some(Reason::Committed));
+    assert_eq!(stage.store.replay("billing", id, true).await.unwrap(), Replayed::Due);
+    stage.take_one(Kind::Ordinary).await;
+}
+
+/// Its own key belongs to another message, and no force changes that.
+pub async fn replay_of_a_conflict_needs_a_key<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.process("a").await;
+    let id = stage.conflict("a", "another").await;
+    for force in [false, true] {
+        assert_eq!(stage.store.replay("billing", id, force).await.unwrap(), Replayed::NeedsKey);
+    }
+    assert_eq!(stage.one_dead().await.reason, Some(Reason::Conflict));
+    assert!(stage.is_dated("a").await);
+}
+
+/// What has ended a process, or a connection, is not run beside others when it is replayed.
+pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for (key, reason) in [("a", Reason::Crashed), ("b", Reason::BrokeConnection)] {
+        let id = stage.bury(key, reason).await;
+        assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
+        let row = stage.one_parked().await;
+        assert_eq!((row.starts, row.token), (0, None));
+        assert!(stage.take(Kind::Ordinary).await.is_empty(), "{reason}");
+        let row = stage.take_one(Kind::Suspect).await;
+        assert_eq!(row.starts, 1, "{reason}");
+        let mut txn = stage.begin().await;
+        assert!(stage.store.start(&mut txn, &row).await.unwrap());
+        committed(stage.commit(txn).await);
+    }
+}
+
+/// The new key is claimed for it, and the first message keeps its own.
+pub async fn replay_as_moves_a_conflict_to_a_key_of_its_own<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.process("a").await;
+    let id = stage.conflict("a", "another").await;
+    let key = Key::of("a-2").unwrap();
+    assert_eq!(stage.store.replay_as("shipping", id, &key).await.unwrap(), Replayed::NotFound);
+    assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::Due);
+    let standing = stage.standing("a-2").await.unwrap();
+    assert_eq!((standing.fingerprint, standing.age), (Fingerprint::of(b"another"), None));
+    assert_eq!(stage.standing("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
+    assert!(stage.is_dated("a").await);
+
+    assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::NotFound);
+    let row = stage.take_one(Kind::Ordinary).await;
+    assert_eq!((row.id, row.identity.clone()), (id, stage.message("a-2", "another")));
+    let mut txn = stage.begin().await;
+    assert!(stage.store.start(&mut txn, &row).await.unwrap());
+    committed(stage.commit(txn).await);
+    assert!(stage.is_dated("a-2").await);
+}
+
+/// A key that belongs to another message, processed or waiting, is no key for it.
+pub async fn replay_as_is_refused_where_the_key_is_taken<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.process("a").await;
+    stage.process("b").await;
+    stage.park("c").await;
+    let id = stage.conflict("a", "another").await;
+    for taken in ["a", "b", "c"] {
+        let key = Key::of(taken).unwrap();
+        assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::KeyTaken);
+    }
+    assert_eq!(stage.one_dead().await.identity, stage.message("a", "another"));
+    assert_eq!(stage.parked().await.len(), 1);
+}
+
+/// The message will never run: its claim is dated, so that late copies are duplicates, and prune ends it one day.
+pub async fn discard_dates_the_claim_that_the_row_owned<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let id = stage.bury("a", Reason::Exhausted).await;
+    stage.bury("b", Reason::Exhausted).await;
+    assert!(stage.store.discard("billing", id).await.unwrap());
+    assert!(stage.is_dated("a").await);
+    assert!(stage.is_waiting("b").await);
+    assert_eq!(stage.one_dead().await.identity, stage.id("b"));
+    // A second time nothing is dated, also where the claim waits again.
+    let mut txn = stage.begin().await;
+    stage.store.reopen(&mut txn, stage.handler, &Key::of("a").unwrap()).await.unwrap();
+    committed(stage.commit(txn).await);
+    assert!(!stage.store.discard("billing", id).await.unwrap());
+    assert!(stage.is_waiting("a").await);
+}
+
+/// The claim of its key is the first message's, which may still wait.
+pub async fn discard_of_a_conflict_leaves_the_claim_alone<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let id = stage.conflict("a", "another").await;
+    assert!(stage.store.discard("billing", id).await.unwrap());
+    assert!(stage.dead().await.is_empty());
+    assert!(stage.is_waiting("a").await);
+    assert_eq!(stage.one_parked().await.identity, stage.id("a"));
+}
+
+/// It never had one.
+pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let claimless = |payload: &str| Identity { key: Key::empty(), ..stage.message("unused", payload) };
+    stage.row(&claimless("x"), false, Err(Reason::Undecodable)).await;
+    stage.row(&claimless("y"), false, Err(Reason::Undecodable)).await;
+    stage.row(&claimless("x"), false, Err(Reason::Undecodable)).await;
+    let dead = stage.dead().await;
+    assert_eq!(dead.iter().map(|row| row.sightings).collect::<Vec<_>>(), [1, 2], "known by the payload's hash");
+    assert!(dead.iter().all(|row| row.identity.key.as_bytes().is_empty()));
+    assert!(stage.store.discard("billing", dead[0].id).await.unwrap());
+    assert_eq!(stage.dead().await.len(), 1);
+    assert!(stage.is_waiting("a").await);
+    // A replayed one can be taken, and removed.
+    assert_eq!(stage.store.replay("billing", dead[1].id, false).await.unwrap(), Replayed::Due);
+    let rows = stage.take(Kind::Ordinary).await;
+    let row = rows.iter().find(|row| row.id == dead[1].id).unwrap();
+    let mut txn = stage.begin().await;
+    assert!(stage.store.remove(&mut txn, row).await.unwrap());
+    committed(stage.commit(txn).await);
+}
+
+/// What is parked may run at this moment, and what is another consumer's is not ours.
+pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let parked = stage.one_parked().await.id;
+    assert!(!stage.store.discard("billing", parked).await.unwrap());
+    let taken = stage.store.take(&[stage.handler], Kind::Ordinary, 1, uuid::Uuid::new_v4(), LEASE).await.unwrap();
+    assert!(!stage.store.discard("billing", taken[0].id).await.unwrap());
+    let dead = stage.bury("b", Reason::Permanent).await;
+    assert!(!stage.store.discard("shipping", dead).await.unwrap());
+    assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
+    assert_eq!((stage.parked().await.len(), stage.dead().await.len()), (1, 1));
+
+    let mut txn = stage.begin().await;
+    let claimed = stage.store.claim(&mut txn, &stage.id("b"), Promise::Waiting).await.unwrap();
+    assert_eq!(claimed, Claimed::Found);
+    stage.store.rollback(txn).await.unwrap();
+    assert_eq!(stage.parked().await[0].due_at.duration_since(taken[0].due_at).unwrap_or_default(), Duration::ZERO);
+}

@@ -1,0 +1,232 @@
+//! What most cases begin with: a store with one handler, and a table of effects.
+
+use std::time::Duration;
+
+use idem_core::store::{Claimed, Committed, Filter, HandlerId, Identity, Kind, NewRow, Page, Promise, Row, Standing};
+use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Store};
+use uuid::Uuid;
+
+use super::{Setup, World};
+
+/// The lease of rows that are taken.
+pub(super) const LEASE: Duration = Duration::from_secs(10);
+
+/// A store with one handler of the consumer `billing`.
+pub(super) struct Stage<W: World> {
+    pub(super) world: W,
+    pub(super) store: W::Store,
+    pub(super) handler: HandlerId,
+}
+
+impl<W: World> Stage<W> {
+    pub(super) async fn new(world: W) -> Self {
+        Self::with(world, Setup::default()).await
+    }
+
+    pub(super) async fn with(world: W, setup: Setup) -> Self {
+        let store = world.store(setup).await.unwrap();
+        // Without a constraint, so that nothing but the claim keeps a second effect away.
+        world.run(&format!("CREATE TABLE {} (name VARCHAR(200) NOT NULL)", world.name("effects"))).await;
+        let handler = register(&store, "billing", "order_paid").await;
+        Self { world, store, handler }
+    }
+
+    // ===== identities =====
+
+    /// The message of this key with this payload.
+    pub(super) fn message(&self, key: &str, payload: &str) -> Identity {
+        Identity { handler: self.handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(payload.as_bytes()) }
+    }
+
+    /// The message of this key.
+    pub(super) fn id(&self, key: &str) -> Identity {
+        self.message(key, key)
+    }
+
+    // ===== transactions =====
+
+    pub(super) async fn begin(&self) -> <W::Store as Store>::Txn {
+        self.store.begin(Duration::from_secs(30)).await.unwrap()
+    }
+
+    pub(super) async fn commit(&self, txn: <W::Store as Store>::Txn) -> Committed {
+        self.store.commit(txn).await
+    }
+
+    /// Begins and claims what must be new.
+    pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Store>::Txn {
+        let mut txn = self.begin().await;
+        let claimed = self.store.claim(&mut txn, identity, Promise::Processed).await.unwrap();
+        assert_eq!(claimed, Claimed::New);
+        txn
+    }
+
+    /// Writes an effect, as a handler does.
+    pub(super) async fn effect(&self, txn: &mut <W::Store as Store>::Txn, name: &str) {
+        self.execute(txn, &self.effect_sql(name)).await.unwrap();
+    }
+
+    pub(super) fn effect_sql(&self, name: &str) -> String {
+        format!("INSERT INTO {} (name) VALUES ('{name}')", self.world.name("effects"))
+    }
+
+    /// Runs SQL on the lent connection.
+    pub(super) async fn execute(
+        &self,
+        txn: &mut <W::Store as Store>::Txn,
+        sql: &str,
+    ) -> Result<(), idem_core::BoxError> {
+        W::execute(<W::Store as Lends<W::Connection>>::lend(txn), sql).await
+    }
+
+    /// How often an effect is in the database.
+    pub(super) async fn effects(&self, name: &str) -> i64 {
+        let effects = self.world.name("effects");
+        self.world.number(&format!("SELECT count(*) FROM {effects} WHERE name = '{name}'")).await
+    }
+
+    /// Processes a message whose effect is its key.
+    pub(super) async fn process(&self, key: &str) {
+        let mut txn = self.claimed(&self.id(key)).await;
+        self.effect(&mut txn, key).await;
+        committed(self.commit(txn).await);
+    }
+
+    // ===== questions =====
+
+    /// What a claim answers now; nothing stays of the question.
+    pub(super) async fn claim_now(&self, identity: &Identity) -> Claimed {
+        let mut txn = self.begin().await;
+        let claimed = self.store.claim(&mut txn, identity, Promise::Processed).await.unwrap();
+        self.store.rollback(txn).await.unwrap();
+        claimed
+    }
+
+    pub(super) async fn standing(&self, key: &str) -> Option<Standing> {
+        let mut txn = self.begin().await;
+        let standing = self.store.standing(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
+        self.store.rollback(txn).await.unwrap();
+        standing
+    }
+
+    /// Whether the claim is there and dated.
+    pub(super) async fn is_dated(&self, key: &str) -> bool {
+        self.standing(key).await.is_some_and(|standing| standing.age.is_some())
+    }
+
+    /// Whether the claim is there and waits.
+    pub(super) async fn is_waiting(&self, key: &str) -> bool {
+        self.standing(key).await.is_some_and(|standing| standing.age.is_none())
+    }
+
+    pub(super) async fn parked(&self) -> Vec<Row> {
+        self.list(true).await
+    }
+
+    pub(super) async fn dead(&self) -> Vec<Row> {
+        self.list(false).await
+    }
+
+    async fn list(&self, parked: bool) -> Vec<Row> {
+        let filter = Filter { parked, ..Filter::default() };
+        self.store.list("billing", &filter, Page::default()).await.unwrap()
+    }
+
+    /// The only parked row.
+    pub(super) async fn one_parked(&self) -> Row {
+        let mut rows = self.parked().await;
+        assert_eq!(rows.len(), 1, "parked rows: {rows:?}");
+        rows.remove(0)
+    }
+
+    /// The only dead row.
+    pub(super) async fn one_dead(&self) -> Row {
+        let mut rows = self.dead().await;
+        assert_eq!(rows.len(), 1, "dead rows: {rows:?}");
+        rows.remove(0)
+    }
+
+    // ===== rows =====
+
+    /// Inserts a row, with its claim where `claim` says so.
+    pub(super) async fn row(&self, identity: &Identity, claim: bool, state: Result<Duration, Reason>) {
+        let mut txn = self.begin().await;
+        if claim {
+            assert_eq!(self.store.claim(&mut txn, identity, Promise::Waiting).await.unwrap(), Claimed::New);
+        }
+        let delivery = Delivery::new("orders", "payload");
+        let row = NewRow { identity, delivery: &delivery, attempts: 0, state, error: "first" };
+        self.store.insert(&mut txn, &row).await.unwrap();
+        committed(self.commit(txn).await);
+    }
+
+    /// A message that is parked and due now.
+    pub(super) async fn park(&self, key: &str) {
+        self.row(&self.id(key), true, Ok(Duration::ZERO)).await;
+    }
+
+    /// A dead letter; its number.
+    pub(super) async fn bury(&self, key: &str, reason: Reason) -> i64 {
+        self.row(&self.id(key), true, Err(reason)).await;
+        self.dead().await[0].id
+    }
+
+    /// A conflict beside the claim of `key`; its number.
+    pub(super) async fn conflict(&self, key: &str, payload: &str) -> i64 {
+        self.row(&self.message(key, payload), false, Err(Reason::Conflict)).await;
+        self.dead().await[0].id
+    }
+
+    pub(super) async fn take(&self, kind: Kind) -> Vec<Row> {
+        self.store.take(&[self.handler], kind, 100, Uuid::new_v4(), LEASE).await.unwrap()
+    }
+
+    /// Takes the only row of this kind.
+    pub(super) async fn take_one(&self, kind: Kind) -> Row {
+        let mut rows = self.take(kind).await;
+        assert_eq!(rows.len(), 1, "taken rows: {rows:?}");
+        rows.remove(0)
+    }
+
+    // ===== time =====
+
+    /// Lets all rows be due, or their leases end, so much earlier.
+    pub(super) async fn rows_earlier(&self, by: Duration) {
+        let (inbox, earlier) = (self.world.own("inbox_messages"), W::earlier("due_at", by));
+        self.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
+    }
+
+    /// Lets all claims be older.
+    pub(super) async fn claims_earlier(&self, by: Duration) {
+        let (claims, earlier) = (self.world.own("processed_messages"), W::earlier("processed_at", by));
+        self.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    }
+
+    /// Ends the leases of all rows.
+    pub(super) async fn end_leases(&self) {
+        self.rows_earlier(LEASE + Duration::from_secs(1)).await;
+    }
+}
+
+/// One handler's number.
+pub(super) async fn register<S: Store>(store: &S, consumer: &str, name: &str) -> HandlerId {
+    store.register(consumer, &[name]).await.unwrap()[0]
+}
+
+/// Asserts that a commit was done.
+pub(super) fn committed(committed: Committed) {
+    assert!(matches!(committed, Committed::Done), "it was to be committed: {committed:?}");
+}
+
+/// Repeats a question until the answer is the expected one: a server may notice a closed connection a little later.
+pub(super) async fn settled<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    crate::conformance::soon(async {
+        loop {
+            match ask().await {
+                Some(answer) => return answer,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await
+}

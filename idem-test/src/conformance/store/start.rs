@@ -1,0 +1,93 @@
+//! Starting a taken row: the row goes and the claim is dated, in the transaction of the handler.
+
+use std::time::Duration;
+
+use idem_core::Store;
+use idem_core::store::{Claimed, Kind, Promise};
+
+use super::{Stage, World, committed};
+
+/// One statement, seen by others only after the commit.
+pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    stage.park("b").await;
+    let rows = stage.take(Kind::Ordinary).await;
+    let row = rows.iter().find(|row| row.identity.key.as_bytes() == b"a").unwrap();
+
+    let mut txn = stage.begin().await;
+    assert!(stage.store.start(&mut txn, row).await.unwrap());
+    stage.effect(&mut txn, "a").await;
+    assert_eq!(stage.parked().await.len(), 2, "nobody sees it before the commit");
+    committed(stage.commit(txn).await);
+    assert_eq!(stage.effects("a").await, 1);
+    assert_eq!(stage.one_parked().await.identity, stage.id("b"));
+    assert!(stage.is_dated("a").await);
+    assert!(stage.is_waiting("b").await);
+}
+
+/// What was not committed has not started.
+pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let row = stage.take_one(Kind::Ordinary).await;
+    let mut txn = stage.begin().await;
+    assert!(stage.store.start(&mut txn, &row).await.unwrap());
+    stage.effect(&mut txn, "a").await;
+    stage.store.rollback(txn).await.unwrap();
+
+    let left = stage.one_parked().await;
+    assert_eq!((left.token, left.starts, left.id), (row.token, 1, row.id));
+    assert!(stage.is_waiting("a").await);
+    assert_eq!(stage.effects("a").await, 0);
+}
+
+/// Whoever has lost its lease to another one does not start.
+pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let old = stage.take_one(Kind::Ordinary).await;
+    stage.end_leases().await;
+    let new = stage.take_one(Kind::Suspect).await;
+
+    let mut txn = stage.begin().await;
+    assert!(!stage.store.start(&mut txn, &old).await.unwrap());
+    stage.store.rollback(txn).await.unwrap();
+    assert_eq!(stage.one_parked().await.token, new.token);
+    assert!(stage.is_waiting("a").await);
+    let mut txn = stage.begin().await;
+    assert!(stage.store.start(&mut txn, &new).await.unwrap());
+    committed(stage.commit(txn).await);
+}
+
+/// A row that was processed cannot be started again.
+pub async fn a_second_start_is_false<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let row = stage.take_one(Kind::Ordinary).await;
+    for expected in [true, false] {
+        let mut txn = stage.begin().await;
+        assert_eq!(stage.store.start(&mut txn, &row).await.unwrap(), expected);
+        committed(stage.commit(txn).await);
+    }
+}
+
+/// While a row runs, its claim is being updated. A copy finds the committed claim at once, and reads that it waits.
+pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let row = stage.take_one(Kind::Ordinary).await;
+    let mut running = stage.begin().await;
+    assert!(stage.store.start(&mut running, &row).await.unwrap());
+
+    let mut copy = stage.store.begin(Duration::from_secs(30)).await.unwrap();
+    let claimed = stage.store.claim(&mut copy, &stage.id("a"), Promise::Processed).await.unwrap();
+    assert_eq!(claimed, Claimed::Found);
+    let standing = stage.store.standing(&mut copy, stage.handler, &row.identity.key).await.unwrap().unwrap();
+    assert_eq!((standing.fingerprint, standing.age), (row.identity.fingerprint.clone(), None));
+    committed(stage.commit(copy).await);
+    committed(stage.commit(running).await);
+}

@@ -1,0 +1,63 @@
+//! A process that can be killed: a worker on a runtime of its own.
+
+use std::pin::Pin;
+
+use idem_core::Error;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use super::crash::Fate;
+
+pub(super) type Running = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+/// A worker on a runtime of its own. Dropping it kills it: every task vanishes where it stands, every connection is
+/// closed, nothing is said to anybody.
+pub(crate) struct Process {
+    pub(crate) fate: Fate,
+    runtime: Option<Runtime>,
+    shutdown: Option<oneshot::Sender<()>>,
+    ended: oneshot::Receiver<Result<(), Error>>,
+}
+
+impl Process {
+    /// Starts a worker, which runs until it is shut down.
+    pub(super) fn start(
+        fate: Fate,
+        worker: impl FnOnce(Fate, oneshot::Receiver<()>) -> Running,
+    ) -> std::io::Result<Self> {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let (shutdown, when) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let worker = worker(fate.clone(), when);
+        runtime.spawn(async move {
+            // Nobody listens any more where the process is being killed.
+            let _ = end.send(worker.await);
+        });
+        Ok(Self { fate, runtime: Some(runtime), shutdown: Some(shutdown), ended })
+    }
+
+    /// Waits until the worker has ended by itself, which only an error at its start can do.
+    pub(crate) async fn ended(&mut self) -> Result<(), Error> {
+        match (&mut self.ended).await {
+            Ok(ended) => ended,
+            Err(_) => Err(Error::Refused("the worker panicked".to_owned())),
+        }
+    }
+
+    /// Drains the worker, and waits until it has ended.
+    pub(crate) async fn stop(&mut self) -> Result<(), Error> {
+        if let Some(shutdown) = self.shutdown.take() {
+            let _ = shutdown.send(());
+        }
+        self.ended().await
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A runtime may not be dropped inside of another one, and nobody waits for a killed process.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One message, and how it is delivered.
+
+use idem_core::{BoxError, Outcome, Store};
+
+use crate::Publication;
+
+use super::{Crash, Trial};
+
+/// A message, and how it is delivered. Made by [`Trial::deliver`].
+#[derive(Debug)]
+#[must_use = "nothing is delivered before `once`, `times` or `at_once`"]
+pub struct Sending<'a, S> {
+    trial: &'a Trial<S>,
+    message: Publication,
+    processes: usize,
+    crash: Option<Crash>,
+}
+
+impl<'a, S: Store> Sending<'a, S> {
+    pub(super) fn new(trial: &'a Trial<S>, message: Publication) -> Self {
+        Self { trial, message, processes: 1, crash: None }
+    }
+
+    /// Ends the process at this point, the first time that it comes to it. Another process then finishes the work.
+    pub fn crash(self, point: Crash) -> Self {
+        self.maybe_crash(Some(point))
+    }
+
+    pub(super) fn maybe_crash(mut self, point: Option<Crash>) -> Self {
+        self.crash = point;
+        self
+    }
+
+    /// Runs so many processes at the queue; 1 by default.
+    pub fn processes(mut self, processes: usize) -> Self {
+        self.processes = processes.max(1);
+        self
+    }
+
+    /// Delivers the message once, and answers what became of it, retries included.
+    ///
+    /// # Errors
+    /// The worker could not start, the database cannot be used, or the point of the crash was never reached.
+    pub async fn once(self) -> Result<Vec<Outcome>, BoxError> {
+        self.run(1, 1).await
+    }
+
+    /// Delivers copies of the message, one after the other.
+    ///
+    /// # Errors
+    /// As [`once`](Self::once).
+    pub async fn times(self, copies: usize) -> Result<Vec<Outcome>, BoxError> {
+        self.run(copies, 1).await
+    }
+
+    /// Delivers copies of the message, all of them at once.
+    ///
+    /// # Errors
+    /// As [`once`](Self::once).
+    pub async fn at_once(self, copies: usize) -> Result<Vec<Outcome>, BoxError> {
+        self.run(copies, copies).await
+    }
+
+    pub(crate) async fn run(self, copies: usize, in_flight: usize) -> Result<Vec<Outcome>, BoxError> {
+        let Self { trial, message, processes, crash } = self;
+        let known = trial.outcomes().len();
+        for _ in 0..copies {
+            trial.publish(&message);
+        }
+        let start = |crash| trial.start(crash, in_flight);
+        let mut first = start(crash)?;
+        let mut others = (1..processes).map(|_| start(None)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(point) = crash {
+            let fate = first.fate.clone();
+            let lived = async {
+                tokio::select! {
+                    ended = first.ended() => ended?,
+                    done = trial.done() => done?,
+                }
+                // The last point is behind the ack, and the broker has that already.
+                first.stop().await
+            };
+            tokio::select! {
+                biased;
+                () = fate.sealed() => {}
+                lived = lived => {
+                    lived?;
+                    return Err(format!("all is done, and the crash at {point:?} was never reached").into());
+                }
+            }
+            drop(first);
+            first = start(None)?;
+        }
+        tokio::select! {
+            ended = first.ended() => ended?,
+            done = trial.done() => done?,
+        }
+        first.stop().await?;
+        for other in &mut others {
+            other.stop().await?;
+        }
+        Ok(trial.outcomes().split_off(known))
+    }
+}

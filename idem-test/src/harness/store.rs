@@ -1,0 +1,176 @@
+//! A store that stops at a point.
+
+use std::time::Duration;
+
+use idem_core::store::{
+    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
+    Reservation, Row, Standing, Survey, Undone,
+};
+use idem_core::{Error, Key, Lends, Store};
+use uuid::Uuid;
+
+use super::Crash;
+use super::crash::Fate;
+
+/// A store whose process may crash: it does what the store within does, and stops for ever at the chosen point.
+#[derive(Debug, Clone)]
+pub struct Crashing<S> {
+    within: S,
+    fate: Fate,
+}
+
+impl<S> Crashing<S> {
+    pub(super) fn new(within: S, fate: Fate) -> Self {
+        Self { within, fate }
+    }
+}
+
+/// A transaction of [`Crashing`].
+#[derive(Debug)]
+pub struct CrashingTxn<T> {
+    pub(super) within: T,
+    pub(super) fate: Fate,
+}
+
+/// Lends the transaction itself: whoever runs the handler needs the fate that comes with it.
+impl<S: Store> Lends<CrashingTxn<S::Txn>> for Crashing<S> {
+    fn lend(txn: &mut Self::Txn) -> &mut CrashingTxn<S::Txn> {
+        txn
+    }
+}
+
+impl<S: Store> Store for Crashing<S> {
+    type Txn = CrashingTxn<S::Txn>;
+
+    // ===== the points =====
+
+    async fn begin(&self, deadline: Duration) -> Result<Self::Txn, Fault> {
+        self.fate.reach(Crash::BeforeBegin).await;
+        let within = self.within.begin(deadline).await?;
+        Ok(CrashingTxn { within, fate: self.fate.clone() })
+    }
+
+    async fn claim(&self, txn: &mut Self::Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
+        let claimed = self.within.claim(&mut txn.within, identity, promise).await?;
+        if claimed == Claimed::New {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok(claimed)
+    }
+
+    async fn start(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
+        let started = self.within.start(&mut txn.within, row).await?;
+        if started {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok(started)
+    }
+
+    async fn commit(&self, txn: Self::Txn) -> Committed {
+        self.fate.reach(Crash::BeforeCommit).await;
+        let committed = self.within.commit(txn.within).await;
+        self.fate.reach(Crash::AfterCommit).await;
+        committed
+    }
+
+    // ===== the rest =====
+
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+        self.within.register(consumer, names).await
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
+        self.within.waiting(consumer).await
+    }
+
+    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
+        self.within.reserve(connections)
+    }
+
+    async fn ping(&self) -> Result<(), Fault> {
+        self.within.ping().await
+    }
+
+    fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        self.within.lost_race(error)
+    }
+
+    async fn rollback(&self, txn: Self::Txn) -> Result<Undone, Fault> {
+        self.within.rollback(txn.within).await
+    }
+
+    async fn standing(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
+        self.within.standing(&mut txn.within, handler, key).await
+    }
+
+    async fn reopen(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+        self.within.reopen(&mut txn.within, handler, key).await
+    }
+
+    async fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+        self.within.insert(&mut txn.within, row).await
+    }
+
+    async fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> Result<(), Fault> {
+        self.within.sight(&mut txn.within, identity).await
+    }
+
+    async fn remove(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
+        self.within.remove(&mut txn.within, row).await
+    }
+
+    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+        self.within.survey(handlers, lease).await
+    }
+
+    async fn take(
+        &self,
+        handlers: &[HandlerId],
+        kind: Kind,
+        limit: usize,
+        token: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Row>, Fault> {
+        self.within.take(handlers, kind, limit, token, lease).await
+    }
+
+    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
+        self.within.taken(token).await
+    }
+
+    async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
+        self.within.note(row, note).await
+    }
+
+    async fn unstart(&self, row: &Row) -> Result<(), Fault> {
+        self.within.unstart(row).await
+    }
+
+    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+        self.within.judge(handlers, lease).await
+    }
+
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+        self.within.level(handlers).await
+    }
+
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+        self.within.list(consumer, filter, page).await
+    }
+
+    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+        self.within.replay(consumer, id, force).await
+    }
+
+    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+        self.within.replay_as(consumer, id, key).await
+    }
+
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+        self.within.discard(consumer, id).await
+    }
+
+    async fn prune(&self) -> Result<Pruned, Fault> {
+        self.within.prune().await
+    }
+}

@@ -1,0 +1,289 @@
+//! A handler on trial.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use idem_core::store::{Filter, Page, Row};
+use idem_core::{
+    BoxError, Codec, Error, Extract, Gate, Handler, Inbox, Json, Lends, Outcome, RetryPolicy, Store, Worker,
+};
+use tokio::sync::{oneshot, watch};
+
+use crate::{Broker, Publication};
+
+use super::armed::Armed;
+use super::crash::Fate;
+use super::process::{Process, Running};
+use super::{Crash, Crashing, CrashingSource, Sending};
+
+const CONSUMER: &str = "trial";
+const QUEUE: &str = "trial";
+
+/// A handler on trial: real workers run it, each as a process of its own, against a real database and the in-process
+/// broker.
+///
+/// ```no_run
+/// # use idem_test::{Crash, Trial};
+/// # use idem_core::{BoxError, Handler, Sqlite};
+/// # async fn test<order_paid: Handler<Params = (), Connection = sqlx::SqliteConnection, Message: serde::de::DeserializeOwned>>(
+/// #     event: serde_json::Value, url: String) -> Result<(), BoxError> {
+/// let trial = Trial::new(move || Sqlite::options(&url).connect()).handler::<order_paid>().await?;
+/// trial.deliver_json(&event)?.times(10).await?;
+/// trial.deliver_json(&event)?.crash(Crash::AfterCommit).once().await?;
+/// # Ok(()) }
+/// ```
+///
+/// Each call ends when the queue is empty and nothing waits in the inbox; then the test looks at its own tables. Failed
+/// attempts are retried within milliseconds, 5 attempts in all.
+pub struct Trial<S> {
+    broker: Broker,
+    inbox: Inbox<S>,
+    launch: Launch,
+    watched: Watched,
+}
+
+type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send + Sync>;
+
+/// What one process is started with.
+pub(super) struct Start {
+    broker: Broker,
+    watched: Watched,
+    in_flight: usize,
+}
+
+/// What has become of deliveries, and the signal that something has.
+#[derive(Clone, Default)]
+pub(super) struct Watched {
+    outcomes: Arc<Mutex<Vec<Outcome>>>,
+    changed: watch::Sender<()>,
+}
+
+/// A trial without a handler: state can still be given.
+#[derive(Debug)]
+pub struct Bench<F, St = ()> {
+    connect: F,
+    state: St,
+}
+
+impl Trial<()> {
+    /// A trial in which each process connects to its database by this function, as in
+    /// `move || Sqlite::options(&url).connect()`.
+    #[allow(clippy::new_ret_no_self, reason = "as for a worker, the handler comes last")]
+    pub fn new<F>(connect: F) -> Bench<F> {
+        Bench { connect, state: () }
+    }
+}
+
+impl<F, St> Bench<F, St> {
+    /// With state, from which the handler takes [`State`](idem_core::State).
+    pub fn state<T>(self, state: T) -> Bench<F, T> {
+        Bench { connect: self.connect, state }
+    }
+
+    /// Puts this handler on trial.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn handler<H>(self) -> Result<Trial<<F::Output as Connecting>::Store>, Error>
+    where
+        H: Handler,
+        F: Connect,
+        <F::Output as Connecting>::Store: Lends<H::Connection>,
+        H::Params: Extract<St>,
+        St: Clone + Send + Sync + 'static,
+        Json: Codec<H::Message>,
+    {
+        let Self { connect, state } = self;
+        let store = connect.connect().await?;
+        let connect = Arc::new(connect);
+        let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
+            let (connect, state) = (connect.clone(), state.clone());
+            Box::pin(async move {
+                let store = Crashing::new(connect.connect().await?, fate.clone());
+                let source = CrashingSource::new(start.broker.queue(QUEUE), fate);
+                let watched = start.watched;
+                let quick = RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(10));
+                Worker::new(CONSUMER, store, source)
+                    .state(state)
+                    .handler::<Armed<H, <F::Output as Connecting>::Store>>()
+                    .in_flight(start.in_flight)
+                    .inbox_in_flight(2)
+                    .retry(quick)
+                    .poll(Duration::from_millis(20))
+                    .lease(Duration::from_millis(500))
+                    .gate(Gate::new())
+                    .observe(move |_, outcome| watched.push(outcome.clone()))
+                    .run_until(async {
+                        // A sender that is gone means the same.
+                        let _ = shutdown.await;
+                    })
+                    .await
+            })
+        };
+        Ok(Trial {
+            broker: Broker::new(),
+            inbox: Inbox::new(&store, CONSUMER),
+            launch: Box::new(launch),
+            watched: Watched::default(),
+        })
+    }
+}
+
+impl<S: Store> Trial<S> {
+    /// A message, to be delivered `once()`, `times(10)`, or several `at_once(5)`.
+    pub fn deliver(&self, message: impl Into<Publication>) -> Sending<'_, S> {
+        Sending::new(self, message.into())
+    }
+
+    /// A message in JSON.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn deliver_json(&self, message: &impl serde::Serialize) -> Result<Sending<'_, S>, serde_json::Error> {
+        Publication::json(message).map(|message| self.deliver(message))
+    }
+
+    /// Delivers messages in every way (once, ten times, five at once, in two processes, with a crash at each point),
+    /// each way with a message of its own that `message` makes from a number, and checks that each message has the
+    /// effect of one: `effect` reads a number from the test's own tables that each message has to change by as much.
+    ///
+    /// # Errors
+    /// A way in which the effect was another one, by name; or whatever else went wrong.
+    pub async fn has_one_effect<M: serde::Serialize>(
+        &self,
+        mut message: impl FnMut(u32) -> M,
+        mut effect: impl AsyncFnMut() -> Result<i64, BoxError>,
+    ) -> Result<(), BoxError> {
+        let before = effect().await?;
+        self.deliver_json(&message(0))?.once().await?;
+        let one = effect().await? - before;
+        if one == 0 {
+            return Err("a message that was delivered once had no effect".into());
+        }
+        let crashes = Crash::ALL.map(Some);
+        let ways = [(10, 1, 1, None), (5, 5, 1, None), (6, 3, 2, None)].into_iter();
+        let ways = ways.chain(crashes.into_iter().flat_map(|crash| [(1, 1, 1, crash), (5, 5, 1, crash)]));
+        for (number, (copies, in_flight, processes, crash)) in (1..).zip(ways) {
+            let before = effect().await?;
+            let sending = self.deliver_json(&message(number))?.processes(processes).maybe_crash(crash);
+            sending.run(copies, in_flight).await?;
+            let found = effect().await? - before;
+            if found != one {
+                return Err(format!(
+                    "delivered {copies} times, {in_flight} at once, in {processes} processes, crash {crash:?}: the effect \
+                     was {found}, and that of one message is {one}"
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// What became of deliveries and runs from the inbox so far, in order. What a crashed process had done last is not
+    /// among it.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        self.watched.outcomes().clone()
+    }
+
+    /// The dead letters, newest first.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn dead_letters(&self) -> Result<Vec<Row>, Error> {
+        self.inbox.list(&Filter::default(), Page::default()).await
+    }
+
+    /// The inbox, to replay and discard dead letters. What is replayed runs with the next delivery, or by
+    /// [`run`](Self::run).
+    pub fn inbox(&self) -> &Inbox<S> {
+        &self.inbox
+    }
+
+    /// The broker, for faults. The queue is called `trial`.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// Runs a worker until the queue is empty and nothing waits in the inbox.
+    ///
+    /// # Errors
+    /// The worker could not start.
+    pub async fn run(&self) -> Result<(), Error> {
+        let mut process = self.start(None, 1)?;
+        tokio::select! {
+            ended = process.ended() => return ended,
+            done = self.done() => done?,
+        }
+        process.stop().await
+    }
+
+    pub(crate) fn start(&self, crash: Option<Crash>, in_flight: usize) -> Result<Process, Error> {
+        let start = Start { broker: self.broker.clone(), watched: self.watched.clone(), in_flight };
+        let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
+        Process::start(Fate::new(crash), launch)
+            .map_err(|error| Error::Refused(format!("a runtime for a worker could not be made: {error}")))
+    }
+
+    pub(crate) fn publish(&self, message: &Publication) {
+        self.broker.publish(QUEUE, message.clone());
+    }
+
+    /// Waits until the queue is empty and nothing waits in the inbox.
+    pub(crate) async fn done(&self) -> Result<(), Error> {
+        let mut changed = self.watched.changed.subscribe();
+        loop {
+            self.broker.idle().await;
+            changed.mark_unchanged();
+            let parked = Filter { parked: true, ..Filter::default() };
+            if self.inbox.list(&parked, Page { before: None, limit: 1 }).await?.is_empty() {
+                return Ok(());
+            }
+            // A parked row runs, and what became of it is observed. The sender lives in `self`.
+            let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
+        }
+    }
+}
+
+impl<S> std::fmt::Debug for Trial<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trial").field("outcomes", &*self.watched.outcomes()).finish_non_exhaustive()
+    }
+}
+
+impl Watched {
+    fn outcomes(&self) -> std::sync::MutexGuard<'_, Vec<Outcome>> {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, outcome: Outcome) {
+        self.outcomes().push(outcome);
+        self.changed.send_replace(());
+    }
+}
+
+/// A function that connects to a database.
+pub trait Connect: Send + Sync + 'static {
+    /// The future of the connection.
+    type Output: Connecting;
+
+    /// Connects.
+    fn connect(&self) -> Self::Output;
+}
+
+/// The future of a connection to a database.
+pub trait Connecting: Future<Output = Result<Self::Store, Error>> + Send + 'static {
+    /// The store.
+    type Store: Store;
+}
+
+impl<F: Fn() -> Fut + Send + Sync + 'static, Fut: Connecting> Connect for F {
+    type Output = Fut;
+
+    fn connect(&self) -> Fut {
+        self()
+    }
+}
+
+impl<S: Store, Fut: Future<Output = Result<S, Error>> + Send + 'static> Connecting for Fut {
+    type Store = S;
+}

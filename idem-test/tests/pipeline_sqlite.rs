@@ -1,0 +1,6 @@
+//! The suite for the pipeline, over SQLite.
+
+#[path = "worlds/sqlite.rs"]
+mod world;
+
+idem_test::pipeline_suite!(world::SqliteWorld);

@@ -1,0 +1,6 @@
+//! The suite for stores, over SQLite.
+
+#[path = "worlds/sqlite.rs"]
+mod world;
+
+idem_test::store_suite!(world::SqliteWorld);

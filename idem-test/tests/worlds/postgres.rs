@@ -1,0 +1,96 @@
+//! A schema of its own in a PostgreSQL database.
+
+use std::time::Duration;
+
+use idem_core::{BoxError, Error, Postgres};
+use idem_test::conformance::server;
+use idem_test::conformance::store::{End, Features, Setup, World};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
+use uuid::Uuid;
+
+pub(crate) struct PostgresWorld {
+    url: String,
+    schema: String,
+}
+
+impl PostgresWorld {
+    async fn connection(&self) -> PgConnection {
+        PgConnection::connect(&self.url).await.unwrap()
+    }
+}
+
+impl World for PostgresWorld {
+    type Store = Postgres;
+    type Connection = PgConnection;
+
+    const FEATURES: Features = Features {
+        concurrent: true,
+        errors_abort: true,
+        bounded: true,
+        suicide: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
+        lost_race: Some("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$"),
+        long: "SELECT pg_sleep(30)",
+    };
+
+    async fn make() -> Option<Self> {
+        let url = server("DATABASE_URL")?;
+        let world = Self { url, schema: format!("suite {}", Uuid::new_v4().simple()) };
+        world.run(&format!("CREATE SCHEMA \"{}\"", world.schema)).await;
+        Some(world)
+    }
+
+    async fn store(&self, setup: Setup) -> Result<Postgres, Error> {
+        let mut options = Postgres::options(&self.url).schema(&*self.schema);
+        if let Some(retention) = setup.retention {
+            options = options.retention(retention);
+        }
+        if let Some(connections) = setup.connections {
+            options = options.connections(connections);
+        }
+        options.connect().await
+    }
+
+    fn own(&self, table: &str) -> String {
+        self.name(table)
+    }
+
+    fn name(&self, table: &str) -> String {
+        format!("\"{}\".{table}", self.schema)
+    }
+
+    async fn run(&self, sql: &str) {
+        raw_sql(AssertSqlSafe(sql)).execute(&mut self.connection().await).await.unwrap();
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.connection().await).await.unwrap()
+    }
+
+    async fn execute(tx: &mut PgConnection, sql: &str) -> Result<(), BoxError> {
+        raw_sql(AssertSqlSafe(sql)).execute(tx).await?;
+        Ok(())
+    }
+
+    async fn nested(tx: &mut PgConnection, sql: &str, end: End) -> Result<(), BoxError> {
+        let mut nested = tx.begin().await?;
+        raw_sql(AssertSqlSafe(sql)).execute(&mut *nested).await?;
+        match end {
+            End::Commit => nested.commit().await?,
+            End::Rollback => nested.rollback().await?,
+            End::Drop => drop(nested),
+        }
+        Ok(())
+    }
+
+    fn earlier(column: &str, by: Duration) -> String {
+        format!("{column} - interval '{} microseconds'", by.as_micros())
+    }
+
+    async fn waiting(&self) -> Option<i64> {
+        let waiting = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'",
+            self.schema
+        );
+        Some(self.number(&waiting).await)
+    }
+}

@@ -1,0 +1,69 @@
+//! The outcomes that workers tell.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use idem::{Delivery, Outcome};
+use tokio::sync::watch;
+
+use crate::{Order, within};
+
+/// What became of deliveries and inbox runs, in the order in which workers told it.
+#[derive(Clone, Default)]
+pub struct Journal {
+    entries: Arc<Mutex<Vec<(String, Outcome)>>>,
+    changed: watch::Sender<()>,
+}
+
+impl Journal {
+    /// For `.observe(..)`.
+    pub fn note(&self, delivery: &Delivery, outcome: &Outcome) {
+        let id = serde_json::from_slice::<Order>(delivery.payload()).map_or_else(|_| "?".to_owned(), |order| order.id);
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).push((id, outcome.clone()));
+        self.changed.send_replace(());
+    }
+
+    /// All of it so far.
+    pub fn all(&self) -> Vec<(String, Outcome)> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What became of this message so far.
+    pub fn of(&self, id: &str) -> Vec<Outcome> {
+        self.all().into_iter().filter(|(of, _)| of == id).map(|(_, outcome)| outcome).collect()
+    }
+
+    /// How many outcomes are like this.
+    pub fn count(&self, like: impl Fn(&Outcome) -> bool) -> usize {
+        self.all().iter().filter(|(_, outcome)| like(outcome)).count()
+    }
+
+    /// Waits until so many messages are processed.
+    pub async fn processed(&self, count: usize) {
+        self.until(&format!("{count} messages are processed"), |journal| {
+            journal.count(|outcome| *outcome == Outcome::Processed) >= count
+        })
+        .await;
+    }
+
+    /// Waits until this message is processed or dead, and tells which.
+    pub async fn end_of(&self, id: &str) -> Outcome {
+        let end = |journal: &Self| journal.of(id).into_iter().find(is_end);
+        self.until(&format!("{id} comes to an end"), |journal| end(journal).is_some()).await;
+        end(self).unwrap()
+    }
+
+    /// Waits until it holds.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let mut changed = self.changed.subscribe();
+        within(what, async {
+            while !holds(self) {
+                changed.changed().await.unwrap();
+            }
+        })
+        .await;
+    }
+}
+
+fn is_end(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Processed | Outcome::Dead { .. })
+}

@@ -1,0 +1,160 @@
+//! One handler that does, well or badly, what its message says.
+
+use std::time::Duration;
+
+use idem::{BoxError, Delivery, State, idempotent, permanent};
+use serde::{Deserialize, Serialize};
+use sqlx::{Connection, Executor, PgConnection};
+
+use crate::Stage;
+
+/// A message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    /// Its key.
+    pub id: String,
+    /// What its handler does.
+    pub act: Act,
+}
+
+impl Order {
+    /// A message of this key.
+    pub fn new(id: impl Into<String>, act: Act) -> Self {
+        Self { id: id.into(), act }
+    }
+}
+
+/// What the handler does after it has written its effect.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub enum Act {
+    /// Nothing more.
+    Write,
+    /// Takes so many milliseconds, then asks the database something.
+    Take(u64),
+    /// Waits until the stage opens.
+    Hold,
+    /// Waits, for at most half a second, until another session waits for this transaction.
+    Meet,
+    /// Fails the first so many times.
+    Fail(u32),
+    /// Fails until the stage opens.
+    FailUntilOpen,
+    /// Returns `permanent(..)`.
+    Permanent,
+    /// Panics.
+    Panic,
+    /// Never ends.
+    Hang,
+    /// Ends the process after so many milliseconds.
+    Abort(u64),
+    /// Ends its own connection, and returns the error.
+    Break,
+    /// Ends its own connection, and returns `Ok`.
+    BreakQuietly,
+    /// Runs into a SQL error, and returns `Ok`.
+    Swallow,
+    /// Runs ROLLBACK.
+    Rollback,
+    /// Runs COMMIT.
+    Commit,
+    /// Runs COMMIT and BEGIN, and writes again.
+    CommitAndBegin,
+    /// Writes through a connection of the application's own.
+    SecondConnection,
+    /// Nests a transaction that commits, one that rolls back, one that is dropped, and one in one; writes in each.
+    Nest,
+    /// Nests a transaction that commits, and then fails.
+    NestAndFail,
+    /// Waits for a row that the test has locked, with a lock timeout of its own.
+    LockTimeout,
+}
+
+/// Writes its effect, and then does what the message says.
+#[idempotent(key = "id", name = "act")]
+pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut PgConnection) -> Result<(), BoxError> {
+    let (stage, id, attempt) = (stage.0, order.id.as_str(), delivery.attempt());
+    stage.enter(id, attempt);
+    stage.effect(id, attempt, tx).await?;
+    match order.act {
+        Act::Write => {}
+        Act::Take(millis) => {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            tx.execute("SELECT 1").await?;
+        }
+        Act::Hold => stage.opened().await,
+        Act::Meet => meet(&stage, id, tx).await?,
+        Act::Fail(times) if attempt <= times => return Err(format!("attempt {attempt} fails").into()),
+        Act::FailUntilOpen if !stage.is_open() => return Err("the cause is still there".into()),
+        Act::Fail(_) | Act::FailUntilOpen => {}
+        Act::Permanent => return Err(permanent("no attempt can cure it")),
+        Act::Panic => panic!("a handler that panics"),
+        Act::Hang => std::future::pending().await,
+        Act::Abort(millis) => {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            std::process::abort();
+        }
+        Act::Break => drop(tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await?),
+        Act::BreakQuietly => drop(tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await),
+        Act::Swallow => drop(tx.execute("SELECT 1 / 0").await),
+        Act::Rollback => drop(tx.execute("ROLLBACK").await?),
+        Act::Commit => drop(tx.execute("COMMIT").await?),
+        Act::CommitAndBegin => {
+            tx.execute("COMMIT").await?;
+            tx.execute("BEGIN").await?;
+            stage.effect(&format!("{id} again"), attempt, tx).await?;
+        }
+        Act::SecondConnection => {
+            let mut second = PgConnection::connect(stage.url()).await?;
+            stage.effect(&format!("{id} by another connection"), attempt, &mut second).await?;
+            second.close().await?;
+        }
+        Act::Nest => nest(&stage, id, tx).await?,
+        Act::NestAndFail => {
+            let mut nested = tx.begin().await?;
+            stage.effect(&format!("{id} nested"), attempt, &mut nested).await?;
+            nested.commit().await?;
+            return Err("after the nested transaction".into());
+        }
+        Act::LockTimeout => {
+            tx.execute("SET LOCAL lock_timeout = '50ms'").await?;
+            tx.execute(stage.sql("UPDATE {schema}.business SET n = n + 1")).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn meet(stage: &Stage, id: &str, tx: &mut PgConnection) -> Result<(), BoxError> {
+    // The lock that a second claim of one key waits for is that of the first one's transaction.
+    let asked = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'
+                 AND transactionid = pg_current_xact_id()::xid)";
+    let start = std::time::Instant::now();
+    while start.elapsed() < Duration::from_millis(500) {
+        if sqlx::query_scalar(asked).fetch_one(&mut *tx).await? {
+            stage.effect(&format!("{id} was waited for"), 1, tx).await?;
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+async fn nest(stage: &Stage, id: &str, tx: &mut PgConnection) -> Result<(), BoxError> {
+    let mut kept = tx.begin().await?;
+    stage.effect(&format!("{id} kept"), 1, &mut kept).await?;
+    let mut inner = kept.begin().await?;
+    stage.effect(&format!("{id} lost inside"), 1, &mut inner).await?;
+    inner.rollback().await?;
+    kept.commit().await?;
+
+    let mut lost = tx.begin().await?;
+    stage.effect(&format!("{id} lost"), 1, &mut lost).await?;
+    lost.rollback().await?;
+
+    let mut cured = tx.begin().await?;
+    cured.execute("SELECT 1 / 0").await.unwrap_err();
+    cured.rollback().await?;
+
+    let mut dropped = tx.begin().await?;
+    stage.effect(&format!("{id} dropped"), 1, &mut dropped).await?;
+    drop(dropped);
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! A test's own schema, broker and workers.
+
+use std::time::Duration;
+
+use idem::store::postgres::PostgresOptions;
+use idem::store::{Filter, Page, Row, Store};
+use idem::{Error, Gate, Health, Inbox, Postgres, RetryPolicy, Source, Worker};
+use idem_test::Broker;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{Journal, Order, Stage, act, within};
+
+/// The address of a server, or nothing: then the test has said so.
+pub fn variable(name: &str) -> Option<String> {
+    match std::env::var(name) {
+        Ok(url) => Some(url),
+        Err(_) if std::env::var_os("CI").is_some() => panic!("{name} is not set, and this is CI"),
+        Err(_) => {
+            eprintln!("skipped: {name} is not set, run cargo xtask test");
+            None
+        }
+    }
+}
+
+/// A name that nothing else has.
+pub fn fresh(what: &str) -> String {
+    format!("{what}_{}", Uuid::new_v4().simple())
+}
+
+/// Retries that a test can wait for.
+pub fn quick(attempts: u32) -> RetryPolicy {
+    RetryPolicy::new().attempts(attempts).first(Duration::from_millis(10)).factor(1.0)
+}
+
+/// A test's own world.
+pub struct World {
+    /// Where the database is. The name of the application is the schema's, by which the connections are found.
+    pub url: String,
+    /// The schema of idem's tables and the test's own.
+    pub schema: String,
+    /// The test's own eyes.
+    pub pool: PgPool,
+    /// A broker in the process.
+    pub broker: Broker,
+    /// What the handler sees.
+    pub stage: Stage,
+    /// What the workers told.
+    pub journal: Journal,
+}
+
+/// The consumer of all workers here.
+const CONSUMER: &str = "faults";
+
+/// A worker before its handler is added.
+pub type Tuned<Src> = Worker<Postgres, Src, Stage>;
+
+impl World {
+    /// A new one in the shared server; `None` where there is none to test against.
+    pub async fn new() -> Option<Self> {
+        Some(Self::at(&variable("DATABASE_URL")?).await)
+    }
+
+    /// A new one in this server.
+    pub async fn at(url: &str) -> Self {
+        let schema = fresh("idem_faults");
+        let world = Self::existing(url, &schema);
+        let tables = format!(
+            "CREATE SCHEMA {schema};
+             CREATE TABLE {schema}.effects (id text NOT NULL, attempt int NOT NULL);
+             CREATE TABLE {schema}.business (n int NOT NULL); INSERT INTO {schema}.business VALUES (0)"
+        );
+        world.pool.execute(sqlx::raw_sql(AssertSqlSafe(tables))).await.unwrap();
+        world
+    }
+
+    /// One that another process has made.
+    pub fn existing(url: &str, schema: &str) -> Self {
+        let options: PgConnectOptions = url.parse().unwrap();
+        let pool = PgPoolOptions::new().max_connections(2).connect_lazy_with(options.clone());
+        let named = options.application_name(schema).to_url_lossy().to_string();
+        Self {
+            stage: Stage::new(url, schema),
+            url: named,
+            schema: schema.to_owned(),
+            pool,
+            broker: Broker::new(),
+            journal: Journal::default(),
+        }
+    }
+
+    /// How to reach the database.
+    pub fn options(&self) -> PostgresOptions {
+        Postgres::options(&self.url).schema(&self.schema)
+    }
+
+    /// A store handle of its own.
+    pub async fn store(&self) -> Postgres {
+        self.options().connect().await.unwrap()
+    }
+
+    /// Publishes to the queue `orders` of the broker in the process.
+    pub fn publish(&self, order: &Order) {
+        self.broker.publish_json("orders", order).unwrap();
+    }
+
+    /// Starts a worker that plays a process of its own, with waits that a test can bear.
+    pub fn start<Src: Source>(
+        &self,
+        store: &Postgres,
+        source: Src,
+        tune: impl FnOnce(Tuned<Src>) -> Tuned<Src>,
+    ) -> Running {
+        let journal = self.journal.clone();
+        let worker = Worker::new(CONSUMER, store.clone(), source)
+            .state(self.stage.clone())
+            .gate(Gate::new())
+            .poll(Duration::from_millis(50))
+            .lease(Duration::from_secs(1))
+            .retry(quick(5))
+            .observe(move |delivery, outcome| journal.note(delivery, outcome));
+        let worker = tune(worker).handler::<act>();
+        let (health, shutdown) = (worker.health(), CancellationToken::new());
+        let task = tokio::spawn(worker.run_until(shutdown.clone().cancelled_owned()));
+        Running { health, shutdown, task }
+    }
+
+    /// The operator.
+    pub fn inbox(&self, store: &Postgres) -> Inbox<Postgres> {
+        Inbox::new(store, CONSUMER)
+    }
+
+    /// All inbox rows, dead ones first.
+    pub async fn rows(&self, store: &Postgres) -> Vec<Row> {
+        let (dead, parked) = (Filter::default(), Filter { parked: true, ..Filter::default() });
+        let page = Page { limit: 10_000, ..Page::default() };
+        let mut rows = self.inbox(store).list(&dead, page).await.unwrap();
+        rows.extend(self.inbox(store).list(&parked, page).await.unwrap());
+        rows
+    }
+
+    /// The only inbox row.
+    pub async fn row(&self, store: &Postgres) -> Row {
+        let mut rows = self.rows(store).await;
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        rows.remove(0)
+    }
+
+    /// The attempts with which effects of this id are there.
+    pub async fn effects(&self, id: &str) -> Vec<i32> {
+        let asked = self.stage.sql("SELECT attempt FROM {schema}.effects WHERE id = $1");
+        sqlx::query_scalar(asked).bind(id).fetch_all(&self.pool).await.unwrap()
+    }
+
+    /// All effects, sorted.
+    pub async fn all_effects(&self) -> Vec<(String, i32)> {
+        let asked = self.stage.sql("SELECT id, attempt FROM {schema}.effects ORDER BY id, attempt");
+        sqlx::query_as(asked).fetch_all(&self.pool).await.unwrap()
+    }
+
+    /// A number that a statement on the schema answers.
+    pub async fn number(&self, sql: &str) -> i64 {
+        sqlx::query_scalar(self.stage.sql(sql)).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// How many of the stores' connections are like this, as `pg_stat_activity` sees them.
+    pub async fn sessions(&self, like: &str) -> i64 {
+        let asked = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{{schema}}' AND {like}");
+        self.number(&asked).await
+    }
+
+    /// Removes it.
+    pub async fn end(self) {
+        self.pool.execute(self.stage.sql("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+    }
+}
+
+/// A worker that runs. Dropped, it ends as in a crash.
+pub struct Running {
+    /// Whether it is fit for work.
+    pub health: Health,
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Running {
+    /// Tells it to drain.
+    pub fn shut_down(&self) {
+        self.shutdown.cancel();
+    }
+
+    /// Drains it, and waits for its end.
+    pub async fn stop(mut self) -> Result<(), Error> {
+        self.shut_down();
+        within("the worker ends", &mut self.task).await.unwrap()
+    }
+
+    /// Waits for its end, for as long as it takes.
+    pub async fn end(mut self) -> Result<(), Error> {
+        (&mut self.task).await.unwrap()
+    }
+
+    /// Drops its future, as a crash would, and waits until that is done.
+    pub async fn crash(mut self) {
+        self.task.abort();
+        let _ = within("the worker is gone", &mut self.task).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Whether the store answers at once, which it does while it has a connection left.
+pub async fn answers(store: &Postgres) -> bool {
+    matches!(tokio::time::timeout(Duration::from_secs(5), store.ping()).await, Ok(Ok(())))
+}

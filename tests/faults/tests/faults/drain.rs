@@ -1,0 +1,118 @@
+//! Shutdown, in good order and otherwise.
+
+use std::time::{Duration, Instant};
+
+use idem::Key;
+use idem_faults::{Act, Order, World, until, within};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_under_load_finishes_what_runs_and_releases_the_rest() {
+    let Some(world) = World::new().await else { return };
+    let store = world.store().await;
+    let queue = world.broker.queue("orders");
+    let worker = world.start(&store, queue.clone(), |worker| worker.in_flight(8).drain(Duration::from_secs(20)));
+    let registered = "SELECT count(*) FROM {schema}.handlers WHERE name = 'act'";
+    until("the handler is registered", || async { world.number(registered).await == 1 }).await;
+
+    // One delivery is held: its claim is in a transaction that does not end.
+    let mut elsewhere = world.pool.begin().await.unwrap();
+    let claim = "INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint, processed_at)
+                 SELECT id, $1, '', now() FROM {schema}.handlers WHERE name = 'act'";
+    let key = Key::of("held").unwrap();
+    sqlx::query(world.stage.sql(claim)).bind(key.as_bytes()).execute(&mut *elsewhere).await.unwrap();
+    world.publish(&Order::new("held", Act::Write));
+    let total = 400;
+    for n in 1..total {
+        world.publish(&Order::new(format!("order-{n}"), Act::Take(20)));
+    }
+    world.stage.entered(50).await;
+    assert!(worker.health.is_ready());
+
+    let start = Instant::now();
+    let health = worker.health.clone();
+    worker.stop().await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(20), "the drain took {:?}", start.elapsed());
+    assert!(!health.is_ready());
+    let counts = queue.counts();
+    assert_eq!(counts.unsettled, 0, "{counts:?}");
+    assert_eq!(counts.ready + counts.acks, total, "{counts:?}");
+    assert!(counts.releases >= 1 && counts.ready > 100, "the worker was idle when it was told to drain: {counts:?}");
+    assert_eq!(world.stage.runs().len(), counts.acks, "what ran was acked, and nothing else");
+    assert_eq!(world.all_effects().await.len(), counts.acks);
+    assert!(world.rows(&store).await.is_empty());
+    assert_eq!(world.sessions("xact_start IS NOT NULL").await, 0);
+
+    elsewhere.rollback().await.unwrap();
+    let worker = world.start(&store, queue.clone(), |worker| worker);
+    world.journal.processed(total).await;
+    worker.stop().await.unwrap();
+    let mut expected: Vec<_> = (1..total).map(|n| (format!("order-{n}"), 1)).chain([("held".to_owned(), 1)]).collect();
+    expected.sort();
+    assert_eq!(world.all_effects().await, expected);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_hangs_is_cut_off_at_the_end_of_the_drain_and_rolled_back() {
+    let Some(world) = World::new().await else { return };
+    let store = world.store().await;
+    let queue = world.broker.queue("orders");
+    // The crash of a first worker sends one message by way of the inbox.
+    world.publish(&Order::new("from the inbox", Act::Hold));
+    let worker = world.start(&store, queue.clone(), |worker| worker);
+    world.stage.entered(1).await;
+    worker.crash().await;
+
+    let worker = world.start(&store, queue.clone(), |worker| worker.drain(Duration::from_millis(500)));
+    world.stage.entered(2).await;
+    world.publish(&Order::new("direct", Act::Hold));
+    world.stage.entered(3).await;
+    let start = Instant::now();
+    worker.stop().await.unwrap();
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(6), "the drain took {took:?}");
+
+    until("everything is rolled back", || async { world.sessions("xact_start IS NOT NULL").await == 0 }).await;
+    assert!(world.all_effects().await.is_empty());
+    let counts = queue.counts();
+    assert_eq!((counts.ready, counts.unsettled), (1, 0), "the direct one went back to the broker: {counts:?}");
+    let row = world.row(&store).await;
+    assert_eq!((row.starts, row.attempts, row.breaks, row.token), (0, 0, 0, None), "the other one back to the inbox");
+
+    world.stage.open();
+    let worker = world.start(&store, queue.clone(), |worker| worker);
+    world.journal.processed(2).await;
+    worker.stop().await.unwrap();
+    assert_eq!(world.all_effects().await, [("direct".to_owned(), 1), ("from the inbox".to_owned(), 1)]);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_dropped_in_the_middle_leaves_no_open_transaction() {
+    let Some(world) = World::new().await else { return };
+    let store = world.store().await;
+    let queue = world.broker.queue("orders");
+    for n in 0..16 {
+        world.publish(&Order::new(format!("order-{n}"), Act::Hold));
+    }
+    let worker = world.start(&store, queue.clone(), |worker| worker);
+    let health = worker.health.clone();
+    world.stage.entered(16).await;
+    until("all are in a transaction", || async { world.sessions("state = 'idle in transaction'").await == 16 }).await;
+    worker.crash().await;
+
+    until("no transaction is open", || async { world.sessions("xact_start IS NOT NULL").await == 0 }).await;
+    within("all come back", until("all come back", || async { queue.counts().ready == 16 })).await;
+    assert!(world.all_effects().await.is_empty());
+    assert!(!health.is_ready(), "a worker that is gone is not ready");
+
+    world.stage.open();
+    let worker = world.start(&store, queue.clone(), |worker| worker);
+    world.journal.processed(16).await;
+    worker.stop().await.unwrap();
+    let mut expected: Vec<_> = (0..16).map(|n| (format!("order-{n}"), 1)).collect();
+    expected.sort();
+    assert_eq!(world.all_effects().await, expected);
+    assert_eq!(queue.counts().unsettled + queue.counts().ready, 0);
+    world.end().await;
+}

@@ -1,0 +1,69 @@
+//! What keeps a worker from starting. What the stores and the adapters refuse is tested beside them.
+
+use idem::{Error, Postgres};
+use idem_faults::{World, variable};
+
+const PASSWORD: &str = "secret";
+
+/// All that an error says.
+fn texts(error: &Error) -> String {
+    let chain = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    chain.map(|error| format!("{error}\n{error:?}\n")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_database_went_away_before_it_started_says_so_and_starts_when_it_is_back() {
+    if variable("DATABASE_URL").is_none() {
+        return;
+    }
+    let mut server = tokio::task::spawn_blocking(idem_services::Postgres::start).await.unwrap().unwrap();
+    let world = World::at(server.url()).await;
+    let store = world.store().await;
+    let mut server = tokio::task::spawn_blocking(move || {
+        server.stop().unwrap();
+        server
+    })
+    .await
+    .unwrap();
+
+    let error = world.start(&store, world.broker.queue("orders"), |worker| worker).end().await.unwrap_err();
+    let text = texts(&error);
+    assert!(matches!(error, Error::Database { .. }) && text.contains("register the handlers"), "{text}");
+    assert!(!text.contains(PASSWORD), "{text}");
+    let error = Postgres::connect(server.url()).await.unwrap_err();
+    let text = texts(&error);
+    assert!(text.contains("cannot connect to PostgreSQL at 127.0.0.1") && !text.contains(PASSWORD), "{text}");
+
+    let server = tokio::task::spawn_blocking(move || {
+        server.start_again().unwrap();
+        server
+    })
+    .await
+    .unwrap();
+    let worker = world.start(&store, world.broker.queue("orders"), |worker| worker);
+    world.publish(&idem_faults::Order::new("order", idem_faults::Act::Write));
+    world.journal.processed(1).await;
+    worker.stop().await.unwrap();
+    tokio::task::spawn_blocking(move || drop(server)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_broker_is_away_at_the_start_says_so() {
+    let Some(world) = World::new().await else { return };
+    let store = world.store().await;
+    world.broker.refuse_connections(true);
+    let error = world.start(&store, world.broker.queue("orders"), |worker| worker).end().await.unwrap_err();
+    let text = texts(&error);
+    assert!(matches!(error, Error::Broker { .. }) && text.contains("could not consume orders"), "{text}");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_for_which_the_pool_is_too_small_names_the_cure() {
+    let Some(world) = World::new().await else { return };
+    let store = world.options().connections(22).connect().await.unwrap();
+    let error = world.start(&store, world.broker.queue("orders"), |worker| worker).end().await.unwrap_err();
+    let text = texts(&error);
+    assert!(matches!(error, Error::Refused(_)) && text.contains(".connections(23)"), "{text}");
+    world.end().await;
+}

@@ -1,0 +1,23 @@
+use idem::prelude::*;
+use sqlx::PgConnection;
+
+struct Event {
+    id: u64,
+}
+
+#[idempotent(key = id)]
+async fn handler(
+    _: Event,
+    _: &mut PgConnection,
+    _: Headers,
+    _: Headers,
+    _: Headers,
+    _: Headers,
+    _: Headers,
+    _: Headers,
+    _: Headers,
+) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn main() {}

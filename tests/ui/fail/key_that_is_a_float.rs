@@ -1,0 +1,13 @@
+use idem::prelude::*;
+use sqlx::PgConnection;
+
+struct Event {
+    id: f64,
+}
+
+#[idempotent(key = "id")]
+async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use idem::prelude::*;
+
+#[idempotent(key = id)]
+struct Event {
+    id: u64,
+}
+
+fn main() {}

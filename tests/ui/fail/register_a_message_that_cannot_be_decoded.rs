@@ -1,0 +1,18 @@
+use idem::Source;
+use idem::prelude::*;
+use sqlx::PgConnection;
+
+struct Event {
+    id: u64,
+}
+
+#[idempotent(key = id)]
+async fn handler(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn register(store: Postgres, source: impl Source) {
+    let _ = Worker::new("billing", store, source).handler::<handler>();
+}
+
+fn main() {}

@@ -1,0 +1,19 @@
+use idem::Source;
+use idem::prelude::*;
+use sqlx::Transaction;
+
+#[derive(serde::Deserialize)]
+struct Event {
+    id: u64,
+}
+
+#[idempotent(key = id)]
+async fn handler(_: Event, _: &mut Transaction<'_, sqlx::Postgres>) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn register(store: Postgres, source: impl Source) {
+    let _ = Worker::new("billing", store, source).handler::<handler>();
+}
+
+fn main() {}

@@ -1,0 +1,22 @@
+use idem::Source;
+use idem::prelude::*;
+use sqlx::PgConnection;
+
+#[derive(serde::Deserialize)]
+struct Event {
+    id: u64,
+}
+
+#[derive(Clone)]
+struct Config;
+
+#[idempotent(key = id)]
+async fn handler(_: Event, _: State<Config>, _: &mut PgConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn register(store: Postgres, source: impl Source) {
+    let _ = Worker::new("billing", store, source).handler::<handler>();
+}
+
+fn main() {}

@@ -1,0 +1,131 @@
+//! The worker processes.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::timeout;
+
+use crate::journal::{Reader, Sum};
+
+/// A worker process.
+pub(crate) struct Member {
+    number: usize,
+    child: Child,
+    input: Option<ChildStdin>,
+    journal: Reader,
+    log: PathBuf,
+}
+
+/// All worker processes, those that are dead included.
+pub(crate) struct Crew {
+    dir: PathBuf,
+    pub(crate) alive: Vec<Member>,
+    dead: Vec<Reader>,
+    started: usize,
+}
+
+impl Crew {
+    /// Nobody yet. What they write comes into this directory, which is emptied.
+    pub(crate) fn new(dir: &Path) -> Result<Self> {
+        let _ = std::fs::remove_dir_all(dir);
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        Ok(Self { dir: dir.to_owned(), alive: Vec::new(), dead: Vec::new(), started: 0 })
+    }
+
+    /// Starts a worker.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        self.started += 1;
+        let file = |ending: &str| self.dir.join(format!("worker-{}.{ending}", self.started));
+        let (journal, log) = (file("journal"), file("log"));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("worker").arg("--journal").arg(&journal).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
+        let mut child = command.spawn().context("cannot start a worker")?;
+        let input = child.stdin.take();
+        self.alive.push(Member { number: self.started, child, input, journal: Reader::open(&journal)?, log });
+        Ok(())
+    }
+
+    /// Reads what they wrote since. An error if one has ended that nobody killed.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        for member in &mut self.alive {
+            member.journal.read()?;
+            if let Some(status) = member.child.try_wait()? {
+                bail!("worker {} ended by itself ({status}):\n{}", member.number, member.last_words());
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills the worker at this place of `alive`, and answers what it had written.
+    pub(crate) async fn kill(&mut self, place: usize) -> Result<&Sum> {
+        let member = self.alive.remove(place);
+        self.end(member, |member| member.child.start_kill().map_err(Into::into)).await
+    }
+
+    /// Arms the failpoint of the worker at this place, waits until it has ended itself there, and answers what it had
+    /// written. One that has nothing to ack for a while is killed as it is.
+    pub(crate) async fn arm(&mut self, place: usize) -> Result<&Sum> {
+        let mut member = self.alive.remove(place);
+        let input = member.input.as_mut().context("a worker without an input")?;
+        input.write_all(b"arm\n").await?;
+        input.flush().await?;
+        let ended = timeout(Duration::from_secs(10), member.child.wait()).await.is_ok();
+        self.end(member, |member| if ended { Ok(()) } else { member.child.start_kill().map_err(Into::into) }).await
+    }
+
+    async fn end(&mut self, mut member: Member, kill: impl FnOnce(&mut Member) -> Result<()>) -> Result<&Sum> {
+        kill(&mut member)?;
+        let status = timeout(Duration::from_secs(30), member.child.wait()).await;
+        let status = status.with_context(|| format!("worker {} does not end", member.number))??;
+        ensure!(killed(status), "worker {} was not killed ({status}):\n{}", member.number, member.last_words());
+        member.journal.read()?;
+        self.dead.push(member.journal);
+        self.dead.last().map(|journal| &journal.sum).context("there is one")
+    }
+
+    /// Lets all of them finish and end.
+    pub(crate) async fn dismiss(&mut self) -> Result<()> {
+        for member in &mut self.alive {
+            drop(member.input.take());
+        }
+        for mut member in std::mem::take(&mut self.alive) {
+            let status = timeout(Duration::from_secs(60), member.child.wait()).await;
+            let status = status.with_context(|| format!("worker {} does not drain", member.number))??;
+            ensure!(status.success(), "worker {} failed ({status}):\n{}", member.number, member.last_words());
+            member.journal.read()?;
+            self.dead.push(member.journal);
+        }
+        Ok(())
+    }
+
+    /// What each process has written, dead or alive.
+    pub(crate) fn sums(&self) -> impl Iterator<Item = &Sum> {
+        self.dead.iter().chain(self.alive.iter().map(|member| &member.journal)).map(|journal| &journal.sum)
+    }
+
+    /// The places of those that have a delivery in hand.
+    pub(crate) fn busy(&self) -> Vec<usize> {
+        let busy = |member: &Member| member.journal.sum.in_flight > 0;
+        self.alive.iter().enumerate().filter(|(_, member)| busy(member)).map(|(place, _)| place).collect()
+    }
+}
+
+impl Member {
+    /// The end of its log.
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+fn killed(status: ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    status.signal() == Some(nix::sys::signal::Signal::SIGKILL as i32)
+}

@@ -1,0 +1,128 @@
+//! What a process writes about itself. A kill does not take it away: what was written is with the kernel.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+
+/// What happened to the delivery of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// It came for the first time, as far as the broker knows.
+    Delivered,
+    /// It came again.
+    Redelivered,
+    /// It was acked, or given back.
+    Settled,
+    /// It was answered as a duplicate.
+    Duplicate,
+    /// The process is about to end between its commit and its ack.
+    Ending,
+}
+
+impl Event {
+    const ALL: [(Self, char); 5] = [
+        (Self::Delivered, 'd'),
+        (Self::Redelivered, 'r'),
+        (Self::Settled, 's'),
+        (Self::Duplicate, 'x'),
+        (Self::Ending, 'e'),
+    ];
+
+    fn letter(self) -> char {
+        Self::ALL.iter().find(|(event, _)| *event == self).map_or('?', |(_, letter)| *letter)
+    }
+
+    fn parse(letter: char) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == letter).map(|(event, _)| *event)
+    }
+}
+
+/// Written by a worker, one line for each event.
+#[derive(Debug, Clone)]
+pub(crate) struct Journal(Arc<Mutex<File>>);
+
+impl Journal {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self(Arc::new(Mutex::new(file.with_context(|| format!("cannot open {}", path.display()))?))))
+    }
+
+    /// One write for each event, without a buffer that a kill could take away.
+    pub(crate) fn note(&self, event: Event, id: u64) {
+        let line = format!("{} {id}\n", event.letter());
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = file.write_all(line.as_bytes()) {
+            // Without its journal a worker proves nothing.
+            eprintln!("cannot write the journal: {error}");
+            std::process::exit(3);
+        }
+    }
+}
+
+/// Read by the demo, while it grows.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    file: File,
+    rest: String,
+    /// The sum of what was read.
+    pub(crate) sum: Sum,
+}
+
+/// What a journal comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) delivered: u64,
+    pub(crate) redelivered: u64,
+    pub(crate) duplicates: u64,
+    /// Came, and is neither acked nor given back.
+    pub(crate) in_flight: u64,
+    /// Came again.
+    pub(crate) again: HashSet<u64>,
+    /// The message at which the process ended itself between commit and ack.
+    pub(crate) ended_at: Option<u64>,
+}
+
+impl Reader {
+    /// Reads a journal that a worker may not have begun yet.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let _ = Journal::open(path)?;
+        Ok(Self { file: File::open(path)?, rest: String::new(), sum: Sum::default() })
+    }
+
+    /// Reads what has come since.
+    pub(crate) fn read(&mut self) -> Result<()> {
+        self.file.read_to_string(&mut self.rest)?;
+        let end = self.rest.rfind('\n').map_or(0, |end| end + 1);
+        let lines: String = self.rest.drain(..end).collect();
+        for line in lines.lines() {
+            let (letter, id) = line.split_once(' ').context("a damaged journal")?;
+            let event = letter.chars().next().and_then(Event::parse).context("a damaged journal")?;
+            self.sum.add(event, id.parse().context("a damaged journal")?);
+        }
+        Ok(())
+    }
+}
+
+impl Sum {
+    fn add(&mut self, event: Event, id: u64) {
+        match event {
+            Event::Delivered => {
+                self.delivered += 1;
+                self.in_flight += 1;
+            }
+            Event::Redelivered => {
+                self.delivered += 1;
+                self.redelivered += 1;
+                self.in_flight += 1;
+                self.again.insert(id);
+            }
+            Event::Settled => self.in_flight = self.in_flight.saturating_sub(1),
+            Event::Duplicate => self.duplicates += 1,
+            Event::Ending => self.ended_at = Some(id),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Workers that are killed, and a ledger of what became of each message: `cargo xtask demo rabbitmq`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `plan` | which messages there are, and what is to become of each |
+//! | `queue` | the queue, and publishing with confirms |
+//! | `handler` | the handler, an ordinary one |
+//! | `worker` | the process that is killed |
+//! | `watched` | its source, watched, with the failpoint between commit and ack |
+//! | `journal` | what a process wrote about itself, which a kill does not take away |
+//! | `crew` | the processes |
+//! | `kills` | when which of them is killed |
+//! | `tables` | what the database says |
+//! | `ledger` | the sum, and the verdict |
+//! | `run` | all of it in order |
+
+mod crew;
+mod handler;
+mod journal;
+mod kills;
+mod ledger;
+mod plan;
+mod queue;
+mod run;
+mod tables;
+mod watched;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask demo", about = "Workers that are killed, and a ledger of what became of each message.")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// PostgreSQL and RabbitMQ.
+    Rabbitmq(Options),
+    /// One of the workers.
+    #[command(hide = true)]
+    Worker {
+        #[arg(long)]
+        journal: PathBuf,
+    },
+}
+
+/// What to do, and how often.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// How many messages are made.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    messages: u64,
+    /// How many of 100 are published twice.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=100))]
+    duplicates: u64,
+    /// How often a worker is killed, a part of it between commit and ack.
+    #[arg(long, default_value_t = 5)]
+    kills: usize,
+    /// How many workers run at a time.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=16))]
+    workers: u64,
+    /// What is random is the same again for the same number.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Where the servers are. `cargo xtask` sets it.
+#[derive(Debug, Clone)]
+pub(crate) struct Servers {
+    database: String,
+    broker: String,
+}
+
+impl Servers {
+    fn from_env() -> Result<Self> {
+        use anyhow::Context;
+        let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
+        Ok(Self { database: read("DATABASE_URL")?, broker: read("AMQP_URL")? })
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match Servers::from_env() {
+        Ok(servers) => work(arguments.command, &servers).await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // One line, without the backtrace that `RUST_BACKTRACE` would add.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(command: Command, servers: &Servers) -> Result<()> {
+    match command {
+        Command::Rabbitmq(options) => run::demo(&options, servers).await,
+        Command::Worker { journal } => worker::run(&journal, servers).await,
+    }
+}

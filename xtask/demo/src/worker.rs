@@ -1,0 +1,65 @@
+//! The process that is killed: a worker as a user writes it, with short waits, and watched.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use idem::{Outcome, Postgres, RabbitMq, RetryPolicy, Worker};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::sync::Notify;
+
+use crate::Servers;
+use crate::handler::{Returned, pay};
+use crate::journal::{Event, Journal};
+use crate::queue::QUEUE;
+use crate::tables::SCHEMA;
+use crate::watched::{Watch, Watched, id};
+
+/// The consumer's name.
+pub(crate) const CONSUMER: &str = "demo";
+/// How many attempts a message has: three would do for those that fail twice.
+pub(crate) const ATTEMPTS: u32 = 4;
+
+/// Runs until its standard input ends. A line there arms the failpoint.
+pub(crate) async fn run(journal: &Path, servers: &Servers) -> Result<()> {
+    tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
+    let journal = Journal::open(journal)?;
+    let armed = Arc::new(AtomicBool::new(false));
+    let returned = Returned::default();
+    let watch = Watch { journal: journal.clone(), returned: returned.clone(), armed: armed.clone() };
+
+    let store = Postgres::options(&servers.database).schema(SCHEMA).connections(24).connect().await?;
+    let source = RabbitMq::connect(&servers.broker).await?.queue(QUEUE).await?;
+    Worker::new(CONSUMER, store, Watched { source, watch })
+        .state(returned)
+        .handler::<pay>()
+        .retry(RetryPolicy::new().attempts(ATTEMPTS).first(Duration::from_millis(200)).factor(2.0))
+        .deadline(Duration::from_secs(10))
+        .lease(Duration::from_secs(2))
+        .poll(Duration::from_millis(200))
+        .observe(move |delivery, outcome| {
+            if *outcome == Outcome::Duplicate {
+                journal.note(Event::Duplicate, id(delivery));
+            }
+        })
+        .run_until(orders(armed))
+        .await?;
+    Ok(())
+}
+
+/// Listens to the demo: a line arms the failpoint, the end of the input is the end of the work. The demo's death ends
+/// the input as well.
+async fn orders(armed: Arc<AtomicBool>) {
+    let over = Arc::new(Notify::new());
+    let ended = over.clone();
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        while let Ok(Some(_)) = lines.next_line().await {
+            armed.store(true, Ordering::SeqCst);
+        }
+        ended.notify_one();
+    });
+    over.notified().await;
+}
