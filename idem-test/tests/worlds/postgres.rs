@@ -1,4 +1,5 @@
 //! A schema of its own in a PostgreSQL database.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! A database file of its own.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::path::PathBuf;
 use std::time::Duration;

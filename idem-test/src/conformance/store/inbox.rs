@@ -104,7 +104,7 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
         stage.park(&n.to_string()).await;
     }
     let take = |n: usize| {
-        let store = if n % 2 == 0 { stage.store.clone() } else { other.clone() };
+        let store = if n < 3 { stage.store.clone() } else { other.clone() };
         let handlers = [stage.handler];
         tokio::spawn(async move {
             let mut ids = Vec::new();

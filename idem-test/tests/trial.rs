@@ -1,0 +1,147 @@
+//! The harness: does it find what is wrong with a handler, and with a trial?
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+#[path = "worlds/sqlite.rs"]
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+
+use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outcome, Reason, Sqlite, State, permanent};
+use idem_test::conformance::store::{Setup, World};
+use idem_test::{Crash, Trial};
+use serde::{Deserialize, Serialize};
+use sqlx::SqliteConnection;
+use world::SqliteWorld;
+
+#[derive(Serialize, Deserialize)]
+struct Paid {
+    id: u32,
+    amount: i64,
+}
+
+/// What the handlers under trial do.
+#[derive(Clone, Default)]
+struct Shop {
+    /// An effect outside of the database: where a handler must not write.
+    outside: Arc<AtomicI64>,
+}
+
+/// Writes through the transaction it is lent.
+struct Good;
+
+impl Handler for Good {
+    const NAME: &'static str = "paid";
+
+    type Message = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, _: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        if paid.amount < 0 {
+            return Err(permanent("a negative amount"));
+        }
+        sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
+        Ok(())
+    }
+}
+
+/// Writes past the transaction.
+struct Bad;
+
+impl Handler for Bad {
+    const NAME: &'static str = "paid";
+
+    type Message = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        shop.outside.fetch_add(paid.amount, SeqCst);
+        sqlx::query("SELECT 1").execute(tx).await?;
+        Ok(())
+    }
+}
+
+async fn trial<H>(shop: Shop) -> (Arc<SqliteWorld>, Trial<Sqlite>)
+where
+    H: Handler<Message = Paid, Params = State<Shop>, Connection = SqliteConnection>,
+{
+    let world = Arc::new(SqliteWorld::make().await.unwrap());
+    world.run("CREATE TABLE account (balance INTEGER NOT NULL); INSERT INTO account VALUES (0)").await;
+    let connect = {
+        let world = world.clone();
+        move || {
+            let world = world.clone();
+            async move { world.store(Setup::default()).await }
+        }
+    };
+    (world, Trial::new(connect).state(shop).handler::<H>().await.unwrap())
+}
+
+fn paid(id: u32) -> Paid {
+    Paid { id, amount: 25 }
+}
+
+#[tokio::test]
+async fn a_good_handler_has_one_effect_in_every_way() {
+    let (world, trial) = trial::<Good>(Shop::default()).await;
+    trial.has_one_effect(paid, async || Ok(world.number("SELECT balance FROM account").await)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_effect_outside_of_the_transaction_is_found_out() {
+    let shop = Shop::default();
+    let (_world, trial) = trial::<Bad>(shop.clone()).await;
+    let found = trial.has_one_effect(paid, async || Ok(shop.outside.load(SeqCst))).await.unwrap_err().to_string();
+    assert!(found.contains("crash Some(InHandler)"), "{found}");
+}
+
+#[tokio::test]
+async fn a_handler_without_an_effect_is_found_out() {
+    let (_world, trial) = trial::<Good>(Shop::default()).await;
+    assert!(trial.has_one_effect(paid, async || Ok(7)).await.is_err());
+}
+
+#[tokio::test]
+async fn outcomes_tell_what_became_of_each_delivery() {
+    let (_world, trial) = trial::<Good>(Shop::default()).await;
+    let outcomes = trial.deliver_json(&paid(1)).unwrap().times(3).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Processed, Outcome::Duplicate, Outcome::Duplicate]);
+    let dead = trial.deliver_json(&Paid { id: 2, amount: -1 }).unwrap().once().await.unwrap();
+    assert_eq!(dead, [Outcome::Dead { reason: Reason::Permanent }]);
+    assert_eq!((trial.outcomes().len(), trial.dead_letters().await.unwrap().len()), (4, 1));
+}
+
+#[tokio::test]
+async fn a_point_that_is_never_reached_is_said() {
+    let (_world, trial) = trial::<Good>(Shop::default()).await;
+    let never = trial.deliver("no JSON").crash(Crash::InHandler).once().await.unwrap_err().to_string();
+    assert!(never.contains("InHandler"), "{never}");
+}
+
+#[tokio::test]
+async fn a_crash_happens_at_its_point() {
+    for point in Crash::ALL {
+        let (world, trial) = trial::<Good>(Shop::default()).await;
+        let outcomes = trial.deliver_json(&paid(1)).unwrap().crash(point).once().await.unwrap();
+        // Before the commit the message comes again, is stored and runs; behind it the claim answers; behind the ack
+        // there is nothing left, and nobody to tell of it.
+        let seen = outcomes.iter().map(Outcome::as_str).collect::<Vec<_>>();
+        let expected = match point {
+            Crash::AfterCommit => &["duplicate"][..],
+            Crash::AfterAck => &[],
+            _ => &["parked", "processed"],
+        };
+        assert_eq!(seen, expected, "{point:?}");
+        assert_eq!(world.number("SELECT balance FROM account").await, 25, "{point:?}");
+    }
+}
