@@ -33,7 +33,8 @@ pub(crate) enum Shape {
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \
     SET LOCAL idle_in_transaction_session_timeout = 40000; SET LOCAL synchronous_commit = on";
 
-const SESSION: [(&str, &str); 4] = [
+/// The same settings for a connection's life.
+pub(crate) const SESSION: [(&str, &str); 4] = [
     ("lock_timeout", "1000"),
     ("statement_timeout", "30000"),
     ("idle_in_transaction_session_timeout", "40000"),

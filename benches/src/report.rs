@@ -126,7 +126,7 @@ impl Report {
         if !self.columns.iter().all(|column| column.ratio(Side::Guarded, Side::Pgbench) >= CREDIBLE) {
             return 2;
         }
-        u8::from(!(many.ratio(Side::Idem, Side::Guarded) >= TARGET))
+        u8::from(many.ratio(Side::Idem, Side::Guarded) < TARGET)
     }
 
     /// Writes `target/bench/single.json`.

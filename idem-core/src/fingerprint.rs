@@ -24,7 +24,7 @@ impl Fingerprint {
     }
 
     /// A fingerprint as a store has kept it.
-    pub(crate) fn stored(bytes: Vec<u8>) -> Self {
+    pub fn stored(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 

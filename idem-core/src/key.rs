@@ -75,8 +75,11 @@ impl Key {
         Self { bytes: [0; MAX_KEY], len: 0 }
     }
 
-    /// A key as a store has kept it.
-    pub(crate) fn stored(bytes: &[u8]) -> Result<Self, KeyError> {
+    /// A key as a store has kept it; also the empty one, which rows of messages without a key carry.
+    ///
+    /// # Errors
+    /// It is longer than 255 bytes.
+    pub fn stored(bytes: &[u8]) -> Result<Self, KeyError> {
         if bytes.is_empty() { Ok(Self::empty()) } else { Self::of(bytes) }
     }
 }

@@ -27,8 +27,8 @@ enum Value {
     Bytes(Vec<u8>),
 }
 
-/// The facts of a delivery as bytes.
-pub(crate) fn seal(delivery: &Delivery) -> Vec<u8> {
+/// The facts of a delivery as bytes, for an inbox row.
+pub fn seal(delivery: &Delivery) -> Vec<u8> {
     let value = |value: &[u8]| match std::str::from_utf8(value) {
         Ok(text) => Value::Text(text.to_owned()),
         Err(_) => Value::Bytes(value.to_vec()),
@@ -44,9 +44,9 @@ pub(crate) fn seal(delivery: &Delivery) -> Vec<u8> {
     serde_json::to_vec(&envelope).unwrap_or_default()
 }
 
-/// The delivery that was sealed. A damaged envelope (somebody edited the row) opens without facts, since the payload is
+/// The delivery that was sealed, for its next attempt. A damaged envelope (somebody edited the row) opens without facts, since the payload is
 /// what counts and a row must never block its queue.
-pub(crate) fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
+pub fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
     let mut delivery = Delivery::new("", payload);
     delivery.attempt = attempts + 1;
     if let Ok(envelope) = serde_json::from_slice::<Envelope>(envelope) {

@@ -1,7 +1,7 @@
 //! The database seam: claims, the inbox, and the transaction that a handler is lent.
 
 mod claim;
-mod envelope;
+pub mod envelope;
 mod fault;
 mod row;
 

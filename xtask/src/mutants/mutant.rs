@@ -19,14 +19,22 @@ pub(crate) struct Mutant {
     pub(crate) proves: String,
     /// The file that it changes, from the root of the repository.
     pub(crate) file: String,
-    /// The text that goes. It must be there exactly once.
-    find: String,
-    /// The text that comes instead.
-    replace: String,
+    /// What is changed in it.
+    edits: Vec<Edit>,
     /// What to give `cargo test` to build the test: package, features, target.
     suite: Vec<String>,
     /// The full name of the test that must fail.
     pub(crate) test: String,
+}
+
+/// One change.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    /// The text that goes. It must be there exactly once.
+    find: String,
+    /// The text that comes instead.
+    replace: String,
 }
 
 impl Mutant {
@@ -50,14 +58,17 @@ impl Mutant {
         Ok(mutant)
     }
 
-    /// The changed file. An error where the text to be replaced is not there exactly once: the code has moved on, and
+    /// The changed file. An error where a text to be replaced is not there exactly once: the code has moved on, and
     /// the mutant must follow.
     pub(crate) fn applied(&self, tree: &Tree) -> Result<String> {
-        let text = tree.read(&self.file)?;
-        match text.matches(&self.find).count() {
-            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
-            times => bail!("mutant {}: its text is {times} times in {}, and not once", self.name, self.file),
+        let mut text = tree.read(&self.file)?;
+        for Edit { find, replace } in &self.edits {
+            match text.matches(find).count() {
+                1 => text = text.replacen(find, replace, 1),
+                times => bail!("mutant {}: {find:?} is {times} times in {}, and not once", self.name, self.file),
+            }
         }
+        Ok(text)
     }
 
     /// The arguments that build its test.

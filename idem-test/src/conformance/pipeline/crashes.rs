@@ -1,8 +1,11 @@
 //! Processes that end without a word.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use idem_core::{Lends, Reason};
+use idem_core::store::{Committed, Identity, Kind, NewRow, Promise, Store};
+use idem_core::{Delivery, Fingerprint, Key, Lends, Reason};
+use uuid::Uuid;
 
 use crate::conformance::soon;
 use crate::conformance::store::Setup;
@@ -71,6 +74,36 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
     let dead = trial.dead_letters().await.unwrap();
     assert_eq!((dead.len(), dead[0].reason, dead[0].starts), (1, Some(Reason::Crashed), 3));
     assert_eq!((line.effects("killer").await, line.effects("innocent").await), (0, 1));
+}
+
+/// A message on which a process has died runs while nothing else does, so that no neighbour can be blamed.
+pub async fn a_suspect_runs_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let handler = line.store.register("billing", &["", "orders"]).await.unwrap()[1];
+    let delivery = Delivery::new("orders", serde_json::to_vec(&Order::new("suspect", &[Act::Wait])).unwrap());
+    let fingerprint = Fingerprint::of(delivery.payload());
+    let identity = Identity { handler, key: Key::of("suspect").unwrap(), fingerprint };
+    let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
+    line.store.claim(&mut txn, &identity, Promise::Waiting).await.unwrap();
+    let state = Ok(Duration::ZERO);
+    let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+    line.store.insert(&mut txn, &row).await.unwrap();
+    assert!(matches!(line.store.commit(txn).await, Committed::Done));
+    // Somebody takes it, and is never heard of again.
+    let taken = line.store.take(&[handler], Kind::Ordinary, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
+    assert_eq!(taken.len(), 1);
+
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.publish(Order::ok("neighbour"));
+    soon(line.queue.delivered(1)).await;
+    // Nothing can tell that it will not start. A neighbour that is not kept back has started by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(line.desk.runs("neighbour"), 0);
+    line.desk.go.send_replace(true);
+    assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
+    worker.stop().await;
+    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }
 
 /// A process that ends while it runs a row: the row is found again after its lease, and runs once.

@@ -76,6 +76,26 @@ pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 
+/// Two messages under one key, of which one fails while the other waits for its claim: whoever is faster, both are in
+/// the database in the end, as an effect or as a dead letter. None passes for a copy of the other.
+pub async fn a_message_that_fails_beside_another_of_its_key_is_not_lost<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let settings = Settings { in_flight: 1, ..Settings::default() };
+    let workers = [line.start_with(settings.clone()), line.start_with(settings)];
+    for round in 0..20 {
+        let id = round.to_string();
+        line.publish(Order::new(&id, &[Act::Permanent]));
+        line.publish(Order::ok(&id));
+        line.outcomes(2 * (round + 1)).await;
+    }
+    for worker in workers {
+        worker.stop().await;
+    }
+    let effects = line.world.number(&format!("SELECT count(*) FROM {}", line.world.name("effects"))).await;
+    let outcomes = line.outcomes(40).await;
+    assert_eq!(effects + line.dead().await.len() as i64, 40, "effects and dead letters of 40 messages: {outcomes:?}");
+}
+
 /// While a message waits for its next attempt, a copy of it is taken over already.
 pub async fn a_copy_of_a_parked_message_is_a_duplicate<W: World>(world: W) {
     let line = Line::new(world).await;

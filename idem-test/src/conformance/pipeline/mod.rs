@@ -39,6 +39,7 @@ macro_rules! pipeline_suite {
             a_copy_of_a_parked_message_is_a_duplicate
             a_copy_after_a_lost_ack_is_a_duplicate
             a_conflict_is_dead_beside_the_first
+            a_message_that_fails_beside_another_of_its_key_is_not_lost
             two_consumers_each_have_their_effect
             never_acks_before_commit
             redelivered_messages_are_stored_before_they_run
@@ -85,6 +86,7 @@ macro_rules! pipeline_suite {
             every_way_to_deliver_has_one_effect
             a_message_that_kills_its_process_is_dead_as_crashed
             a_crash_while_a_row_runs_has_one_effect
+            a_suspect_runs_alone
         }
     };
 }

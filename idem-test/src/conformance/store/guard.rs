@@ -124,17 +124,6 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
     assert_eq!(stage.dead().await.len(), 2);
 }
 
-/// A handler that committed and then failed: its message must not pass for rolled back, nor for processed.
-pub async fn a_rollback_after_a_commit_by_the_handler_says_so<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
-        let mut txn = stage.claimed(&stage.id(key)).await;
-        let _ = stage.execute(&mut txn, abuse).await;
-        assert_eq!(stage.store.rollback(txn).await.unwrap(), Undone::CommittedEarly, "{abuse}");
-        assert!(stage.is_dated(key).await);
-    }
-}
-
 /// A handler that ended the transaction and then failed: the rollback tells whether its claim stands all the same.
 pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(world: W) {
     let stage = Stage::new(world).await;

@@ -72,7 +72,6 @@ macro_rules! store_suite {
             a_rollback_by_the_handler_of_a_row_leaves_the_row
             a_commit_by_the_handler_of_a_row_is_found_out
             a_rollback_tells_how_the_handler_ended_the_transaction
-            a_rollback_after_a_commit_by_the_handler_says_so
             // nested
             a_nested_commit_is_committed_with_the_claim
             a_nested_commit_is_rolled_back_with_the_claim

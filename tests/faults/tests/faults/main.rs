@@ -3,6 +3,7 @@
 mod barrier;
 mod breaks;
 mod cancel;
+mod commit;
 mod drain;
 mod duplicates;
 mod handlers;

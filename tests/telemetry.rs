@@ -1,0 +1,119 @@
+//! What a worker tells: metrics by consumer, handler and outcome, and lines of the right level.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use idem::prelude::*;
+use idem_test::{Broker, Publication};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use serde::{Deserialize, Serialize};
+use sqlx::SqliteConnection;
+use tracing::Level;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    id: String,
+    fail: bool,
+}
+
+#[idempotent(key = "id", name = "order")]
+async fn order(order: Order, _tx: &mut SqliteConnection) -> Result<(), BoxError> {
+    if order.fail { Err(permanent("refused")) } else { Ok(()) }
+}
+
+/// Keeps the levels of idem's lines, and the names of its spans.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<(Vec<Level>, Vec<&'static str>)>>);
+
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Lines {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target().starts_with("idem") {
+            self.0.lock().unwrap().0.push(*event.metadata().level());
+        }
+    }
+
+    fn on_new_span(&self, attributes: &tracing::span::Attributes<'_>, _: &tracing::span::Id, _: Context<'_, S>) {
+        let names = attributes.metadata().fields().iter().map(|field| field.name());
+        self.0.lock().unwrap().1.extend(names);
+    }
+}
+
+/// Runs a worker on these messages until they are all settled, and tells the metrics and the lines.
+async fn run(messages: Vec<Publication>) -> (BTreeMap<String, f64>, Lines) {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let lines = Lines::default();
+    let _lines = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
+
+    let file = tempfile::tempdir().unwrap();
+    let store = Sqlite::connect(&format!("sqlite://{}/idem.db", file.path().display())).await.unwrap();
+    let broker = Broker::new();
+    messages.into_iter().for_each(|message| broker.publish("orders", message));
+    let idle = broker.clone();
+    let worker = Worker::new("billing", store, broker.queue("orders")).handler::<order>();
+    worker.run_until(async move { idle.idle().await }).await.unwrap();
+
+    let mut told = BTreeMap::new();
+    for (key, _, _, value) in snapshots.snapshot().into_vec() {
+        let labels: Vec<_> = key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        let value = match value {
+            DebugValue::Counter(count) => count as f64,
+            DebugValue::Gauge(value) => value.into_inner(),
+            DebugValue::Histogram(values) => values.len() as f64,
+        };
+        told.insert(format!("{} {}", key.key().name(), labels.join(" ")), value);
+    }
+    (told, lines)
+}
+
+fn message(id: &str, fail: bool) -> Publication {
+    Publication::json(&Order { id: id.to_owned(), fail }).unwrap()
+}
+
+#[tokio::test]
+async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
+    let messages = vec![
+        message("a", false),
+        message("a", false),
+        message("b", false),
+        message("a", true),
+        message("c", true),
+        Publication::new("no JSON"),
+    ];
+    let (told, _) = run(messages).await;
+    let outcome =
+        |outcome: &str| told[&format!("idem_deliveries_total consumer=billing handler=order outcome={outcome}")];
+    let outcomes = ["processed", "duplicate", "conflict", "parked", "dead", "held"].map(outcome);
+    assert_eq!(outcomes, [2.0, 1.0, 1.0, 0.0, 2.0, 0.0]);
+    let times = |name: &str| told[&format!("{name} consumer=billing handler=order")];
+    // Each delivery that could be decoded asked for its claim; those that got it ran.
+    assert_eq!(times("idem_claim_wait_seconds"), 5.0);
+    assert_eq!(times("idem_handler_seconds"), 3.0);
+    assert_eq!(times("idem_commit_seconds"), 2.0);
+    assert_eq!(times("idem_duplicate_age_seconds"), 1.0);
+    for gauge in ["idem_in_flight", "idem_parked", "idem_dead", "idem_oldest_due_seconds"] {
+        assert!(told.contains_key(&format!("{gauge} consumer=billing")), "{gauge}");
+    }
+    assert_eq!(told["idem_in_flight consumer=billing"], 0.0);
+}
+
+#[tokio::test]
+async fn a_duplicate_is_a_debug_line_and_never_more() {
+    let (_, lines) = run(vec![message("a", false), message("a", false)]).await;
+    let (levels, fields) = &*lines.0.lock().unwrap();
+    assert!(levels.contains(&Level::DEBUG));
+    assert!(!levels.iter().any(|level| *level < Level::INFO), "{levels:?}");
+    for field in ["messaging.system", "messaging.destination.name", "messaging.operation.type", "messaging.message.id"]
+    {
+        assert!(fields.contains(&field), "{field}");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_an_error_line() {
+    let (_, lines) = run(vec![message("a", true)]).await;
+    assert!(lines.0.lock().unwrap().0.contains(&Level::ERROR));
+}
