@@ -10,7 +10,6 @@
 //! | `lines` | how much is logged |
 //! | `wait` | waiting with an end |
 
-
 mod journal;
 mod lines;
 mod order;
@@ -19,10 +18,10 @@ mod stage;
 mod wait;
 mod world;
 
-pub use order::{Act, Order, act};
 pub use journal::Journal;
 pub use lines::Lines;
+pub use order::{Act, Order, act};
 pub use rabbit::Rabbit;
 pub use stage::{Run, Stage};
 pub use wait::{until, within};
-pub use world::{answers, Running, Tuned, World, fresh, quick, variable};
+pub use world::{Running, Tuned, World, answers, fresh, quick, variable};

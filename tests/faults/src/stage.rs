@@ -32,7 +32,13 @@ impl Stage {
     /// The stage of this schema, in which `effects` and `business` are.
     pub fn new(url: &str, schema: &str) -> Self {
         let open = watch::Sender::new(false);
-        let inner = Inner { url: url.into(), schema: schema.into(), runs: Mutex::default(), changed: watch::Sender::default(), open };
+        let inner = Inner {
+            url: url.into(),
+            schema: schema.into(),
+            runs: Mutex::default(),
+            changed: watch::Sender::default(),
+            open,
+        };
         Self(Arc::new(inner))
     }
 

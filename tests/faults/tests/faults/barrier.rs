@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use idem::prelude::*;
 use idem::Gate;
+use idem::prelude::*;
 use idem_faults::{Act, Journal, Order, World, fresh};
 use idem_test::{Broker, Queue};
 use sqlx::SqliteConnection;

@@ -54,4 +54,3 @@ async fn others_go_on_beside(act: Act) {
     assert!(world.stage.runs().iter().all(|run| run.attempt == 1));
     world.end().await;
 }
-

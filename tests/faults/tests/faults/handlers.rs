@@ -11,9 +11,8 @@ use sqlx::Connection;
 async fn stage() -> Option<(World, idem::Postgres, Running)> {
     let world = World::new().await?;
     let store = world.store().await;
-    let worker = world.start(&store, world.broker.queue("orders"), |worker| {
-        worker.retry(quick(2)).deadline(Duration::from_secs(2))
-    });
+    let worker = world
+        .start(&store, world.broker.queue("orders"), |worker| worker.retry(quick(2)).deadline(Duration::from_secs(2)));
     Some((world, store, worker))
 }
 
