@@ -69,7 +69,8 @@ pub enum Committed {
     CommittedEarly,
     /// The database refused to commit (a deferred constraint, for example); nothing was written.
     Refused(BoxError),
-    /// Lost against a concurrent transaction (40001, 40P01); nothing was written, and a new transaction may succeed.
+    /// Lost against a concurrent transaction (40001, 40P01), or out of time (57014); nothing was written, and a new
+    /// transaction may succeed.
     Retry(BoxError),
     /// No answer: it may have committed or not. The connection is closed. The claim will tell.
     Unknown(BoxError),

@@ -35,11 +35,18 @@ pub(crate) async fn until<S: Store, Src: Source>(
     parts: Parts<S, Src>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    let health = parts.health.clone();
-    let ended = serve(parts, shutdown).await;
-    health.set_broker(false);
-    health.set_database(false);
-    ended
+    let _ended = Ended(parts.health.clone());
+    serve(parts, shutdown).await
+}
+
+/// Makes a worker unready however it ends: a future that is dropped runs no further line.
+struct Ended(Health);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.set_broker(false);
+        self.0.set_database(false);
+    }
 }
 
 async fn serve<S: Store, Src: Source>(

@@ -50,6 +50,14 @@ abuse! {
          CREATE CONSTRAINT TRIGGER lose AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION pg_temp.lose();
          INSERT INTO late VALUES (1)" => Committed::Retry(_), 0;
+    a_commit_that_ran_out_of_time_is_tried_anew:
+        "CREATE FUNCTION pg_temp.slow() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM pg_sleep(60); RETURN NULL; END $$;
+         CREATE TEMP TABLE late (n int);
+         CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION pg_temp.slow();
+         SET LOCAL statement_timeout = 500;
+         INSERT INTO late VALUES (1)" => Committed::Retry(_), 0;
     a_full_disk_at_the_commit_is_nobodys_fault:
         "CREATE FUNCTION pg_temp.fill() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$;

@@ -164,7 +164,8 @@ impl State {
         }
         let (place, message) = queue.ready.pop_first()?;
         self.last = tag;
-        if self.to_double > 0 {
+        // A copy is not doubled again, nor is what comes back.
+        if self.to_double > 0 && place.1 == 0 && !message.redelivered {
             self.to_double -= 1;
             let copy = Message { publication: message.publication.clone(), redelivered: message.redelivered };
             queue.ready.insert((place.0, place.1 + 1), copy);

@@ -1,11 +1,14 @@
 //! The outcomes that workers tell.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use idem::{Delivery, Outcome};
 use tokio::sync::watch;
 
-use crate::{Order, within};
+use crate::Order;
+use crate::wait::LONG;
 
 /// What became of deliveries and inbox runs, in the order in which workers told it.
 #[derive(Clone, Default)]
@@ -52,15 +55,25 @@ impl Journal {
         end(self).unwrap()
     }
 
-    /// Waits until it holds.
+    /// How often which outcome.
+    fn summary(&self) -> String {
+        let mut counts = BTreeMap::<_, usize>::new();
+        self.all().iter().for_each(|(_, outcome)| *counts.entry(outcome.as_str()).or_default() += 1);
+        format!("{counts:?}")
+    }
+
+    /// Waits until it holds, for as long as there are outcomes.
     pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let mut changed = self.changed.subscribe();
-        within(what, async {
-            while !holds(self) {
-                changed.changed().await.unwrap();
+        let (mut last, mut seen) = (Instant::now(), 0);
+        while !holds(self) {
+            let so_far = self.all().len();
+            if so_far > seen {
+                (last, seen) = (Instant::now(), so_far);
             }
-        })
-        .await;
+            assert!(last.elapsed() < LONG, "waited too long: {what}; so far {}", self.summary());
+            let _ = tokio::time::timeout(Duration::from_secs(1), changed.changed()).await;
+        }
     }
 }
 

@@ -11,7 +11,10 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 
 /// Counts idem's log lines on this thread. A runtime of one thread does all its work there.
 #[derive(Clone, Default)]
-pub struct Lines(Arc<Mutex<BTreeMap<(Level, &'static str, u32), usize>>>);
+pub struct Lines(Arc<Mutex<Counts>>);
+
+/// How often by level, file and line.
+type Counts = BTreeMap<(Level, &'static str, u32), usize>;
 
 impl Lines {
     /// Begins to count, until the guard is dropped.

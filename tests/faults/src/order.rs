@@ -93,11 +93,17 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
             tokio::time::sleep(Duration::from_millis(millis)).await;
             std::process::abort();
         }
-        Act::Break => drop(tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await?),
+        Act::Break => {
+            tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await?;
+        }
         Act::BreakQuietly => drop(tx.execute("SELECT pg_terminate_backend(pg_backend_pid())").await),
         Act::Swallow => drop(tx.execute("SELECT 1 / 0").await),
-        Act::Rollback => drop(tx.execute("ROLLBACK").await?),
-        Act::Commit => drop(tx.execute("COMMIT").await?),
+        Act::Rollback => {
+            tx.execute("ROLLBACK").await?;
+        }
+        Act::Commit => {
+            tx.execute("COMMIT").await?;
+        }
         Act::CommitAndBegin => {
             tx.execute("COMMIT").await?;
             tx.execute("BEGIN").await?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Nothing takes longer, also on a machine that is busy with other things.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Waits for it, and says what was waited for if it does not come.
 pub async fn within<T>(what: &str, it: impl Future<Output = T>) -> T {

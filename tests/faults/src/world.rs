@@ -6,8 +6,8 @@ use idem::store::postgres::PostgresOptions;
 use idem::store::{Filter, Page, Row, Store};
 use idem::{Error, Gate, Health, Inbox, Postgres, RetryPolicy, Source, Worker};
 use idem_test::Broker;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Executor};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -79,9 +79,8 @@ impl World {
 
     /// One that another process has made.
     pub fn existing(url: &str, schema: &str) -> Self {
-        let options: PgConnectOptions = url.parse().unwrap();
-        let pool = PgPoolOptions::new().max_connections(2).connect_lazy_with(options.clone());
-        let named = options.application_name(schema).to_url_lossy().to_string();
+        let pool = PgPoolOptions::new().max_connections(2).connect_lazy(url).unwrap();
+        let named = format!("{url}{}application_name={schema}", if url.contains('?') { '&' } else { '?' });
         Self {
             stage: Stage::new(url, schema),
             url: named,

@@ -114,7 +114,9 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     match failure.code().unwrap_or_default() {
         "22P02" if ended => fate(txn).await,
         "25P02" => closed(txn, |_| Committed::Swallowed, failure).await,
-        "40001" | "40P01" => closed(txn, Committed::Retry, failure).await,
+        // 57014: the statement's time ran out. A server that was frozen for a while finds that so as soon as it goes on,
+        // and nothing was written (PostgreSQL manual, 20.11.1).
+        "40001" | "40P01" | "57014" => closed(txn, Committed::Retry, failure).await,
         // 40003 is "statement completion unknown". Without room (class 53), or as a standby (25006), the server is not
         // in a state to be believed, and none of it is the message's fault.
         code if code == "40003" || code == "25006" || code.starts_with("53") => {
