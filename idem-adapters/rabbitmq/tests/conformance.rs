@@ -1,4 +1,5 @@
 //! The suite for sources, over RabbitMQ.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
 
