@@ -106,7 +106,7 @@ impl Tally {
         match outcome {
             Outcome::Processed => {
                 let so_far = self.processed.fetch_add(1, Relaxed) + 1;
-                if so_far % 25 == 0 {
+                if so_far.is_multiple_of(25) {
                     println!("{life:6} worker: {so_far} payments processed");
                 }
                 if so_far == PAYMENTS as usize / 2 {
@@ -114,7 +114,7 @@ impl Tally {
                 }
             }
             Outcome::Duplicate => {
-                if self.duplicate.fetch_add(1, Relaxed) % 10 == 0 {
+                if self.duplicate.fetch_add(1, Relaxed).is_multiple_of(10) {
                     println!("{life:6} worker: skipped {payment}, a copy of a payment that is processed");
                 }
             }
