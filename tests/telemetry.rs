@@ -1,4 +1,5 @@
 //! What a worker tells: metrics by consumer, handler and outcome, and lines of the right level.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
