@@ -61,10 +61,9 @@ pub(crate) async fn pool(options: &PgConnectOptions, shape: Shape, lanes: u32) -
     Ok(pool.connect_with(options).await?)
 }
 
-/// Works the messages off with so many tasks; the time is from the first to the last ack.
-pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec<Bytes>) -> Result<Duration> {
+/// Works the messages off with so many tasks; answers how many a second.
+pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
     let queue = Queue::new(messages);
-    queue.open();
     let mut tasks = JoinSet::new();
     for _ in 0..lanes {
         let (pool, queue) = (pool.clone(), queue.clone());
@@ -79,7 +78,7 @@ pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    queue.took().context("the loop ended before its queue was empty")
+    queue.rate().context("the loop ended before its queue was empty")
 }
 
 async fn process(pool: &PgPool, shape: Shape, payload: &[u8]) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use idem::{Acker, BoxError, Delivery, Settled, Source, Terms};
@@ -17,25 +17,24 @@ struct Inner {
     waiting: Mutex<VecDeque<Bytes>>,
     /// How many deliveries have not been acked.
     left: AtomicUsize,
-    opened: OnceLock<Instant>,
+    /// How many are left when the clock starts.
+    timed: usize,
+    started: OnceLock<Instant>,
     emptied: OnceLock<Instant>,
     empty: Notify,
 }
 
 impl Queue {
     pub(crate) fn new(payloads: Vec<Bytes>) -> Self {
+        let timed = payloads.len() - payloads.len() / 10;
         Self(Arc::new(Inner {
             left: AtomicUsize::new(payloads.len()),
+            timed,
             waiting: Mutex::new(payloads.into()),
-            opened: OnceLock::new(),
+            started: OnceLock::new(),
             emptied: OnceLock::new(),
             empty: Notify::new(),
         }))
-    }
-
-    /// Starts the clock.
-    pub(crate) fn open(&self) {
-        self.0.opened.get_or_init(Instant::now);
     }
 
     /// The next payload, if one is left.
@@ -43,9 +42,14 @@ impl Queue {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    /// Acks one delivery. The last one stops the clock.
+    /// Acks one delivery. A tenth of the acks is for the start of a worker and its lanes; the next one starts the clock,
+    /// and the last one stops it.
     pub(crate) fn ack(&self) {
-        if self.0.left.fetch_sub(1, SeqCst) == 1 {
+        let left = self.0.left.fetch_sub(1, SeqCst) - 1;
+        if left == self.0.timed {
+            self.0.started.get_or_init(Instant::now);
+        }
+        if left == 0 {
             self.0.emptied.get_or_init(Instant::now);
             self.0.empty.notify_one();
         }
@@ -56,9 +60,10 @@ impl Queue {
         self.0.empty.notified().await;
     }
 
-    /// From the opening to the last ack; `None` unless there were both.
-    pub(crate) fn took(&self) -> Option<Duration> {
-        Some(self.0.emptied.get()?.duration_since(*self.0.opened.get()?))
+    /// Acks a second, while the clock ran; `None` if it was never stopped.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        let took = self.0.emptied.get()?.duration_since(*self.0.started.get()?);
+        Some(self.0.timed as f64 / took.as_secs_f64())
     }
 }
 
@@ -88,7 +93,6 @@ impl Source for Deliveries {
 
     async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
         self.room.add_permits(terms.in_flight.into());
-        self.queue.open();
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -43,15 +44,18 @@ pub(crate) struct Column {
     messages_per_round: usize,
     /// Messages a second of each side, round by round.
     rates: [Vec<f64>; 5],
+    /// Microseconds of processor time that the client took for a message.
+    client_micros: [Vec<f64>; 5],
 }
 
 impl Column {
     pub(crate) fn new(in_flight: usize, messages_per_round: usize) -> Self {
-        Self { in_flight, messages_per_round, rates: Default::default() }
+        Self { in_flight, messages_per_round, rates: Default::default(), client_micros: Default::default() }
     }
 
-    pub(crate) fn add(&mut self, side: Side, rate: f64) {
+    pub(crate) fn add(&mut self, side: Side, rate: f64, client: Duration) {
         self.rates[side as usize].push(rate);
+        self.client_micros[side as usize].push(client.as_secs_f64() * 1e6);
     }
 
     fn of(&self, side: Side) -> &[f64] {
@@ -173,7 +177,15 @@ impl fmt::Display for Report {
                 write!(f, "{:>24}", format!("{:.0} ({low:.0} to {high:.0})", median(rates.to_vec())))?;
             }
         }
-        writeln!(f, "\n\nratios: median of the rounds' ratios")?;
+        writeln!(f, "\n\nprocessor time of the client for a message, in microseconds: median of the rounds")?;
+        for side in Side::ALL {
+            write!(f, "{:LABEL$}", side.name())?;
+            for column in &self.columns {
+                write!(f, "{:>24.0}", median(column.client_micros[side as usize].clone()))?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f, "\nratios: median of the rounds' ratios")?;
         for (side, to) in RATIOS {
             write!(f, "{:LABEL$}", format!("{} / {}", short(side), short(to)))?;
             for column in &self.columns {

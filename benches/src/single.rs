@@ -1,7 +1,11 @@
 //! The rounds: all sides one after the other, so that what disturbs the machine disturbs all of them.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use idem::Postgres;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, PgPool};
 
@@ -11,10 +15,18 @@ use crate::pgbench::Pgbench;
 use crate::report::{Column, Machine, Report, Side};
 use crate::worker;
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 11;
 
-/// Lanes, and the messages of one round of one side: about a second's worth.
-const LANES: [(usize, usize); 2] = [(1, 1_200), (16, 5_000)];
+/// Lanes, and the messages of one round of one side. Short, so that the sides of one ratio run close together.
+const LANES: [(usize, usize); 2] = [(1, 400), (16, 3_000)];
+
+/// The processor time that the client of this side has taken so far, in user and kernel mode.
+fn cpu(side: Side) -> Result<Duration> {
+    let who = if side == Side::Pgbench { UsageWho::RUSAGE_CHILDREN } else { UsageWho::RUSAGE_SELF };
+    let usage = getrusage(who)?;
+    let micros = |time: TimeVal| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0));
+    Ok(micros(usage.user_time()) + micros(usage.system_time()))
+}
 
 /// Measures. `scale` multiplies the number of messages.
 pub(crate) async fn measure(url: &str, scale: f64) -> Result<Report> {
@@ -68,10 +80,12 @@ impl<'a> Sides<'a> {
                 order.reverse();
             }
             for side in order {
+                let before = cpu(side)?;
                 let rate = self.run(side).await?;
+                let spent = cpu(side)?.saturating_sub(before);
                 // The first round warms connections, statements and caches.
                 if round > 0 {
-                    column.add(side, rate);
+                    column.add(side, rate, spent / messages as u32);
                 }
             }
             if round == 0 {
@@ -87,7 +101,7 @@ impl<'a> Sides<'a> {
     /// One side's messages a second, in one round.
     async fn run(&mut self, side: Side) -> Result<f64> {
         let (lanes, messages) = (self.lanes, message::fresh(self.messages)?);
-        let took = match side {
+        let rate = match side {
             Side::Pgbench => return self.pgbench.run(lanes, self.messages).await,
             Side::Idem => worker::run(self.store, lanes, messages).await?,
             Side::Guarded => by_hand::run(&self.guarded, Shape::Guarded, lanes, messages).await?,
@@ -95,7 +109,7 @@ impl<'a> Sides<'a> {
             Side::Unguarded => by_hand::run(&self.guarded, Shape::Unguarded, lanes, messages).await?,
         };
         self.due[usize::from(side != Side::Idem)] += self.messages;
-        Ok(self.messages as f64 / took.as_secs_f64())
+        Ok(rate)
     }
 
     /// Nobody is fast by leaving out the work: each message has one effect and one claim.
