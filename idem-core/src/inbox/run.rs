@@ -133,11 +133,21 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The run lost its connection. Nobody is charged, but a message that breaks its connection again and again is told
-    /// apart by the count. Where the run had committed after all, the row is gone, and the note finds nothing.
+    /// apart by the count. Where the run had committed after all, the row is gone, and its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
         let due = break_policy().wait(row.breaks + 1);
-        let noted = self.note(row, &Note::Broke { due, error: crate::error::clean(error) }).await;
-        (noted && row.breaks + 1 >= MAX_BREAKS).then_some(Outcome::Dead { reason: Reason::BrokeConnection })
+        if self.note(row, &Note::Broke { due, error: crate::error::clean(error) }).await {
+            let given_up = row.breaks + 1 >= MAX_BREAKS;
+            return given_up.then_some(Outcome::Dead { reason: Reason::BrokeConnection });
+        }
+        let read = || async {
+            let mut txn = self.store.begin(self.settings.deadline).await?;
+            let standing = self.store.standing(&mut txn, row.identity.handler, &row.identity.key).await?;
+            self.store.rollback(txn).await?;
+            Ok(standing)
+        };
+        let standing = self.insist(read).await.flatten();
+        standing.is_some_and(|standing| standing.age.is_some()).then_some(Outcome::Processed)
     }
 
     /// It can never run as it is.

@@ -30,13 +30,14 @@ pub(crate) async fn level<S: Store>(pipeline: &Pipeline<S>) {
 /// number of workers.
 pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
     loop {
+        // The wait comes first: a deploy that starts many workers has better things to do.
+        tokio::time::sleep(PRUNE).await;
+        pipeline.outage.over().await;
         match pipeline.store.prune().await {
             Ok(pruned) if pruned.claims > 0 => tracing::debug!(claims = pruned.claims, "old claims are pruned"),
             Ok(_) => {}
             Err(fault @ Fault::Outage(_)) => drop(pipeline.hold_for(fault)),
             Err(fault) => tracing::debug!(%fault, "pruning goes on later"),
         }
-        pipeline.outage.over().await;
-        tokio::time::sleep(PRUNE).await;
     }
 }
