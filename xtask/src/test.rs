@@ -28,7 +28,8 @@ pub(crate) fn test(options: &Options) -> Result<()> {
     if options.args.is_empty() {
         examples()?;
     }
-    let mut tests = cargo(["test", "--all-features"]);
+    // One failure must not hide others.
+    let mut tests = cargo(["test", "--all-features", "--no-fail-fast"]);
     if !options.args.iter().take_while(|arg| *arg != "--").any(|arg| names_package(arg)) {
         tests.arg("--workspace");
     }

@@ -119,6 +119,7 @@ impl Ready {
                 return Err(Failure::Lost(error));
             }
         }
+        sqlx::raw_sql(AssertSqlSafe(super::txn::guard())).execute(&mut conn).await?;
         // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
         // while BEGIN, COMMIT and ROLLBACK are plain text: so `tx.begin()` in a handler is always a savepoint, and its
         // `commit()` never commits the claim.

@@ -32,6 +32,18 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The text by which the guard's own error is known from a handler's.
 const ENDED: &str = "idem: the handler ended the transaction";
 
+/// Raises an error unless the transaction is that of the number. Prepared for the life of a connection, since the server
+/// would plan it anew for each message.
+pub(super) fn guard() -> String {
+    // The cast of a text that is no number is how plain SQL raises an error of one's own; `concat` is not immutable,
+    // which keeps the planner from raising it beforehand (PostgreSQL manual, 4.2.14).
+    format!(
+        "PREPARE idem_guard (pg_catalog.xid8) AS SELECT CASE
+             WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM $1 THEN 1
+             ELSE pg_catalog.concat('{ENDED}')::int END"
+    )
+}
+
 /// Begins, with the limits of a handler of this deadline.
 pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Fault> {
     let mut lane = lanes.lane().await?;
@@ -91,13 +103,8 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         return Committed::Unknown(lost.into_error());
     }
     let text = match &txn.xid {
-        // The number comes from the server and consists of digits. The cast of a text that is no number is how plain SQL
-        // raises an error of one's own; `concat` is not immutable, which keeps the planner from raising it beforehand
-        // (PostgreSQL manual, 4.2.14).
-        Some(xid) => format!(
-            "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8 \
-             THEN 1 ELSE pg_catalog.concat('{ENDED}')::int END; COMMIT"
-        ),
+        // The number comes from the server and consists of digits.
+        Some(xid) => format!("EXECUTE idem_guard('{xid}'); COMMIT"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1; COMMIT".to_owned(),
     };
@@ -113,10 +120,17 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(ENDED));
     match failure.code().unwrap_or_default() {
         "22P02" if ended => fate(txn).await,
-        "25P02" => closed(txn, |_| Committed::Swallowed, failure).await,
+        "25P02" if txn.xid.is_none() => closed(txn, |_| Committed::Swallowed, failure).await,
+        // It may be another transaction that was aborted, after the handler had committed ours.
+        "25P02" => match fate(txn).await {
+            Committed::RolledBack => Committed::Swallowed,
+            answer => answer,
+        },
         // 57014: the statement's time ran out. A server that was frozen for a while finds that so as soon as it goes on,
         // and nothing was written (PostgreSQL manual, 20.11.1).
         "40001" | "40P01" | "57014" => closed(txn, Committed::Retry, failure).await,
+        // The handler ran DEALLOCATE ALL. Dropping the transaction closes the connection, which has lost its guard.
+        "26000" => Committed::Refused(failure.into_error()),
         // 40003 is "statement completion unknown". Without room (class 53), or as a standby (25006), the server is not
         // in a state to be believed, and none of it is the message's fault.
         code if code == "40003" || code == "25006" || code.starts_with("53") => {

@@ -3,8 +3,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use idem::{Outcome, Reason};
+use idem::{Outcome, Reason, RetryPolicy};
 use idem_faults::{Act, Order, Rabbit, World, variable, within};
+use sqlx::Executor;
 use tokio::process::{Child, Command};
 
 const INNOCENTS: usize = 15;
@@ -59,6 +60,42 @@ async fn a_killer_is_a_dead_letter_after_four_deaths_and_its_neighbours_are_unha
     assert!(world.journal.all().iter().all(|(id, outcome)| id == "last" || *outcome == Outcome::Duplicate));
     last.stop().await.unwrap();
     rabbit.end().await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspect_waits_for_what_runs_and_lets_nothing_start_before_it() {
+    let Some(world) = World::new().await else { return };
+    let store = world.store().await;
+    let later = RetryPolicy::new().first(Duration::from_secs(3600));
+    let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.retry(later));
+    world.publish(&Order::new("suspect", Act::Fail(1)));
+    world.journal.until("it is parked", |journal| journal.of("suspect").len() == 1).await;
+    world.publish(&Order::new("running", Act::Hold));
+    world.stage.entered(2).await;
+    // As a process leaves it that has ended while it ran.
+    let started = "UPDATE {schema}.inbox_messages SET starts = 1, due_at = now()";
+    world.pool.execute(world.stage.sql(started)).await.unwrap();
+
+    // Others start until the inbox has been looked through. The one that does not is behind the suspect.
+    let ids = || world.stage.runs().into_iter().map(|run| run.id).collect::<Vec<_>>();
+    let mut others = 0;
+    loop {
+        assert_eq!(world.stage.attempts("suspect"), [1], "the suspect did not wait for what runs");
+        let id = format!("other-{others}");
+        world.publish(&Order::new(&id, Act::Write));
+        others += 1;
+        let processed = world.journal.until("the other one is processed", |journal| !journal.of(&id).is_empty());
+        if tokio::time::timeout(Duration::from_secs(2), processed).await.is_err() {
+            break;
+        }
+    }
+    world.stage.open();
+    world.journal.processed(2 + others).await;
+    let last = format!("other-{}", others - 1);
+    assert_eq!(ids()[ids().len() - 2..], ["suspect".to_owned(), last], "something started before the suspect");
+    worker.stop().await.unwrap();
+    assert!(world.rows(&store).await.is_empty());
     world.end().await;
 }
 

@@ -6,6 +6,7 @@ mod cancel;
 mod commit;
 mod drain;
 mod duplicates;
+mod example;
 mod handlers;
 mod killer;
 mod outage;

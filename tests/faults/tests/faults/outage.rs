@@ -93,7 +93,7 @@ fn killed(server: &mut Instance, schema: &str) {
             tokio::time::sleep(Duration::from_millis(50 + n * 7919 % 350)).await;
             n += 1;
         }
-        assert!(kills > 100, "only {kills} connections were killed");
+        assert!(kills > 20, "only {kills} connections were killed");
     });
 }
 
@@ -136,7 +136,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
                 world.broker.publish(queue_name(queue), Publication::json(&order).unwrap());
             }
             published += 1;
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
         let ended = Instant::now();
         let server = (&mut harm).await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
