@@ -3,9 +3,9 @@
 pub mod prelude;
 
 pub use idem_core::{
-    Acker, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Handler, Headers, Health,
+    Acker, Bare, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Handler, Headers, Health,
     IdempotencyKey, Inbox, Json, Key, KeyError, KeyPart, Lends, MAX_KEY, Outcome, Param, Reason, RetryPolicy, Settled,
-    Source, State, Store, Terms, Worker, permanent, store,
+    Source, Staffed, State, Store, Terms, Worker, permanent, store,
 };
 pub use idem_macros::idempotent;
 

@@ -41,7 +41,7 @@ pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::Sqlite;
 pub use store::{Lends, Store};
-pub use worker::{Gate, Health, Worker};
+pub use worker::{Bare, Gate, Health, Staffed, Worker};
 
 #[doc(hidden)]
 pub mod __private {

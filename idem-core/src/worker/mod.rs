@@ -11,7 +11,7 @@ mod receive;
 mod run;
 mod settings;
 
-pub use builder::Worker;
+pub use builder::{Bare, Staffed, Worker};
 pub use gate::Gate;
 pub use health::Health;
 
