@@ -32,7 +32,7 @@ impl Side {
             Self::Guarded => "by hand",
             Self::Session => "by hand, settings made once per connection",
             Self::Unguarded => "by hand, without the guard",
-            Self::Pgbench => "pgbench, the statements of `by hand`",
+            Self::Pgbench => "pgbench, the same with settings made once",
         }
     }
 }
@@ -79,7 +79,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Where it was measured.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Machine {
     date: String,
     cores: usize,
@@ -133,6 +133,10 @@ impl Report {
         u8::from(many.ratio(Side::Idem, Side::Guarded) < TARGET)
     }
 
+    fn rounds(&self) -> usize {
+        self.columns.first().map_or(0, |column| column.of(Side::Idem).len())
+    }
+
     /// Writes `target/bench/single.json`.
     pub(crate) fn save(&self) -> Result<()> {
         let sides = Side::ALL.map(Side::name);
@@ -164,7 +168,11 @@ impl fmt::Display for Report {
             "PostgreSQL  {postgresql}, fsync {fsync}, synchronous_commit {synchronous_commit}, full_page_writes \
              {full_page_writes}"
         )?;
-        writeln!(f, "\nmessages a second: median of the rounds (lowest to highest), one INSERT in the handler")?;
+        writeln!(
+            f,
+            "\nmessages a second, one INSERT in the handler: median of {} rounds (lowest to highest)",
+            self.rounds()
+        )?;
         write!(f, "{:LABEL$}", "")?;
         for column in &self.columns {
             write!(f, "{:>24}", format!("{} in flight", column.in_flight))?;
@@ -224,5 +232,26 @@ mod tests {
     fn the_median_of_an_even_number_lies_between_the_middle_two() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    /// One round with these rates of idem, the baseline and pgbench.
+    fn report(idem: f64, by_hand: f64, pgbench: f64) -> Report {
+        let mut column = Column::new(16, 1000);
+        for (side, rate) in [(Side::Idem, idem), (Side::Guarded, by_hand), (Side::Pgbench, pgbench)] {
+            column.add(side, rate, Duration::ZERO);
+        }
+        Report { machine: Machine::default(), columns: vec![column] }
+    }
+
+    #[test]
+    fn idem_passes_with_nineteen_twentieths_of_the_baseline_and_not_with_less() {
+        assert_eq!(report(95.0, 100.0, 100.0).verdict(), 0);
+        assert_eq!(report(94.0, 100.0, 100.0).verdict(), 1);
+    }
+
+    #[test]
+    fn a_baseline_far_below_pgbench_proves_nothing() {
+        assert_eq!(report(100.0, 59.0, 100.0).verdict(), 2);
+        assert_eq!(report(f64::NAN, f64::NAN, f64::NAN).verdict(), 2);
     }
 }
