@@ -6,6 +6,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
@@ -62,9 +64,20 @@ impl Crew {
         Ok(())
     }
 
-    /// Kills the worker at this place of `alive`, and answers what it had written.
+    /// Kills the worker at this place of `alive` while it has a delivery in hand, and answers what it had written. It is
+    /// stopped to look: a worker that has just acked all that it had is idle for a moment, and its death proves nothing.
     pub(crate) async fn kill(&mut self, place: usize) -> Result<&Sum> {
-        let member = self.alive.remove(place);
+        let mut member = self.alive.remove(place);
+        for _ in 0..1000 {
+            member.signal(Signal::SIGSTOP)?;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            member.journal.read()?;
+            if member.journal.sum.in_flight > 0 {
+                break;
+            }
+            member.signal(Signal::SIGCONT)?;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         self.end(member, |member| member.child.start_kill().map_err(Into::into)).await
     }
 
@@ -117,6 +130,11 @@ impl Crew {
 }
 
 impl Member {
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.child.id().with_context(|| format!("worker {} has ended by itself", self.number))?;
+        Ok(nix::sys::signal::kill(Pid::from_raw(i32::try_from(id)?), signal)?)
+    }
+
     /// The end of its log.
     fn last_words(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -127,5 +145,5 @@ impl Member {
 
 fn killed(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
-    status.signal() == Some(nix::sys::signal::Signal::SIGKILL as i32)
+    status.signal() == Some(Signal::SIGKILL as i32)
 }
