@@ -15,6 +15,7 @@ mod key;
 mod outcome;
 mod pipeline;
 mod private;
+mod ran;
 mod record;
 mod registry;
 mod retry;

@@ -9,14 +9,12 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
+use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work, panic_text};
-use crate::store::{Committed, Fault, Identity, Promise, Undone};
+use crate::store::{Fault, Identity, Promise, Undone};
 use crate::telemetry::{self, Gauges};
 use crate::worker::{Flights, Gate, Health, Hold, Outage, Settings, extended};
 use crate::{Acker, BoxError, Delivery, Outcome, Reason, Settled, Store};
-
-/// How often a transaction that lost against a concurrent one is tried anew before that counts as a failure.
-const IN_PLACE: u32 = 5;
 
 /// What all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -46,29 +44,6 @@ pub(crate) enum Step {
     Hold(Hold),
     /// The run was cut off by the end of the worker.
     Stopped,
-}
-
-/// What a run of a handler, in a transaction that holds the claim, came to.
-pub(crate) enum Ran {
-    Processed,
-    /// Rolled back, and charged to the message.
-    Failed(Failure),
-    /// The handler ran COMMIT: the claim stands, and perhaps some of the effects.
-    CommittedEarly,
-    /// Rolled back; a new transaction may succeed.
-    Retry(BoxError),
-    /// The connection was lost, or COMMIT was not answered. Nobody is charged; the claim will tell.
-    Broke(BoxError),
-    /// The run was cut off by the end of the worker.
-    Stopped,
-}
-
-/// A failure that is charged to a message.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) error: String,
-    /// Set where no further attempt can cure it.
-    pub(crate) given_up: Option<Reason>,
 }
 
 impl<S: Store> Pipeline<S> {
@@ -329,35 +304,6 @@ enum Handled {
     Panicked(String),
     Late,
     Stopped,
-}
-
-impl Ran {
-    fn of(committed: Committed) -> Self {
-        match committed {
-            Committed::Done => Self::Processed,
-            Committed::Swallowed => Self::Failed(Failure {
-                error: "the handler swallowed a SQL error, so that its transaction was aborted: return the error, or \
-                        run the statement in a nested transaction"
-                    .to_owned(),
-                given_up: None,
-            }),
-            Committed::RolledBack => Self::Failed(Failure {
-                error: "the handler ended the transaction by ROLLBACK: return an error instead".to_owned(),
-                given_up: Some(Reason::RolledBack),
-            }),
-            Committed::CommittedEarly => Self::CommittedEarly,
-            Committed::Refused(error) => Self::Failed(Failure::of(&error)),
-            Committed::Retry(error) => Self::Retry(error),
-            Committed::Unknown(error) => Self::Broke(error),
-        }
-    }
-}
-
-impl Failure {
-    pub(crate) fn of(error: &BoxError) -> Self {
-        let given_up = crate::error::is_permanent(error).then_some(Reason::Permanent);
-        Self { error: crate::error::text(error.as_ref()), given_up }
-    }
 }
 
 /// Called with each delivery and its outcome.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::pipeline::{Failure, Pipeline, Step};
+use crate::pipeline::{Pipeline, Step};
+use crate::ran::Failure;
 use crate::registry::{Route, Unfit};
 use crate::store::{Claimed, Committed, Fault, HandlerId, Identity, NewRow, Promise};
 use crate::worker::Hold;

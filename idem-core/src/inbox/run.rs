@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span};
 
-use crate::pipeline::{Failure, Pipeline, Ran};
+use crate::pipeline::Pipeline;
+use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::record::settled;
 use crate::registry::{Route, Unfit};
 use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
@@ -50,7 +51,7 @@ impl<S: Store> Pipeline<S> {
             }
             match self.execute(route, job, txn).await {
                 Ran::Processed => return Some(Outcome::Processed),
-                Ran::Retry(_) if round < 5 => {}
+                Ran::Retry(_) if round < IN_PLACE => {}
                 Ran::Retry(error) => return self.failed(row, Failure::of(&error)).await,
                 Ran::Failed(failure) => return self.failed(row, failure).await,
                 Ran::CommittedEarly => {
