@@ -40,12 +40,15 @@ impl Journal {
         self.all().iter().filter(|(_, outcome)| like(outcome)).count()
     }
 
-    /// Waits until so many messages are processed.
+    /// How many messages are processed of which each was published once. A commit whose answer was lost is known by the
+    /// next try, which finds a duplicate.
+    pub fn committed(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Processed | Outcome::Duplicate))
+    }
+
+    /// Waits until so many messages are processed of which each was published once.
     pub async fn processed(&self, count: usize) {
-        self.until(&format!("{count} messages are processed"), |journal| {
-            journal.count(|outcome| *outcome == Outcome::Processed) >= count
-        })
-        .await;
+        self.until(&format!("{count} messages are processed"), |journal| journal.committed() >= count).await;
     }
 
     /// Waits until this message is processed or dead, and tells which.

@@ -142,7 +142,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
         let server = (&mut harm).await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
 
         // Where the harm lets most runs come through, there may be nothing left to do.
-        let next = world.journal.count(|outcome| *outcome == Outcome::Processed) + 1;
+        let next = world.journal.committed() + 1;
         world.journal.processed(next.min(2 * published)).await;
         let first = ended.elapsed();
         world.journal.processed(2 * published).await;
