@@ -46,9 +46,12 @@ impl Journal {
         self.count(|outcome| matches!(outcome, Outcome::Processed | Outcome::Duplicate))
     }
 
-    /// Waits until so many messages are processed of which each was published once.
+    /// Waits until so many messages are processed.
     pub async fn processed(&self, count: usize) {
-        self.until(&format!("{count} messages are processed"), |journal| journal.committed() >= count).await;
+        self.until(&format!("{count} messages are processed"), |journal| {
+            journal.count(|outcome| *outcome == Outcome::Processed) >= count
+        })
+        .await;
     }
 
     /// Waits until this message is processed or dead, and tells which.

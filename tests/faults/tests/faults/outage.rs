@@ -143,9 +143,10 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
 
         // Where the harm lets most runs come through, there may be nothing left to do.
         let next = world.journal.committed() + 1;
-        world.journal.processed(next.min(2 * published)).await;
+        let next = next.min(2 * published);
+        world.journal.until("a message is processed", |journal| journal.committed() >= next).await;
         let first = ended.elapsed();
-        world.journal.processed(2 * published).await;
+        world.journal.until("all messages are processed", |journal| journal.committed() >= 2 * published).await;
         let took = ended.elapsed();
         until("nothing waits", || async { world.rows(&store).await.is_empty() }).await;
         let report = format!(
