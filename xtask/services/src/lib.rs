@@ -15,8 +15,10 @@
 
 mod apt;
 mod compose;
+mod daemon;
 mod instance;
 mod local;
+mod nats;
 mod place;
 mod postgres;
 mod process;
@@ -26,6 +28,7 @@ mod shared;
 mod watcher;
 
 pub use instance::Instance;
+pub use nats::Nats;
 pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;
 pub use shared::{Status, down, exports, prepare, status, up};
