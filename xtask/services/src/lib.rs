@@ -17,6 +17,7 @@ mod apt;
 mod compose;
 mod daemon;
 mod instance;
+mod kafka;
 mod local;
 mod nats;
 mod place;
@@ -28,6 +29,7 @@ mod shared;
 mod watcher;
 
 pub use instance::Instance;
+pub use kafka::Kafka;
 pub use nats::Nats;
 pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;

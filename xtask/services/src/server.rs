@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use crate::{Nats, Postgres, RabbitMq};
+use crate::{Kafka, Nats, Postgres, RabbitMq};
 
 /// Every kind of server, in the order in which they are started.
-pub(crate) const ALL: &[&dyn Server] = &[&Postgres, &RabbitMq, &Nats];
+pub(crate) const ALL: &[&dyn Server] = &[&Postgres, &RabbitMq, &Nats, &Kafka];
 
 /// A kind of server.
 pub(crate) trait Server: Sync {

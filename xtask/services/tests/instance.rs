@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use idem_services::{Instance, Nats, Postgres, RabbitMq};
+use idem_services::{Instance, Kafka, Nats, Postgres, RabbitMq};
 
 #[test]
 fn postgres_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
@@ -23,6 +23,12 @@ fn rabbitmq_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> 
 #[test]
 fn nats_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
     comes_back(Nats::start()?, b"PING\r\n")
+}
+
+#[test]
+fn kafka_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
+    // A request for the versions that are understood (kafka.apache.org/protocol, ApiVersions v0, no client id).
+    comes_back(Kafka::start()?, &[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 255, 255])
 }
 
 #[test]
