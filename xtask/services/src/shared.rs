@@ -32,7 +32,8 @@ enum Started {
 }
 
 /// Finds or starts every server, in this order: an address in the environment; one that runs already; a Docker engine
-/// (unless a program is [chosen](Server::chosen)); programs on this machine; programs that are installed now. Writes the addresses to `target/services/env`.
+/// (unless the environment names the program, as `IDEM_NATS_SERVER` does); programs on this machine; programs that are
+/// installed now. Writes the addresses to `target/services/env`.
 ///
 /// # Errors
 /// A server can neither be found nor started. Those that run are left running.
