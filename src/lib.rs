@@ -4,8 +4,8 @@ pub mod prelude;
 
 pub use idem_core::{
     Acker, Bare, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Handler, Headers, Health,
-    IdempotencyKey, Inbox, Json, Key, KeyError, KeyPart, Lends, MAX_KEY, Outcome, Param, Reason, RetryPolicy, Settled,
-    Source, Staffed, State, Store, Terms, Worker, permanent, store,
+    Horizon, IdempotencyKey, Inbox, Json, Key, KeyError, KeyPart, Lends, MAX_KEY, Ordering, Outcome, Param, Reason,
+    RetryPolicy, Settled, Source, Staffed, State, Store, Terms, Worker, permanent, store,
 };
 pub use idem_macros::idempotent;
 

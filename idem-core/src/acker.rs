@@ -14,7 +14,12 @@ pub trait Acker: Send + 'static {
     /// If the future is dropped the answer is unknown, which is harmless: a redelivery finds the claim.
     fn ack(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
 
-    /// Gives the delivery back to the broker at once, for another worker. Called only while draining.
+    /// Told before [`ack`](Self::ack), when the delivery had no claim and was stored in the inbox before its first run.
+    /// A source that has to mark deliveries as redelivered by itself counts these.
+    fn stored(&mut self) {}
+
+    /// Gives the delivery back to the broker at once, for another worker. Called only while draining. A broker that
+    /// cannot take a single delivery back delivers it again once the subscription has ended.
     fn release(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
 
     /// How long the delivery stays ours without [`extend`](Self::extend); `None` where the broker has no such lease.

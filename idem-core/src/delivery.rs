@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -21,6 +22,9 @@ pub struct Delivery {
     pub(crate) position: Option<String>,
     pub(crate) redelivered: bool,
     pub(crate) attempt: u32,
+    pub(crate) tombstone: bool,
+    pub(crate) published_at: Option<SystemTime>,
+    pub(crate) lane: Option<u64>,
 }
 
 impl Delivery {
@@ -35,6 +39,9 @@ impl Delivery {
             position: None,
             redelivered: false,
             attempt: 1,
+            tombstone: false,
+            published_at: None,
+            lane: None,
         }
     }
 
@@ -66,6 +73,25 @@ impl Delivery {
     /// died on it.
     pub fn with_redelivered(mut self, redelivered: bool) -> Self {
         self.redelivered = redelivered;
+        self
+    }
+
+    /// Without a payload at all, which is not the same as an empty one: on a compacted topic it deletes its key.
+    pub fn with_tombstone(mut self, tombstone: bool) -> Self {
+        self.tombstone = tombstone;
+        self
+    }
+
+    /// When it was published, by the broker's own clock. A producer's clock must not be passed on here: a message that is
+    /// older than the claims that were pruned cannot be checked and is refused.
+    pub fn with_published_at(mut self, published_at: Option<SystemTime>) -> Self {
+        self.published_at = published_at;
+        self
+    }
+
+    /// In the ordered lane of this number, behind the deliveries of the same lane that came before. `None`: in no order.
+    pub fn with_lane(mut self, lane: Option<u64>) -> Self {
+        self.lane = lane;
         self
     }
 
@@ -105,6 +131,16 @@ impl Delivery {
         self.redelivered
     }
 
+    /// Whether it has no payload at all, not even an empty one.
+    pub fn is_tombstone(&self) -> bool {
+        self.tombstone
+    }
+
+    /// When it was published, by the broker's own clock, if it has one.
+    pub fn published_at(&self) -> Option<SystemTime> {
+        self.published_at
+    }
+
     /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -123,6 +159,9 @@ impl fmt::Debug for Delivery {
             .field("position", &self.position)
             .field("redelivered", &self.redelivered)
             .field("attempt", &self.attempt)
+            .field("tombstone", &self.tombstone)
+            .field("published_at", &self.published_at)
+            .field("lane", &self.lane)
             .finish()
     }
 }

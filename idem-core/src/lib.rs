@@ -12,6 +12,7 @@ mod handler;
 mod headers;
 mod inbox;
 mod key;
+mod ordering;
 mod outcome;
 mod pipeline;
 mod private;
@@ -34,9 +35,10 @@ pub use handler::Handler;
 pub use headers::Headers;
 pub use inbox::Inbox;
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
+pub use ordering::Ordering;
 pub use outcome::{Outcome, Reason};
 pub use retry::RetryPolicy;
-pub use source::{Source, Terms};
+pub use source::{Horizon, Source, Terms};
 #[cfg(feature = "postgres")]
 pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]

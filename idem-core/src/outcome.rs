@@ -77,6 +77,9 @@ reasons! {
     UnknownType = "unknown type",
     /// Another message has been taken over under the same key. It is replayed only under a new key.
     Conflict = "conflict",
+    /// It was published, by the broker's clock, before the last claims that were pruned, so that nobody can tell whether it
+    /// was processed. It is replayed only by force.
+    TooOld = "too old",
     /// Three times the process ended while it ran, the last time alone.
     Crashed = "crashed",
     /// Ten times the database connection was lost while it ran.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Acker, BoxError, Delivery};
+use crate::{Acker, BoxError, Delivery, Ordering};
 
 /// Where deliveries come from: one queue, stream or topic of one broker.
 ///
@@ -22,9 +22,18 @@ pub trait Source: Send + 'static {
 
     /// Subscribes. At most `terms.in_flight` deliveries may be unsettled at a time.
     ///
+    /// Where `terms.ordering` promises an order, each delivery says by [`Delivery::with_lane`] in which lane it is, and
+    /// an order that the broker cannot keep is refused.
+    ///
     /// An error of the first call ends the start of the worker, with its message; later ones are tried again.
     /// A configuration that would lose or repeat messages is refused here, and the message names the cure.
     fn open(&mut self, terms: Terms) -> impl Future<Output = Result<(), BoxError>> + Send;
+
+    /// How far back the broker can deliver again, as it stands after the last [`open`](Self::open). A worker refuses to
+    /// start where that is longer than claims are kept.
+    fn horizon(&self) -> Horizon {
+        Horizon::Unstated
+    }
 
     /// The next delivery. Waits as long as there is none. The end of the broker's stream is an error, never a pause:
     /// a consumer that was cancelled must not look idle.
@@ -41,11 +50,34 @@ pub trait Source: Send + 'static {
 }
 
 /// What the worker asks of its source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
+    /// The worker's name: that of the durable consumer or the consumer group, where none other was given.
+    pub consumer: String,
     /// How many deliveries may be unsettled at a time: the prefetch.
     pub in_flight: u16,
     /// How long a delivery may stay unsettled when all goes well: the handler's deadline. A broker that takes
     /// deliveries back after less than a few times this is warned about.
     pub deadline: Duration,
+    /// The order that is promised.
+    pub ordering: Ordering,
+}
+
+impl Terms {
+    /// With a deadline of 30 seconds and no order, the worker's own defaults.
+    pub fn new(consumer: impl Into<String>, in_flight: u16) -> Self {
+        Self { consumer: consumer.into(), in_flight, deadline: Duration::from_secs(30), ordering: Ordering::None }
+    }
+}
+
+/// How long ago a message can have been published that the broker may still deliver again, be it by a power failure, a
+/// reset of offsets or an operator's hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Horizon {
+    /// At most so long.
+    Within(Duration),
+    /// There is no limit of time.
+    Unlimited,
+    /// Nobody has said. Claims must be kept for longer than the broker may deliver again all the same.
+    Unstated,
 }

@@ -7,7 +7,7 @@ use idem_core::{Acker, Settled, Source, Terms};
 use idem_test::{Broker, Counts, Publication, Queue};
 
 fn terms(in_flight: u16) -> Terms {
-    Terms { in_flight, deadline: Duration::from_secs(30) }
+    Terms::new("billing", in_flight)
 }
 
 async fn open(broker: &Broker, in_flight: u16) -> Queue {

@@ -71,7 +71,7 @@ impl Queue {
         broker(what, error).into()
     }
 
-    async fn subscribe(&self, link: Link, terms: Terms) -> lapin::Result<Subscription> {
+    async fn subscribe(&self, link: Link, terms: &Terms) -> lapin::Result<Subscription> {
         let channel = link.connection.create_channel().await?;
         // Before the consumer, which takes its limit from it. `global` is refused by quorum queues.
         channel.basic_qos(terms.in_flight, BasicQosOptions { global: false }).await?;
@@ -81,7 +81,7 @@ impl Queue {
         Ok(Subscription { consumer, channel, link, live: true })
     }
 
-    fn check(&self, terms: Terms) -> Result<(), Error> {
+    fn check(&self, terms: &Terms) -> Result<(), Error> {
         if terms.in_flight == 0 {
             return Err(Error::Refused(
                 "0 deliveries in flight mean no limit to RabbitMQ, and all of the queue in memory: allow at least 1"
@@ -115,12 +115,12 @@ impl Source for Queue {
 
     /// The queue is looked at again each time: it may have been made anew as another one.
     async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.check(terms)?;
+        self.check(&terms)?;
         self.close().await;
         let link = Link::open(&self.config, &self.name).await?;
         let (address, known) = (&self.config.address, self.arguments.clone());
         self.arguments = queue_type::verify(&link, address, &self.name, self.expected, known).await?;
-        let subscription = self.subscribe(link, terms).await;
+        let subscription = self.subscribe(link, &terms).await;
         let failed = |error| broker(format!("cannot subscribe to {}", self.place()), error);
         self.subscription = Some(subscription.map_err(failed)?);
         Ok(())
@@ -209,8 +209,8 @@ mod tests {
     fn a_deadline_near_the_consumer_timeout_is_warned_about() {
         for (deadline, warned) in [(30, false), (31, true)] {
             let (text, subscriber) = captured();
-            let terms = Terms { in_flight: 1, deadline: Duration::from_secs(deadline) };
-            tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(terms)).unwrap();
+            let terms = Terms { deadline: Duration::from_secs(deadline), ..Terms::new("billing", 1) };
+            tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(&terms)).unwrap();
             let text = text.to_string();
             assert_eq!(text.contains("WARN") && text.contains("orders"), warned, "{text}");
         }

@@ -13,7 +13,7 @@ use crate::{Delivery, Source, Store, Terms};
 pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    terms: Terms,
+    terms: &Terms,
     lanes: &Sender<(Delivery, Src::Acker)>,
     broken: &Notify,
 ) {
@@ -53,7 +53,7 @@ async fn forward<S: Store, Src: Source>(
     }
 }
 
-async fn open<Src: Source>(source: &mut Src, terms: Terms) {
+async fn open<Src: Source>(source: &mut Src, terms: &Terms) {
     let longest = Duration::from_secs(5);
     let waits = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(100))
@@ -63,7 +63,7 @@ async fn open<Src: Source>(source: &mut Src, terms: Terms) {
     let mut waits = waits.build();
     loop {
         tokio::time::sleep(waits.next().unwrap_or(longest)).await;
-        match source.open(terms).await {
+        match source.open(terms.clone()).await {
             Ok(()) => return,
             Err(error) => tracing::warn!(source = source.name(), error, "the broker is still away"),
         }

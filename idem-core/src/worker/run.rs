@@ -59,11 +59,14 @@ async fn serve<S: Store, Src: Source>(
     let _connections: Reservation = parts.store.reserve(parts.settings.connections())?;
     let routes = register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let terms = Terms {
+        consumer: parts.consumer.clone(),
         in_flight: u16::try_from(parts.settings.in_flight).unwrap_or(u16::MAX),
         deadline: parts.settings.deadline,
+        ordering: parts.settings.ordering,
     };
+    let lanes_wanted = terms.in_flight;
     let opened = tokio::select! {
-        opened = parts.source.open(terms) => opened,
+        opened = parts.source.open(terms.clone()) => opened,
         () = &mut shutdown => return Ok(()),
     };
     opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
@@ -75,7 +78,7 @@ async fn serve<S: Store, Src: Source>(
     let (lanes, deliveries) = async_channel::unbounded();
     let broken = Arc::new(Notify::new());
     let mut working = JoinSet::new();
-    for _ in 0..terms.in_flight {
+    for _ in 0..lanes_wanted {
         working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
     }
     working.spawn(crate::inbox::run(pipeline.clone()));
@@ -91,7 +94,7 @@ async fn serve<S: Store, Src: Source>(
     let mut receiving = JoinSet::new();
     let (at, to, panicked) = (pipeline.clone(), lanes.clone(), broken);
     receiving.spawn(async move {
-        receive::run(&at, &mut source, terms, &to, &panicked).await;
+        receive::run(&at, &mut source, &terms, &to, &panicked).await;
         source
     });
 

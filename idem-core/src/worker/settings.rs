@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::pipeline::Observer;
-use crate::{Error, RetryPolicy};
+use crate::{Error, Ordering, RetryPolicy};
 
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -15,6 +15,7 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) poll: Duration,
     pub(crate) drain: Duration,
+    pub(crate) ordering: Ordering,
     pub(crate) event_type: Option<String>,
     pub(crate) leave_unregistered: bool,
     pub(crate) observe: Option<Observer>,
@@ -31,6 +32,7 @@ impl Default for Settings {
             lease: Duration::from_secs(10),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(30),
+            ordering: Ordering::None,
             event_type: None,
             leave_unregistered: false,
             observe: None,

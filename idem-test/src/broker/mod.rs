@@ -32,7 +32,7 @@ use state::Shared;
 /// let mut orders = broker.queue("orders");
 /// broker.publish("orders", Publication::new("paid").message_id("7"));
 ///
-/// orders.open(Terms { in_flight: 1, deadline: std::time::Duration::from_secs(30) }).await?;
+/// orders.open(Terms::new("billing", 1)).await?;
 /// let (delivery, acker) = orders.next().await?;
 /// assert_eq!(delivery.message_id(), Some("7"));
 /// assert_eq!(acker.ack().await?, Settled::Confirmed);

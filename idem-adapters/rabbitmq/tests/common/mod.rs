@@ -121,7 +121,7 @@ impl World {
 }
 
 pub(crate) fn terms(in_flight: u16) -> Terms {
-    Terms { in_flight, deadline: Duration::from_secs(30) }
+    Terms::new("billing", in_flight)
 }
 
 pub(crate) async fn next(queue: &mut Queue) -> (Delivery, RabbitMqAcker) {

@@ -105,7 +105,7 @@ impl<W: World> Line<W> {
     /// Publishes an event which the broker then marks as redelivered: a consumer has died on it.
     pub(super) async fn publish_redelivered(&self, message: impl Into<Publication>) {
         let mut queue = self.queue.clone();
-        queue.open(Terms { in_flight: 100, deadline: Duration::from_secs(1) }).await.unwrap();
+        queue.open(Terms::new("billing", 100)).await.unwrap();
         self.publish(message);
         soon(queue.next()).await.unwrap();
         queue.close().await;

@@ -80,7 +80,7 @@ macro_rules! source_suite {
 
 /// The terms of most cases.
 fn terms(in_flight: u16) -> Terms {
-    Terms { in_flight, deadline: Duration::from_secs(30) }
+    Terms::new("billing", in_flight)
 }
 
 /// A source that is open.
