@@ -6,7 +6,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres as Pg};
 
-use super::{claim, inbox, operator, prune, register};
+use super::{claim, inbox, many, operator, prune, register};
 
 /// A statement with the schema's name in it, made once per store.
 #[derive(Clone)]
@@ -46,6 +46,9 @@ statements! {
     standing = claim::STANDING,
     reopen = claim::REOPEN,
     start = claim::START,
+    claim_many = many::CLAIM,
+    standing_many = many::STANDING,
+    insert_many = many::INSERT,
     remove = inbox::REMOVE,
     insert = inbox::INSERT,
     sight = inbox::SIGHT,
