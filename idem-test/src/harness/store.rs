@@ -71,6 +71,20 @@ impl<S: Store> Store for Crashing<S> {
         Ok(claimed)
     }
 
+    async fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(Self::Txn, Claimed), Fault> {
+        self.fate.reach(Crash::BeforeBegin).await;
+        let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
+        if claimed == Claimed::New {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok((CrashingTxn { within, fate: self.fate.clone() }, claimed))
+    }
+
     async fn start(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
         let started = self.within.start(&mut txn.within, row).await?;
         if started {

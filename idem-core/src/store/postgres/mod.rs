@@ -176,6 +176,15 @@ impl Store for Postgres {
         self.make_claim(txn, identity, promise).await
     }
 
+    async fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(Txn, Claimed), Fault> {
+        self.begin_claimed(deadline, identity, promise).await
+    }
+
     async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
         self.read_claim(txn, handler, key).await
     }
