@@ -20,6 +20,7 @@ struct OrderPaidHandler;
 impl Handler for OrderPaidHandler {
     const NAME: &'static str = "order_paid";
     type Message = OrderPaid;
+    type Input = OrderPaid;
     type Params = ();
     type Connection = SqliteConnection;
 

@@ -1,6 +1,6 @@
 //! The trait that `#[idempotent]` implements.
 
-use crate::{BoxError, Delivery, Fingerprint, Key, KeyError, Param};
+use crate::{BoxError, Delivery, Fingerprint, Input, Key, KeyError, Param};
 
 /// A message handler: a name, a key, and a function that runs in the transaction of the claim.
 ///
@@ -27,6 +27,9 @@ pub trait Handler: Send + Sync + 'static {
     /// The decoded payload.
     type Message: Send + 'static;
 
+    /// What [`handle`](Self::handle) takes: the message itself, or a [`Batch`](crate::Batch) of them.
+    type Input: Input<Self::Message>;
+
     /// What it takes beside the message, taken before the transaction begins: `()`, or a tuple of extractors.
     type Params: Param;
 
@@ -45,13 +48,13 @@ pub trait Handler: Send + Sync + 'static {
         Fingerprint::of_delivery(delivery)
     }
 
-    /// Handles one message.
+    /// Handles one message, or the new ones of a batch.
     ///
     /// # Errors
     /// Any error rolls the transaction back. The message runs again after a while, until its attempts are used up;
     /// [`permanent`](crate::permanent) gives it up at once.
     fn handle(
-        message: Self::Message,
+        input: Self::Input,
         params: Self::Params,
         tx: &mut Self::Connection,
     ) -> impl Future<Output = Result<(), BoxError>> + Send;

@@ -3,6 +3,7 @@
 //! Users depend on the facade `idem-rs`; this crate is for those who write an adapter or a store.
 
 mod acker;
+mod batch;
 mod codec;
 mod delivery;
 mod error;
@@ -11,6 +12,7 @@ mod fingerprint;
 mod handler;
 mod headers;
 mod inbox;
+mod input;
 mod key;
 mod ordering;
 mod outcome;
@@ -34,6 +36,7 @@ pub use fingerprint::Fingerprint;
 pub use handler::Handler;
 pub use headers::Headers;
 pub use inbox::Inbox;
+pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use ordering::Ordering;
 pub use outcome::{Outcome, Reason};

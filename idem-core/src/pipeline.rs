@@ -24,6 +24,7 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) routes: Routes<S>,
     pub(crate) settings: Settings,
     pub(crate) flights: Flights,
+    pub(crate) pace: crate::batch::Pace,
     pub(crate) gate: Gate,
     pub(crate) outage: Outage,
     pub(crate) health: Health,
@@ -53,7 +54,7 @@ impl<S: Store> Pipeline<S> {
         self.drive(delivery, acker).instrument(span).await;
     }
 
-    async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A) {
+    pub(crate) async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A) {
         let mut holds = 0;
         let outcome = loop {
             if !acker.is_live() {
@@ -97,7 +98,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Limits, decode, key: all that can refuse a delivery before a transaction begins.
-    fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, Unfit> {
+    pub(crate) fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, Unfit> {
         self.limit(delivery)?;
         let route = self.routes.find(delivery)?;
         let (key, job) = route.handler.prepare(delivery, None)?;
@@ -199,7 +200,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Runs the handler under its deadline. This is the one place where a panic of a handler is caught.
-    async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn) -> Handled {
+    pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn) -> Handled {
         let run = AssertUnwindSafe(async { job.run(txn).await }).catch_unwind();
         tokio::select! {
             biased;
@@ -214,7 +215,7 @@ impl<S: Store> Pipeline<S> {
 
     /// A handler that ran into its deadline is charged only if the database answers at once: a database that hangs
     /// makes every handler late.
-    async fn late(&self) -> Ran {
+    pub(crate) async fn late(&self) -> Ran {
         let deadline = self.settings.deadline;
         match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
             Ok(Ok(())) => {
@@ -227,7 +228,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Tells the broker. The database has answered, so that nothing depends on whether this arrives.
-    async fn settle<A: Acker>(&self, acker: A) {
+    pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match acker.ack().await {
             Ok(Settled::Sent | Settled::Confirmed) => {}
             Ok(Settled::Stale) => self.gauges.stale.increment(1),
@@ -238,7 +239,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    async fn release<A: Acker>(&self, acker: A) {
+    pub(crate) async fn release<A: Acker>(&self, acker: A) {
         if let Err(error) = acker.release().await {
             tracing::debug!(error, "the delivery was not released; it goes back when the connection closes");
         }
@@ -260,12 +261,12 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    fn meters(&self, delivery: &Delivery) -> &telemetry::Meters {
+    pub(crate) fn meters(&self, delivery: &Delivery) -> &telemetry::Meters {
         self.routes.find(delivery).map_or(&self.routes.nobody_meters, |route| &route.meters)
     }
 
     /// Keeps a delivery for a while, without connection, row or transaction. The drain ends it.
-    async fn hold(&self, hold: Hold, holds: usize) {
+    pub(crate) async fn hold(&self, hold: Hold, holds: usize) {
         let wait = async {
             if hold != Hold::Busy {
                 self.outage.over().await;
@@ -299,7 +300,8 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-enum Handled {
+/// What a call of a handler came to.
+pub(crate) enum Handled {
     Returned(Result<(), BoxError>),
     Panicked(String),
     Late,

@@ -1,18 +1,19 @@
 //! The handlers of a worker, with their types erased.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::store::{HandlerId, Identity};
 use crate::telemetry::Meters;
-use crate::{BoxError, Codec, Delivery, Extract, Extraction, Fingerprint, Handler, Key, Lends, Reason, Store};
+use crate::{BoxError, Codec, Delivery, Extract, Extraction, Fingerprint, Handler, Input, Key, Lends, Reason, Store};
 
 /// A future that borrows the transaction it writes through.
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
 
 /// A decoded message with all that its handler takes, ready to run in a transaction.
-pub(crate) trait Job<S: Store>: Send {
+pub(crate) trait Job<S: Store>: Any + Send {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_>;
 }
 
@@ -21,6 +22,12 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
     fn event(&self) -> Option<&'static str>;
     fn fingerprint(&self, delivery: &Delivery) -> Fingerprint;
+
+    /// Whether the handler takes a set of messages at once.
+    fn is_set(&self) -> bool;
+
+    /// Makes one job of many, for a handler of sets. `None` where it takes one message at a time.
+    fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
 
     /// Decodes, and takes the key: the one given, or else the message's own.
     fn prepare(&self, delivery: &Delivery, key: Option<&Key>) -> Result<(Key, Box<dyn Job<S>>), Unfit>;
@@ -60,6 +67,21 @@ where
 
     fn event(&self) -> Option<&'static str> {
         H::EVENT
+    }
+
+    fn is_set(&self) -> bool {
+        H::Input::SET
+    }
+
+    fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>> {
+        let (mut messages, mut first) = (Vec::with_capacity(jobs.len()), None);
+        for job in jobs {
+            let job: Box<dyn Any> = job;
+            let Ready::<H> { message, params } = *job.downcast().ok()?;
+            messages.push(message);
+            first.get_or_insert(params);
+        }
+        Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first? }))
     }
 
     fn fingerprint(&self, delivery: &Delivery) -> Fingerprint {
@@ -108,7 +130,19 @@ struct Ready<H: Handler> {
 
 impl<S: Lends<H::Connection>, H: Handler> Job<S> for Ready<H> {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
-        Box::pin(async move { H::handle(self.message, self.params?, S::lend(txn)).await })
+        Box::pin(async move { H::handle(H::Input::one(self.message), self.params?, S::lend(txn)).await })
+    }
+}
+
+/// Many messages for one call, with what the handler takes beside them.
+struct Joined<H: Handler> {
+    input: H::Input,
+    params: Result<H::Params, BoxError>,
+}
+
+impl<S: Lends<H::Connection>, H: Handler> Job<S> for Joined<H> {
+    fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
+        Box::pin(async move { H::handle(self.input, self.params?, S::lend(txn)).await })
     }
 }
 

@@ -78,7 +78,7 @@ impl Handler<'_> {
                     #key
                 }
                 #fingerprint
-                async fn handle(#message: Self::Message, #params: Self::Params, #tx: &mut Self::Connection)
+                async fn handle(#message: Self::Input, #params: Self::Params, #tx: &mut Self::Connection)
                     -> #idem::Result<(), #idem::BoxError>
                 {
                     #call
@@ -88,18 +88,19 @@ impl Handler<'_> {
     }
 
     fn types(&self) -> TokenStream {
-        let Some(Shape { message, params, connection, .. }) = self.shape else {
+        let Some(Shape { message, input, params, connection, .. }) = self.shape else {
             let idem = self.idem(Span::call_site());
-            return quote!(type Message = #idem::Unknown; type Params = (); type Connection = #idem::Unknown;);
+            return quote!(type Message = #idem::Unknown; type Input = #idem::Unknown; type Params = (); type Connection = #idem::Unknown;);
         };
         // That a public handler takes a private type, or no extractor, is shown where it is written.
         let message = quote_spanned!(at(message.span())=> type Message = #message;);
+        let input = quote_spanned!(at(input.span())=> type Input = #input;);
         let place = match &params[..] {
             [only] => only.span(),
             _ => self.header.sig.paren_token.span.join(),
         };
         let params = quote_spanned!(at(place)=> (#(#params,)*));
-        quote!(#message type Params = #params; type Connection = #connection;)
+        quote!(#message #input type Params = #params; type Connection = #connection;)
     }
 
     fn key(&self) -> TokenStream {

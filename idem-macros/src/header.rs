@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Result};
 use syn::{Attribute, Error, FnArg, GenericParam, ReturnType, Signature, Type, Visibility};
 
-use crate::types::{exclusive, made_static, owned};
+use crate::types::{batched, exclusive, is_of_one, made_static, owned};
 
 const USAGE: &str = "`async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`";
 const NO_CONNECTION: &str = "a handler writes through the transaction of its claim: take `tx: &mut PgConnection`, or \
@@ -14,6 +14,9 @@ const TWO_CONNECTIONS: &str = "a handler has one `&mut`, the connection; take ot
 const METHOD: &str = "a handler is a free function: move it out of the `impl` block, and take `State<T>` for `self`";
 const UNSAFE: &str = "a handler is called by the worker, which can keep no promise for it: remove `unsafe`";
 const GENERIC: &str = "a handler has no type parameters: name the types";
+
+const OF_ONE: &str =
+    "a batch has many deliveries: take what you need of each into its message, and `State<T>` beside it";
 
 /// As many as there are tuples that implement `Param`.
 const MAX_PARAMS: usize = 6;
@@ -28,6 +31,8 @@ pub(crate) struct Header {
 /// The types of a handler.
 pub(crate) struct Shape {
     pub(crate) message: Type,
+    /// The message, or the batch of them, as the function takes it.
+    pub(crate) input: Type,
     /// The extractors, in order.
     pub(crate) params: Vec<Type>,
     /// Without its `&mut`, and with `'static` for each lifetime.
@@ -114,9 +119,19 @@ impl Header {
             let text = format!("a handler has at most {MAX_PARAMS} extractors; take one `State<T>` with more in it");
             errors.push(Error::new_spanned(seventh, text));
         }
+        if message.as_ref().is_some_and(|message| batched(message).is_some()) {
+            for ty in params.iter().filter(|ty| is_of_one(ty)) {
+                errors.push(Error::new_spanned(ty, OF_ONE));
+            }
+        }
         let (connection_at, connection) = *connections.first()?;
         let connection = made_static(exclusive(connection)?);
         let ReturnType::Type(_, output) = &self.sig.output else { return None };
-        Some(Shape { message: message?, params, connection, connection_at, output: Type::clone(output) })
+        let input: Type = message?;
+        let message = match batched(&input) {
+            Some(message) => message.clone(),
+            None => input.clone(),
+        };
+        Some(Shape { message, input, params, connection, connection_at, output: Type::clone(output) })
     }
 }

@@ -2,7 +2,10 @@
 
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
-use syn::{Error, Lifetime, ParenthesizedGenericArguments, TraitBound, Type, TypeBareFn, TypeImplTrait, TypeReference};
+use syn::{
+    Error, GenericArgument, Lifetime, ParenthesizedGenericArguments, PathArguments, PathSegment, TraitBound, Type,
+    TypeBareFn, TypeImplTrait, TypeReference,
+};
 
 /// What an exclusive reference refers to. A type that comes out of a `macro_rules` is in a group of its own.
 pub(crate) fn exclusive(ty: &Type) -> Option<&Type> {
@@ -16,11 +19,33 @@ pub(crate) fn exclusive(ty: &Type) -> Option<&Type> {
 
 /// Whether it is written as an `Option`, by whatever path.
 pub(crate) fn is_option(ty: &Type) -> bool {
+    last(ty).is_some_and(|last| last.ident == "Option")
+}
+
+/// What a `Batch` is of, by whatever path it is written.
+pub(crate) fn batched(ty: &Type) -> Option<&Type> {
+    let last = last(ty).filter(|last| last.ident == "Batch")?;
+    match &last.arguments {
+        PathArguments::AngleBracketed(of) => of.args.iter().find_map(|of| match of {
+            GenericArgument::Type(of) => Some(of),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+/// Whether it says something of one delivery, which a batch has many of.
+pub(crate) fn is_of_one(ty: &Type) -> bool {
+    last(ty).is_some_and(|last| ["Delivery", "Headers", "IdempotencyKey"].iter().any(|name| last.ident == name))
+}
+
+/// The last part of a path.
+fn last(ty: &Type) -> Option<&PathSegment> {
     match ty {
-        Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "Option"),
-        Type::Group(group) => is_option(&group.elem),
-        Type::Paren(paren) => is_option(&paren.elem),
-        _ => false,
+        Type::Path(path) => path.path.segments.last(),
+        Type::Group(group) => last(&group.elem),
+        Type::Paren(paren) => last(&paren.elem),
+        _ => None,
     }
 }
 

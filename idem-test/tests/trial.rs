@@ -34,6 +34,7 @@ impl Handler for Good {
     const NAME: &'static str = "paid";
 
     type Message = Paid;
+    type Input = Paid;
     type Params = State<Shop>;
     type Connection = SqliteConnection;
 
@@ -57,6 +58,7 @@ impl Handler for Bad {
     const NAME: &'static str = "paid";
 
     type Message = Paid;
+    type Input = Paid;
     type Params = State<Shop>;
     type Connection = SqliteConnection;
 

@@ -147,6 +147,16 @@ pub trait Store: Clone + Send + Sync + 'static {
         }
     }
 
+    /// Reads the claims as [`standing_many`](Self::standing_many) does, without keeping them from being deleted: enough to
+    /// tell a copy, which needs no write and so no commit to disk.
+    fn known(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+    ) -> impl Future<Output = Result<Vec<Option<Standing>>, Fault>> + Send {
+        self.standing_many(txn, identities)
+    }
+
     /// Sets the claim back to waiting, since an inbox row is about to own it.
     fn reopen(
         &self,

@@ -122,6 +122,29 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
+    /// Takes deliveries in batches of at most so many; 1 by default, which is none. What is there is taken together, in one
+    /// transaction with one commit, and each delivery is settled by its own verdict. [`in_flight`](Self::in_flight) then is
+    /// the number of batches at once, and the prefetch covers all of them.
+    ///
+    /// A message that fails takes the others of its batch with it for one round: they run again without it, and it runs
+    /// alone, which is where it is charged. So a handler runs more often than without batches, and what it does outside of
+    /// the transaction is done more often. Where batches deadlock, since their handlers write the same rows in different
+    /// orders, they become smaller and run one at a time until it has been quiet for a while.
+    ///
+    /// A handler that ends the transaction by COMMIT spoils its batch: all of its messages are dead letters then, since
+    /// their effects may stand or not.
+    pub fn batch(mut self, deliveries: usize) -> Self {
+        self.settings.batch = deliveries;
+        self
+    }
+
+    /// How long a batch that is not full waits for more; not at all by default. It is added to the time that each message
+    /// takes when there is little to do.
+    pub fn linger(mut self, wait: Duration) -> Self {
+        self.settings.linger = wait;
+        self
+    }
+
     /// How many rows of the inbox are run at once, beside the deliveries; 4 by default.
     pub fn inbox_in_flight(mut self, rows: usize) -> Self {
         self.settings.inbox_in_flight = rows;

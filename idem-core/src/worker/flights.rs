@@ -25,6 +25,15 @@ impl Flights {
         flight.guard = Some(slot.lock_owned().await);
         flight
     }
+
+    /// The key, if no other delivery of it is in flight.
+    pub(crate) fn try_enter(&self, handler: HandlerId, key: &Key) -> Option<Flight> {
+        let id = (handler, *key);
+        let slot = lock(&self.0).entry(id).or_default().clone();
+        let mut flight = Flight { slots: self.0.clone(), id, guard: None };
+        flight.guard = Some(slot.try_lock_owned().ok()?);
+        Some(flight)
+    }
 }
 
 /// A key in flight, until it is dropped.

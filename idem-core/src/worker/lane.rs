@@ -22,10 +22,12 @@ pub(crate) async fn run<S: Store, A: Acker>(
     deliveries: Receiver<(Delivery, A)>,
     broken: Arc<Notify>,
 ) {
-    while let Ok((delivery, acker)) = deliveries.recv().await {
-        pipeline.gauges.in_flight.increment(1);
-        let run = AssertUnwindSafe(pipeline.deliver(delivery, acker)).catch_unwind().await;
-        pipeline.gauges.in_flight.decrement(1);
+    let linger = pipeline.settings.linger;
+    while let Some(batch) = crate::batch::collect(&deliveries, pipeline.pace.size(), linger).await {
+        let number = batch.len() as f64;
+        pipeline.gauges.in_flight.increment(number);
+        let run = AssertUnwindSafe(pipeline.deliver_some(batch)).catch_unwind().await;
+        pipeline.gauges.in_flight.decrement(number);
         if let Err(panic) = run {
             // Handlers, codecs and observers are caught elsewhere, so this is a defect of idem or of an adapter. The
             // delivery was not settled; a new subscription brings it back.

@@ -15,7 +15,7 @@ pub use builder::{Bare, Staffed, Worker};
 pub use gate::Gate;
 pub use health::Health;
 
-pub(crate) use flights::Flights;
+pub(crate) use flights::{Flight, Flights};
 pub(crate) use lane::extended;
 pub(crate) use outage::{Outage, hold_wait};
 pub(crate) use settings::Settings;

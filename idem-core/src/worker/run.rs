@@ -60,11 +60,11 @@ async fn serve<S: Store, Src: Source>(
     let routes = register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let terms = Terms {
         consumer: parts.consumer.clone(),
-        in_flight: u16::try_from(parts.settings.in_flight).unwrap_or(u16::MAX),
+        in_flight: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
         deadline: parts.settings.deadline,
         ordering: parts.settings.ordering,
     };
-    let lanes_wanted = terms.in_flight;
+    let wanted = parts.settings.in_flight;
     let opened = tokio::select! {
         opened = parts.source.open(terms.clone()) => opened,
         () = &mut shutdown => return Ok(()),
@@ -78,7 +78,7 @@ async fn serve<S: Store, Src: Source>(
     let (lanes, deliveries) = async_channel::unbounded();
     let broken = Arc::new(Notify::new());
     let mut working = JoinSet::new();
-    for _ in 0..lanes_wanted {
+    for _ in 0..wanted {
         working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
     }
     working.spawn(crate::inbox::run(pipeline.clone()));
@@ -206,6 +206,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         store,
         system: source.system(),
         routes,
+        pace: crate::batch::Pace::new(settings.batch),
         settings,
         flights: Flights::default(),
         gate,

@@ -8,6 +8,8 @@ use crate::{Error, Ordering, RetryPolicy};
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) in_flight: usize,
+    pub(crate) batch: usize,
+    pub(crate) linger: Duration,
     pub(crate) inbox_in_flight: usize,
     pub(crate) deadline: Duration,
     pub(crate) retry: RetryPolicy,
@@ -25,6 +27,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             in_flight: 16,
+            batch: 1,
+            linger: Duration::ZERO,
             inbox_in_flight: 4,
             deadline: Duration::from_secs(30),
             retry: RetryPolicy::default(),
@@ -49,6 +53,11 @@ impl Settings {
         self.in_flight + self.inbox_in_flight + BOOKKEEPING
     }
 
+    /// How many deliveries may be unsettled at once.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.in_flight.saturating_mul(self.batch)
+    }
+
     pub(crate) fn check(&self, consumer: &str) -> Result<(), Error> {
         let refuse = |text: &str| Err(Error::Refused(text.to_owned()));
         if consumer.is_empty() || consumer.len() > 200 || consumer.contains('\0') {
@@ -56,6 +65,15 @@ impl Settings {
         }
         if self.in_flight == 0 || u16::try_from(self.in_flight).is_err() {
             return refuse("`.in_flight(..)` must be 1 to 65535");
+        }
+        if self.batch == 0 || self.unsettled() > usize::from(u16::MAX) {
+            return refuse("`.batch(..)` must be at least 1, and `.in_flight(..)` times `.batch(..)` at most 65535");
+        }
+        if self.batch > 1 && self.ordering != Ordering::None {
+            return refuse(
+                "`.batch(..)` and `.ordering(..)` cannot be had together: a failure in a batch would let later messages \
+                 pass; take out one of them",
+            );
         }
         if self.inbox_in_flight == 0 {
             return refuse("`.inbox_in_flight(..)` must be at least 1: retries run from the inbox");

@@ -19,6 +19,7 @@ impl<H: Handler, S: Lends<H::Connection>> Handler for Armed<H, S> {
     const TOMBSTONES: bool = H::TOMBSTONES;
 
     type Message = H::Message;
+    type Input = H::Input;
     type Params = H::Params;
     type Connection = CrashingTxn<S::Txn>;
 
@@ -30,8 +31,8 @@ impl<H: Handler, S: Lends<H::Connection>> Handler for Armed<H, S> {
         H::fingerprint(delivery)
     }
 
-    async fn handle(message: H::Message, params: H::Params, tx: &mut CrashingTxn<S::Txn>) -> Result<(), BoxError> {
-        let run = H::handle(message, params, S::lend(&mut tx.within));
+    async fn handle(input: H::Input, params: H::Params, tx: &mut CrashingTxn<S::Txn>) -> Result<(), BoxError> {
+        let run = H::handle(input, params, S::lend(&mut tx.within));
         if tx.fate.is_at(Crash::InHandler) { cut_off(&tx.fate, run).await } else { run.await }
     }
 }

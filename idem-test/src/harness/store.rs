@@ -85,6 +85,10 @@ impl<S: Store> Store for Crashing<S> {
         Ok((CrashingTxn { within, fate: self.fate.clone() }, claimed))
     }
 
+    async fn known(&self, txn: &mut Self::Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+        self.within.known(&mut txn.within, ids).await
+    }
+
     async fn start(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
         let started = self.within.start(&mut txn.within, row).await?;
         if started {

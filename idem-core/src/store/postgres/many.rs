@@ -10,6 +10,7 @@ use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Standing, envelope
 
 use super::inbox::number;
 use super::rows::secs;
+use super::sql::Statement;
 use super::{Postgres, Txn};
 
 /// As the claim of one message. Sorted here as well, since a join may come in any order. The lock timeout is given back
@@ -33,12 +34,15 @@ pub(super) const CLAIM: &str = "
     FROM claimed HAVING count(*) > 0";
 
 /// Locks are taken behind the sort (PostgreSQL manual, SELECT, The Locking Clause).
-pub(super) const STANDING: &str = "
+pub(super) fn standing() -> String {
+    format!("{KNOWN} ORDER BY claim.handler_id, claim.key FOR KEY SHARE OF claim")
+}
+
+pub(super) const KNOWN: &str = "
     SELECT claim.handler_id, claim.key, claim.fingerprint,
            (extract(epoch FROM clock_timestamp() - claim.processed_at) * 1000000)::bigint
     FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key)
-    JOIN {schema}.processed_messages AS claim ON claim.handler_id = asked.handler_id AND claim.key = asked.key
-    ORDER BY claim.handler_id, claim.key FOR KEY SHARE OF claim";
+    JOIN {schema}.processed_messages AS claim ON claim.handler_id = asked.handler_id AND claim.key = asked.key";
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
@@ -80,9 +84,10 @@ impl Postgres {
         &self,
         txn: &mut Txn,
         identities: &[&Identity],
+        statement: &Statement,
     ) -> Result<Vec<Option<Standing>>, Fault> {
         let (handlers, keys) = columns(identities);
-        let rows = txn.ask(self.sql().standing_many.query().bind(&handlers).bind(&keys)).await?;
+        let rows = txn.ask(statement.query().bind(&handlers).bind(&keys)).await?;
         let mut found = HashMap::<(i32, &[u8]), Standing>::with_capacity(rows.len());
         for row in &rows {
             let micros: Option<i64> = row.try_get(3)?;

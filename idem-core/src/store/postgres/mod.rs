@@ -194,7 +194,11 @@ impl Store for Postgres {
     }
 
     async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
-        self.read_claims(txn, ids).await
+        self.read_claims(txn, ids, &self.sql().standing_many).await
+    }
+
+    async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+        self.read_claims(txn, ids, &self.sql().known).await
     }
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {

@@ -94,6 +94,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
     const EVENT: Option<&'static str> = if REFUND { Some("Refund") } else { Some("Order") };
 
     type Message = Order;
+    type Input = Order;
     type Params = (State<Desk>, Delivery);
     type Connection = W::Connection;
 

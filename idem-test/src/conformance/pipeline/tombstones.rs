@@ -19,6 +19,7 @@ impl<W: World> Handler for Rows<W> {
     const TOMBSTONES: bool = true;
 
     type Message = Option<Order>;
+    type Input = Option<Order>;
     type Params = (State<Desk>, Delivery);
     type Connection = W::Connection;
 

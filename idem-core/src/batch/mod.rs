@@ -1,0 +1,19 @@
+//! Batches: many deliveries in one transaction, each with a verdict of its own.
+//!
+//! | file | what |
+//! |---|---|
+//! | `collect` | what is there is taken together |
+//! | `lane` | from deliveries to verdicts, and settling them |
+//! | `item` | a delivery of a batch that can run |
+//! | `together` | one transaction: claims, handlers, guard, commit |
+//! | `pace` | how large batches are, and how many run at once |
+
+mod collect;
+mod item;
+mod lane;
+mod leases;
+mod pace;
+mod together;
+
+pub(crate) use collect::collect;
+pub(crate) use pace::Pace;

@@ -1,0 +1,205 @@
+//! One transaction for many deliveries: claims, handlers, guard, commit.
+
+use std::time::{Duration, Instant};
+
+use crate::pipeline::{Handled, Pipeline};
+use crate::ran::Ran;
+use crate::registry::{Job, Route};
+use crate::store::{Claimed, Committed, Fault, Identity, Promise, Undone};
+use crate::{Delivery, Outcome, Store};
+
+use super::item::{Item, Verdict};
+
+/// What one transaction of a batch came to. Unless it is `Done`, nothing of it is in the database.
+pub(super) enum Round {
+    /// Committed: a verdict for each item, in their order.
+    Done(Vec<Verdict>),
+    /// The handler of this item failed, or these items cannot be in a batch: the others run again without them.
+    Without(Vec<usize>),
+    /// Somebody failed, and nobody can be named: a swallowed error, a deferred constraint, a key that is held up.
+    Split,
+    /// Lost against a concurrent transaction.
+    Deadlock,
+    /// The database cannot be used; nothing had begun.
+    Outage(Fault),
+    /// The connection was lost, or COMMIT was not answered.
+    Broke,
+    /// A handler ran COMMIT: the claims stand, and perhaps some of the effects.
+    CommittedEarly(Vec<usize>),
+    /// The worker stops.
+    Stopped,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Runs these items in one transaction. They are sorted by handler and key.
+    pub(super) async fn together(&self, items: &mut [Item<'_, S>], deliveries: &[Delivery]) -> Round {
+        // Decoded again where a round before has consumed them, before anything is open.
+        for (place, item) in items.iter_mut().enumerate() {
+            if item.job.is_none() {
+                match self.again(item.route, &deliveries[item.at], &item.identity) {
+                    Ok(job) => item.job = Some(job),
+                    Err(_) => return Round::Without(vec![place]),
+                }
+            }
+        }
+        let mut txn = match self.store.begin(self.settings.deadline).await {
+            Ok(txn) => txn,
+            Err(fault) => return faulty(fault),
+        };
+        let identities: Vec<&Identity> = items.iter().map(|item| &item.identity).collect();
+        let found = match self.claims(&mut txn, &identities).await {
+            Ok(found) => found,
+            Err(fault @ Fault::Outage(_)) => return Round::Outage(fault),
+            Err(fault) => return self.undone(txn, faulty(fault)).await,
+        };
+        let odd = places(&found, |found| *found == Found::Odd);
+        if !odd.is_empty() {
+            return self.undone(txn, Round::Without(odd)).await;
+        }
+        let new = places(&found, |found| *found == Found::New);
+        for Call { places, route, job } in calls(items, &new) {
+            let began = Instant::now();
+            let handled = self.handle(job, &mut txn).await;
+            route.meters.handler.record(began.elapsed());
+            let error = match handled {
+                Handled::Returned(Ok(())) => continue,
+                Handled::Returned(Err(error)) => error,
+                Handled::Panicked(text) => text.into(),
+                Handled::Stopped => return Round::Stopped,
+                Handled::Late => {
+                    // Dropping the transaction closes the connection, whose state is not known.
+                    drop(txn);
+                    return match self.late().await {
+                        Ran::Broke(error) => self.lost(error),
+                        _ => blamed(&places),
+                    };
+                }
+            };
+            let round = if self.store.lost_race(error.as_ref()) { Round::Deadlock } else { blamed(&places) };
+            return match self.store.rollback(txn).await {
+                Ok(Undone::RolledBack) => round,
+                Ok(Undone::CommittedEarly) => Round::CommittedEarly(new),
+                Err(fault) => self.lost(fault.into()),
+            };
+        }
+        match self.store.commit(txn).await {
+            Committed::Done => Round::Done(found.into_iter().map(Verdict::from).collect()),
+            Committed::CommittedEarly => Round::CommittedEarly(new),
+            Committed::Swallowed | Committed::RolledBack | Committed::Refused(_) => Round::Split,
+            Committed::Retry(_) => Round::Deadlock,
+            Committed::Unknown(error) => self.lost(error),
+        }
+    }
+
+    /// Claims all of them, and says what those are that were claimed before.
+    async fn claims(&self, txn: &mut S::Txn, identities: &[&Identity]) -> Result<Vec<Found>, Fault> {
+        let claimed = self.store.claim_many(txn, identities, Promise::Processed).await?;
+        let mut found: Vec<Found> = claimed.iter().map(|_| Found::New).collect();
+        let old = places(&claimed, |claimed| *claimed == Claimed::Found);
+        if old.is_empty() {
+            return Ok(found);
+        }
+        let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
+        let standing = self.store.known(txn, &sought).await?;
+        for (place, standing) in old.into_iter().zip(standing) {
+            found[place] = match standing {
+                Some(standing) if standing.fingerprint == identities[place].fingerprint && standing.age.is_some() => {
+                    Found::Duplicate(standing.age)
+                }
+                // A conflict has a row to write, a message in the inbox a sighting to count, and a claim that is gone is to be
+                // made again.
+                _ => Found::Odd,
+            };
+        }
+        Ok(found)
+    }
+
+    async fn undone(&self, txn: S::Txn, round: Round) -> Round {
+        match self.store.rollback(txn).await {
+            Ok(_) => round,
+            Err(fault) => Round::Outage(fault),
+        }
+    }
+
+    fn lost(&self, error: crate::BoxError) -> Round {
+        self.outage.report(error.as_ref());
+        Round::Broke
+    }
+}
+
+/// What a claim of a batch has found.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    New,
+    /// Processed so long ago.
+    Duplicate(Option<Duration>),
+    /// To be taken alone.
+    Odd,
+}
+
+impl From<Found> for Verdict {
+    fn from(found: Found) -> Self {
+        match found {
+            Found::New => Self::Done(Outcome::Processed),
+            Found::Duplicate(_) => Self::Done(Outcome::Duplicate),
+            Found::Odd => Self::Alone,
+        }
+    }
+}
+
+/// One call of a handler, for the items at these places.
+struct Call<'a, S> {
+    places: Vec<usize>,
+    route: &'a Route<S>,
+    job: Box<dyn Job<S>>,
+}
+
+/// The new items of a handler of sets.
+type Set<'a, S> = (&'a Route<S>, Vec<usize>, Vec<Box<dyn Job<S>>>);
+
+/// The calls for the new items, in the order in which their deliveries came; a handler of sets is called once.
+fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> Vec<Call<'a, S>> {
+    let mut order = new.to_vec();
+    order.sort_unstable_by_key(|place| items[*place].at);
+    let (mut calls, mut sets): (Vec<Call<'a, S>>, Vec<Set<'a, S>>) = Default::default();
+    for place in order {
+        let route = items[place].route;
+        let Some(job) = items[place].job.take() else { continue };
+        if !route.handler.is_set() {
+            calls.push(Call { places: vec![place], route, job });
+            continue;
+        }
+        match sets.iter_mut().find(|(of, ..)| of.id == route.id) {
+            Some((_, places, jobs)) => {
+                places.push(place);
+                jobs.push(job);
+            }
+            None => sets.push((route, vec![place], vec![job])),
+        }
+    }
+    let joined =
+        |(route, places, jobs): (&'a Route<S>, _, _)| route.handler.join(jobs).map(|job| Call { places, route, job });
+    calls.extend(sets.into_iter().filter_map(joined));
+    calls
+}
+
+/// A failure of a call that ran one message is known by its place; of a call that ran many, by halving.
+fn blamed(places: &[usize]) -> Round {
+    match places {
+        [only] => Round::Without(vec![*only]),
+        _ => Round::Split,
+    }
+}
+
+/// What a fault means before any handler has run.
+fn faulty(fault: Fault) -> Round {
+    match fault {
+        Fault::Busy => Round::Split,
+        Fault::Retry(_) => Round::Deadlock,
+        Fault::Outage(_) => Round::Outage(fault),
+    }
+}
+
+fn places<T>(all: &[T], which: impl Fn(&T) -> bool) -> Vec<usize> {
+    (0..all.len()).filter(|place| which(&all[*place])).collect()
+}
