@@ -1,6 +1,6 @@
 //! A store that stops at a point.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
@@ -91,6 +91,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.ping().await
     }
 
+    fn retention(&self) -> Duration {
+        self.within.retention()
+    }
+
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
         self.within.lost_race(error)
     }
@@ -105,6 +109,10 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn reopen(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         self.within.reopen(&mut txn.within, handler, key).await
+    }
+
+    async fn pruned_through(&self, txn: &mut Self::Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
+        self.within.pruned_through(&mut txn.within, handler).await
     }
 
     async fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> Result<(), Fault> {

@@ -34,7 +34,7 @@ mod txn;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -95,10 +95,6 @@ impl Postgres {
         &self.0.schema
     }
 
-    fn retention(&self) -> Duration {
-        self.0.retention
-    }
-
     /// One statement that is committed by itself.
     async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
         let mut lane = self.lanes().lane().await?;
@@ -150,6 +146,10 @@ impl Store for Postgres {
         })
     }
 
+    fn retention(&self) -> Duration {
+        self.0.retention
+    }
+
     async fn ping(&self) -> Result<(), Fault> {
         self.ask(sqlx::query("SELECT 1")).await.map(|_| ())
     }
@@ -180,6 +180,10 @@ impl Store for Postgres {
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         self.reopen_claim(txn, handler, key).await
+    }
+
+    async fn pruned_through(&self, txn: &mut Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
+        self.read_pruned_through(txn, handler).await
     }
 
     async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {

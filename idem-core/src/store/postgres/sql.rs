@@ -66,6 +66,7 @@ statements! {
     prune_unlock = prune::UNLOCK,
     prune_find = prune::FIND,
     prune_delete = prune::DELETE,
+    pruned_through = prune::PRUNED_THROUGH,
 }
 
 /// A name as an identifier, whatever is in it (PostgreSQL manual, 4.1.1).
