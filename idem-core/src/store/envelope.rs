@@ -123,15 +123,6 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_comes_back_as_one_and_older_rows_are_none() {
-        let delivery = Delivery::new("orders", "");
-        let sealed = seal(&delivery);
-        assert!(!String::from_utf8_lossy(&sealed).contains("tombstone"));
-        assert!(!open(&sealed, Vec::new(), 0).is_tombstone());
-        assert!(open(&seal(&delivery.with_tombstone(true)), Vec::new(), 0).is_tombstone());
-    }
-
-    #[test]
     fn a_damaged_envelope_opens_without_facts() {
         assert_eq!(open(b"{", b"payload".to_vec(), 0).payload().as_ref(), b"payload");
     }
