@@ -18,6 +18,7 @@ mod pipeline;
 mod private;
 mod ran;
 mod record;
+mod record_many;
 mod registry;
 mod retry;
 mod source;

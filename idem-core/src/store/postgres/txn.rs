@@ -17,6 +17,8 @@ pub struct Txn {
     lane: Lane,
     // The transaction's number, once it has made a claim or started a row.
     xid: Option<String>,
+    // How long a statement of our own waits for a lock, in milliseconds.
+    lock_wait: u64,
 }
 
 impl std::fmt::Debug for Txn {
@@ -64,7 +66,7 @@ pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Faul
     }
     // On any failure the lane is dropped: a transaction may be open in it.
     lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    Ok(Txn { lane, xid: None })
+    Ok(Txn { lane, xid: None, lock_wait: lock })
 }
 
 /// In whole milliseconds, from 1 (0 would be no limit) to the highest that the server takes.
@@ -81,6 +83,11 @@ impl Txn {
     /// The session's own lock timeout, which the handler is to have.
     pub(super) fn lock_timeout(&self) -> String {
         self.lane.session().lock_timeout.clone()
+    }
+
+    /// How long a statement of our own waits for a lock, in milliseconds.
+    pub(super) fn lock_wait(&self) -> u64 {
+        self.lock_wait
     }
 
     /// Remembers the transaction's number, which the guard compares.
