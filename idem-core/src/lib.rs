@@ -19,6 +19,7 @@ mod pipeline;
 mod private;
 mod ran;
 mod record;
+mod record_many;
 mod registry;
 mod retry;
 mod source;

@@ -40,9 +40,7 @@ impl<S: Store> Pipeline<S> {
             }
             return Ok(Some(Found::Duplicate(standing.age)));
         }
-        let error = format!("another message was taken over under the key {} before", identity.key);
-        let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error: &error };
-        self.store.insert(txn, &row).await?;
+        self.conflict(txn, delivery, identity).await?;
         Ok(Some(Found::Conflict))
     }
 

@@ -187,6 +187,20 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Counts a sighting of a dead row, if there is one; a parked row is left alone.
     fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
 
+    /// [`sight`](Self::sight) for several messages, in one statement where the database can. Copies among them count each.
+    fn sight_many(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+    ) -> impl Future<Output = Result<(), Fault>> + Send {
+        async move {
+            for identity in identities {
+                self.sight(txn, identity).await?;
+            }
+            Ok(())
+        }
+    }
+
     /// Starts a taken row: deletes it and dates its claim, in one statement. `false` where the token is no longer the
     /// row's: the lease was lost.
     fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;

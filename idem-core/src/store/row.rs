@@ -54,6 +54,8 @@ pub struct Row {
     pub due_at: SystemTime,
     /// When it was given up.
     pub died_at: Option<SystemTime>,
+    /// For how long it had been due when it was taken; only [`take`](crate::Store::take) tells.
+    pub waited: Option<Duration>,
 }
 
 /// Which due rows to take.

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -83,8 +83,12 @@ async fn serve<S: Store, Src: Source>(
     let (lanes, deliveries) = async_channel::unbounded();
     let broken = Arc::new(Notify::new());
     let mut working = JoinSet::new();
-    for _ in 0..lanes_wanted {
-        working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
+    if pipeline.settings.inbox {
+        working.spawn(crate::inbox::store(pipeline.clone(), deliveries, broken.clone()));
+    } else {
+        for _ in 0..lanes_wanted {
+            working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
+        }
     }
     working.spawn(crate::inbox::run(pipeline.clone()));
     // Dropped, and so ended, with this function.
@@ -207,8 +211,10 @@ async fn register<S: Store>(
 
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     let Parts { consumer, store, source, settings, health, gate, .. } = parts;
+    let alone = settings.inbox.then(|| Semaphore::new(crate::inbox::ALONE));
     let pipeline = Pipeline {
         store,
+        alone,
         system: source.system(),
         routes,
         settings,

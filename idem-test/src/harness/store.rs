@@ -162,6 +162,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.sight(&mut txn.within, identity).await
     }
 
+    async fn sight_many(&self, txn: &mut Self::Txn, identities: &[&Identity]) -> Result<(), Fault> {
+        self.within.sight_many(&mut txn.within, identities).await
+    }
+
     async fn remove(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
         self.within.remove(&mut txn.within, row).await
     }

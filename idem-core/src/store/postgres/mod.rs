@@ -217,6 +217,10 @@ impl Store for Postgres {
         self.sight_row(txn, identity).await
     }
 
+    async fn sight_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), Fault> {
+        self.sight_rows(txn, ids).await
+    }
+
     async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
         self.start_row(txn, row).await
     }

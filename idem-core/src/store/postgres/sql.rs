@@ -55,6 +55,7 @@ statements! {
     claim_many = many::CLAIM,
     standing_many = many::STANDING,
     insert_many = many::INSERT,
+    sight_many = many::SIGHT,
     remove = inbox::REMOVE,
     insert = inbox::INSERT,
     sight = inbox::SIGHT,

@@ -95,6 +95,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         created_at: time(row.try_get("created_at")?),
         due_at: time(row.try_get("due_at")?),
         died_at: row.try_get::<Option<i64>, _>("died_at")?.map(time),
+        waited: None,
     })
 }
 
