@@ -36,7 +36,7 @@ pub(crate) struct Ticket {
 #[derive(Debug)]
 struct Partition {
     epoch: u64,
-    tracker: Tracker<Delivery>,
+    tracker: Tracker,
     /// Where the assignment begins, if that is known.
     begin: Option<i64>,
     /// Handed out and with somebody.
@@ -72,7 +72,7 @@ impl Assigned {
         self.epoch += 1;
         let assigned = Partition {
             epoch: self.epoch,
-            tracker: Tracker::new(),
+            tracker: Tracker::default(),
             begin,
             running: 0,
             left: 0,
@@ -88,8 +88,8 @@ impl Assigned {
     /// and Kafka does not tell.
     pub(crate) fn receive(&mut self, partition: i32, offset: i64, delivery: Delivery) {
         let Some(owned) = self.partitions.get_mut(&partition).filter(|owned| !owned.leaving) else { return };
-        let delivery = delivery.with_redelivered(owned.to_store > 0);
-        if owned.tracker.deliver(offset, delivery.clone()) {
+        if owned.tracker.deliver(offset) {
+            let delivery = delivery.with_redelivered(owned.to_store > 0);
             self.bytes += delivery.payload().len();
             self.buffer.push_back((Ticket { partition, offset, epoch: owned.epoch }, delivery));
         }
@@ -165,21 +165,6 @@ impl Assigned {
         self.partitions.clear();
         self.unsettled = 0;
         self.discard();
-    }
-
-    /// What is handed out becomes stale, and all that is unfinished comes again, as redelivered.
-    pub(crate) fn renew(&mut self) {
-        self.discard();
-        self.unsettled = 0;
-        for (partition, owned) in &mut self.partitions {
-            self.epoch += 1;
-            (owned.epoch, owned.running, owned.left) = (self.epoch, 0, 0);
-            for (offset, delivery) in owned.tracker.unfinished() {
-                let ticket = Ticket { partition: *partition, offset, epoch: owned.epoch };
-                self.bytes += delivery.payload().len();
-                self.buffer.push_back((ticket, delivery.clone().with_redelivered(true)));
-            }
-        }
     }
 
     /// Forgets what is buffered. It stays unfinished.
@@ -361,18 +346,5 @@ mod tests {
         assert!(!assigned.is_live(first) && assigned.finish(first) && assigned.leave_unsettled(second));
         assert!(!assigned.busy(&[0]));
         assert_eq!(assigned.progress(), vec![(0, 0)]);
-    }
-
-    #[test]
-    fn after_a_loss_what_is_unfinished_comes_again_in_order_as_redelivered() {
-        let mut assigned = with(10, 10, 0..4);
-        let taken: Vec<_> = (0..3).map(|_| take(&mut assigned)).collect();
-        assert!(assigned.finish(taken[1]));
-        assigned.renew();
-        assert!(taken.iter().all(|ticket| !assigned.is_live(*ticket) && !assigned.finish(*ticket)));
-        let again: Vec<_> = std::iter::from_fn(|| assigned.take()).collect();
-        assert_eq!(again.iter().map(|(ticket, _)| ticket.offset).collect::<Vec<_>>(), [0, 2, 3]);
-        assert!(again.iter().all(|(_, delivery)| delivery.redelivered()));
-        assert_eq!(assigned.places(), vec![(0, Some(4))]);
     }
 }

@@ -95,11 +95,10 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// No broker can be reached: what is handed out becomes stale.
+    /// No broker can be reached. What is handed out stays ours as long as the group says nothing else.
     pub(crate) fn lose(&self, loss: Loss) {
         let mut inner = self.lock();
         if inner.phase == Phase::Up {
-            inner.assigned.renew();
             inner.phase = Phase::Lost(loss);
         }
         drop(inner);

@@ -7,37 +7,32 @@ use std::collections::VecDeque;
 /// Committing an offset to Kafka acks everything below it. So only the finished prefix counts: the deliveries from the
 /// first on that are all finished. Offsets have gaps (compaction, markers of transactions), so that the prefix is walked
 /// along what was delivered and never counted up.
-#[derive(Debug)]
-pub(crate) struct Tracker<T> {
-    /// From the first one that is not finished on; what is finished has given its content away.
-    entries: VecDeque<(i64, Option<T>)>,
+#[derive(Debug, Default)]
+pub(crate) struct Tracker {
+    /// From the first one that is not finished on: offset, and whether it is finished.
+    entries: VecDeque<(i64, bool)>,
     /// The last offset of the finished prefix.
     finished: Option<i64>,
     /// The last offset that was delivered.
     delivered: Option<i64>,
 }
 
-impl<T> Tracker<T> {
-    /// With nothing delivered yet.
-    pub(crate) fn new() -> Self {
-        Self { entries: VecDeque::new(), finished: None, delivered: None }
-    }
-
+impl Tracker {
     /// A delivery has come. `false`: it is not behind the one before, and is not counted again.
-    pub(crate) fn deliver(&mut self, offset: i64, content: T) -> bool {
+    pub(crate) fn deliver(&mut self, offset: i64) -> bool {
         if self.delivered.is_some_and(|last| offset <= last) {
             return false;
         }
         self.delivered = Some(offset);
-        self.entries.push_back((offset, Some(content)));
+        self.entries.push_back((offset, false));
         true
     }
 
     /// A delivery is finished. `false`: there is none such that was not.
     pub(crate) fn finish(&mut self, offset: i64) -> bool {
         let Ok(at) = self.entries.binary_search_by_key(&offset, |(offset, _)| *offset) else { return false };
-        let fresh = self.entries.get_mut(at).is_some_and(|(_, content)| content.take().is_some());
-        while let Some((offset, None)) = self.entries.front() {
+        let fresh = self.entries.get_mut(at).is_some_and(|(_, finished)| !std::mem::replace(finished, true));
+        while let Some((offset, true)) = self.entries.front() {
             self.finished = Some(*offset);
             self.entries.pop_front();
         }
@@ -57,11 +52,6 @@ impl<T> Tracker<T> {
     /// How far deliveries reach beyond the finished prefix, counted in deliveries.
     pub(crate) fn reach(&self) -> usize {
         self.entries.len()
-    }
-
-    /// What is not finished, in order.
-    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (i64, &T)> {
-        self.entries.iter().filter_map(|(offset, content)| content.as_ref().map(|content| (*offset, content)))
     }
 }
 
@@ -85,10 +75,10 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_unfinished_is_ever_below_the_prefix((offsets, finishing) in work(), early in 0..60usize) {
-            let (mut tracker, mut done) = (Tracker::new(), BTreeSet::new());
+            let (mut tracker, mut done) = (Tracker::default(), BTreeSet::new());
             let mut coming = offsets.iter();
             for offset in coming.by_ref().take(early) {
-                prop_assert!(tracker.deliver(*offset, ()));
+                prop_assert!(tracker.deliver(*offset));
             }
             let mut later = Vec::new();
             for offset in finishing {
@@ -98,7 +88,7 @@ mod tests {
                 check(&tracker, &offsets, &done)?;
             }
             for offset in coming {
-                prop_assert!(tracker.deliver(*offset, ()));
+                prop_assert!(tracker.deliver(*offset));
             }
             for offset in later {
                 prop_assert!(tracker.finish(offset));
@@ -109,21 +99,19 @@ mod tests {
         }
     }
 
-    fn check(tracker: &Tracker<()>, offsets: &[i64], done: &BTreeSet<i64>) -> Result<(), TestCaseError> {
+    fn check(tracker: &Tracker, offsets: &[i64], done: &BTreeSet<i64>) -> Result<(), TestCaseError> {
         let delivered = || offsets.iter().filter(|offset| tracker.delivered().is_some_and(|last| **offset <= last));
         let prefix: Vec<_> = delivered().take_while(|offset| done.contains(offset)).collect();
         prop_assert_eq!(tracker.finished(), prefix.last().map(|offset| **offset));
         prop_assert_eq!(tracker.reach(), delivered().count() - prefix.len());
-        let left: Vec<_> = delivered().copied().filter(|offset| !done.contains(offset)).collect();
-        prop_assert_eq!(tracker.unfinished().map(|(offset, ())| offset).collect::<Vec<_>>(), left);
         Ok(())
     }
 
     #[test]
     fn a_delivery_that_comes_twice_counts_once() {
-        let mut tracker = Tracker::new();
-        assert!(tracker.deliver(7, ()));
-        assert!(!tracker.deliver(7, ()) && !tracker.deliver(6, ()));
+        let mut tracker = Tracker::default();
+        assert!(tracker.deliver(7));
+        assert!(!tracker.deliver(7) && !tracker.deliver(6));
         assert!(tracker.finish(7) && !tracker.finish(7) && !tracker.finish(8));
         assert_eq!((tracker.finished(), tracker.reach()), (Some(7), 0));
     }
