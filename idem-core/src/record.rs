@@ -174,7 +174,7 @@ impl<S: Store> Pipeline<S> {
 
 /// The identity of a delivery without a key.
 pub(crate) fn claimless(handler: HandlerId, delivery: &Delivery) -> Identity {
-    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of(delivery.payload()) }
+    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_delivery(delivery) }
 }
 
 /// What the commit of a transaction of our own means, in which no handler ran.

@@ -16,6 +16,9 @@ struct Envelope {
     event_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<String>,
+    /// Left out where it is false, as rows of before it was known have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    tombstone: bool,
     headers: Vec<(String, Value)>,
 }
 
@@ -38,6 +41,7 @@ pub fn seal(delivery: &Delivery) -> Vec<u8> {
         message_id: delivery.message_id.clone(),
         event_type: delivery.event_type.clone(),
         position: delivery.position.clone(),
+        tombstone: delivery.tombstone,
         headers: delivery.headers.iter().map(|(name, bytes)| (name.to_owned(), value(bytes))).collect(),
     };
     // Strings, byte lists and options always serialise; an empty envelope is what a damaged one opens to as well.
@@ -54,6 +58,7 @@ pub fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
         delivery.message_id = envelope.message_id;
         delivery.event_type = envelope.event_type;
         delivery.position = envelope.position;
+        delivery.tombstone = envelope.tombstone;
         delivery.headers =
             envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
     }
@@ -90,6 +95,15 @@ mod tests {
         assert_eq!((opened.source(), opened.message_id()), ("orders", Some("m\0")));
         assert_eq!((opened.event_type(), opened.position()), (Some("paid"), None));
         assert_eq!(opened.attempt(), 3);
+    }
+
+    #[test]
+    fn a_tombstone_comes_back_as_one_and_older_rows_are_none() {
+        let delivery = Delivery::new("orders", "");
+        let sealed = seal(&delivery);
+        assert!(!String::from_utf8_lossy(&sealed).contains("tombstone"));
+        assert!(!open(&sealed, Vec::new(), 0).is_tombstone());
+        assert!(open(&seal(&delivery.with_tombstone(true)), Vec::new(), 0).is_tombstone());
     }
 
     #[test]

@@ -82,6 +82,25 @@ pub trait Store: Clone + Send + Sync + 'static {
         promise: Promise,
     ) -> impl Future<Output = Result<Claimed, Fault>> + Send;
 
+    /// Begins and claims: what every first delivery does first. A store that can say both at once saves a round trip.
+    ///
+    /// On a fault there is no transaction left.
+    fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> impl Future<Output = Result<(Self::Txn, Claimed), Fault>> + Send {
+        async move {
+            let mut txn = self.begin(deadline).await?;
+            match self.claim(&mut txn, identity, promise).await {
+                Ok(claimed) => Ok((txn, claimed)),
+                Err(fault @ Fault::Outage(_)) => Err(fault),
+                Err(fault) => self.rollback(txn).await.and(Err(fault)),
+            }
+        }
+    }
+
     /// Reads the claim and keeps it from being deleted until the transaction ends (`FOR KEY SHARE`).
     /// `None` where there is no claim (any more).
     fn standing(
@@ -90,6 +109,43 @@ pub trait Store: Clone + Send + Sync + 'static {
         handler: HandlerId,
         key: &Key,
     ) -> impl Future<Output = Result<Option<Standing>, Fault>> + Send;
+
+    /// [`claim`](Self::claim) for several messages, in one statement where the database can; the answers are in the order
+    /// given. No two identities have the same handler and key, and they come sorted by handler and by the bytes of the
+    /// key: claims are made in that order, so that two transactions never wait for each other in a circle.
+    ///
+    /// One claim that is held up for too long fails all of them with [`Fault::Busy`], and the database does not say which
+    /// one it was.
+    fn claim_many(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+        promise: Promise,
+    ) -> impl Future<Output = Result<Vec<Claimed>, Fault>> + Send {
+        async move {
+            let mut claimed = Vec::with_capacity(identities.len());
+            for identity in identities {
+                claimed.push(self.claim(txn, identity, promise).await?);
+            }
+            Ok(claimed)
+        }
+    }
+
+    /// [`standing`](Self::standing) for several messages, sorted as for [`claim_many`](Self::claim_many); the answers are
+    /// in the order given.
+    fn standing_many(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+    ) -> impl Future<Output = Result<Vec<Option<Standing>>, Fault>> + Send {
+        async move {
+            let mut standing = Vec::with_capacity(identities.len());
+            for identity in identities {
+                standing.push(self.standing(txn, identity.handler, &identity.key).await?);
+            }
+            Ok(standing)
+        }
+    }
 
     /// Sets the claim back to waiting, since an inbox row is about to own it.
     fn reopen(
@@ -103,6 +159,17 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Inserts an inbox row. Where one of this handler, key and fingerprint is there, a sighting is counted instead.
     fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// [`insert`](Self::insert) for several rows, in one statement where the database can. No two have the same handler,
+    /// key and fingerprint.
+    fn insert_many(&self, txn: &mut Self::Txn, rows: &[NewRow<'_>]) -> impl Future<Output = Result<(), Fault>> + Send {
+        async move {
+            for row in rows {
+                self.insert(txn, row).await?;
+            }
+            Ok(())
+        }
+    }
 
     /// Counts a sighting of a dead row, if there is one; a parked row is left alone.
     fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;

@@ -204,6 +204,20 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
 }
 
 #[tokio::test]
+async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    let show =
+        async |txn: &mut _| -> String { sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(txn)).await.unwrap() };
+    assert_eq!(show(&mut txn).await, "1s");
+    let ids = [world.identity("a"), world.identity("b")];
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
+    assert_eq!(show(&mut txn).await, "0", "the session's own");
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_transaction_has_the_limits_of_its_handler() {
     let Some(world) = world().await else { return };
     let mut txn = world.claimed("limits").await;

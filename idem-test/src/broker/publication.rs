@@ -11,12 +11,18 @@ pub struct Publication {
     pub(crate) headers: Headers,
     pub(crate) message_id: Option<String>,
     pub(crate) event_type: Option<String>,
+    pub(crate) tombstone: bool,
 }
 
 impl Publication {
     /// A payload alone.
     pub fn new(payload: impl Into<Bytes>) -> Self {
         Self { payload: payload.into(), ..Self::default() }
+    }
+
+    /// No payload at all, which is not the same as an empty one.
+    pub fn tombstone() -> Self {
+        Self { tombstone: true, ..Self::default() }
     }
 
     /// A payload in JSON.

@@ -177,6 +177,7 @@ impl State {
             .with_headers(publication.headers)
             .with_message_id(publication.message_id)
             .with_event_type(publication.event_type)
+            .with_tombstone(publication.tombstone)
             .with_redelivered(message.redelivered);
         let until = lease.map(|lease| (lease, Instant::now() + lease));
         queue.unsettled.insert(tag, Unsettled { place, message, subscription, lease: until });

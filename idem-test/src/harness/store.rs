@@ -58,6 +58,33 @@ impl<S: Store> Store for Crashing<S> {
         Ok(claimed)
     }
 
+    async fn claim_many(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+        promise: Promise,
+    ) -> Result<Vec<Claimed>, Fault> {
+        let claimed = self.within.claim_many(&mut txn.within, identities, promise).await?;
+        if claimed.contains(&Claimed::New) {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok(claimed)
+    }
+
+    async fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(Self::Txn, Claimed), Fault> {
+        self.fate.reach(Crash::BeforeBegin).await;
+        let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
+        if claimed == Claimed::New {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok((CrashingTxn { within, fate: self.fate.clone() }, claimed))
+    }
+
     async fn start(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
         let started = self.within.start(&mut txn.within, row).await?;
         if started {
@@ -103,12 +130,24 @@ impl<S: Store> Store for Crashing<S> {
         self.within.standing(&mut txn.within, handler, key).await
     }
 
+    async fn standing_many(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+    ) -> Result<Vec<Option<Standing>>, Fault> {
+        self.within.standing_many(&mut txn.within, identities).await
+    }
+
     async fn reopen(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         self.within.reopen(&mut txn.within, handler, key).await
     }
 
     async fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> Result<(), Fault> {
         self.within.insert(&mut txn.within, row).await
+    }
+
+    async fn insert_many(&self, txn: &mut Self::Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+        self.within.insert_many(&mut txn.within, rows).await
     }
 
     async fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> Result<(), Fault> {

@@ -209,6 +209,6 @@ pub(super) fn ids(handlers: &[HandlerId]) -> Vec<i32> {
     handlers.iter().map(|handler| handler.0).collect()
 }
 
-fn number(count: u32) -> i32 {
+pub(super) fn number(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

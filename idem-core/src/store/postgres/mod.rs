@@ -11,6 +11,7 @@
 //! | `register` | handlers as small integers |
 //! | `claim` | claims |
 //! | `inbox`, `rows` | inbox rows |
+//! | `many` | claims and inbox rows of several messages at once |
 //! | `operator` | list, replay, discard |
 //! | `prune` | old claims go |
 //! | `sql` | the statements with the schema's name in them |
@@ -20,6 +21,7 @@ mod check;
 mod claim;
 mod inbox;
 mod lanes;
+mod many;
 mod migrate;
 mod operator;
 mod options;
@@ -174,8 +176,25 @@ impl Store for Postgres {
         self.make_claim(txn, identity, promise).await
     }
 
+    async fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(Txn, Claimed), Fault> {
+        self.begin_claimed(deadline, identity, promise).await
+    }
+
     async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
         self.read_claim(txn, handler, key).await
+    }
+
+    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, Fault> {
+        self.make_claims(txn, ids, promise).await
+    }
+
+    async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+        self.read_claims(txn, ids).await
     }
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
@@ -184,6 +203,10 @@ impl Store for Postgres {
 
     async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
         self.insert_row(txn, row).await
+    }
+
+    async fn insert_many(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+        self.insert_rows(txn, rows).await
     }
 
     async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {

@@ -6,7 +6,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres as Pg};
 
-use super::{claim, inbox, operator, prune, register};
+use super::{claim, inbox, many, operator, prune, register};
 
 /// A statement with the schema's name in it, made once per store.
 #[derive(Clone)]
@@ -15,6 +15,11 @@ pub(super) struct Statement(Arc<str>);
 impl Statement {
     fn new(template: &str, schema: &str) -> Self {
         Self(template.replace("{schema}", schema).into())
+    }
+
+    /// The statement as it is sent.
+    pub(super) fn text(&self) -> AssertSqlSafe<Arc<str>> {
+        AssertSqlSafe(self.0.clone())
     }
 
     /// The statement, to bind values to.
@@ -43,9 +48,13 @@ statements! {
     handlers = register::HANDLERS,
     waiting = register::WAITING,
     claim = claim::CLAIM,
+    prepare_claim = claim::prepare(),
     standing = claim::STANDING,
     reopen = claim::REOPEN,
     start = claim::START,
+    claim_many = many::CLAIM,
+    standing_many = many::STANDING,
+    insert_many = many::INSERT,
     remove = inbox::REMOVE,
     insert = inbox::INSERT,
     sight = inbox::SIGHT,

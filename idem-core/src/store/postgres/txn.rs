@@ -47,6 +47,14 @@ pub(super) fn guard() -> String {
 /// Begins, with the limits of a handler of this deadline.
 pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Fault> {
     let mut lane = lanes.lane().await?;
+    let text = text(&lane, deadline);
+    // On any failure the lane is dropped: a transaction may be open in it.
+    lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    Ok(Txn::of(lane))
+}
+
+/// BEGIN, with the limits of a handler of this deadline.
+pub(super) fn text(lane: &Lane, deadline: Duration) -> String {
     let session = lane.session();
     let statement = match session.statement_timeout {
         0 => millis(deadline),
@@ -62,9 +70,7 @@ pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Faul
     if lane.is_durable() {
         text += &format!(" SET LOCAL synchronous_commit = {};", session.synchronous_commit());
     }
-    // On any failure the lane is dropped: a transaction may be open in it.
-    lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    Ok(Txn { lane, xid: None })
+    text
 }
 
 /// In whole milliseconds, from 1 (0 would be no limit) to the highest that the server takes.
@@ -73,6 +79,11 @@ fn millis(limit: Duration) -> u64 {
 }
 
 impl Txn {
+    /// In this lane, where a transaction has begun.
+    pub(super) fn of(lane: Lane) -> Self {
+        Self { lane, xid: None }
+    }
+
     /// One of idem's own statements.
     pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<sqlx::postgres::PgRow>, Fault> {
         Ok(self.lane.ask(OWN, query).await?)

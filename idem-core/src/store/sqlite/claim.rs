@@ -31,9 +31,25 @@ pub(super) async fn claim(
     identity: &Identity,
     promise: Promise,
 ) -> Result<Claimed, Fault> {
-    let claimed = insert(store, txn.connection(), identity, promise).await.map_err(|error| store.file.fault(error))?;
-    // A handler follows only on a claim that promises the message as processed.
-    if claimed == Claimed::New && promise == Promise::Processed {
+    let claimed = claim_many(store, txn, &[identity], promise).await?;
+    Ok(claimed.first().copied().unwrap_or(Claimed::Found))
+}
+
+pub(super) async fn claim_many(
+    store: &Sqlite,
+    txn: &mut Txn,
+    identities: &[&Identity],
+    promise: Promise,
+) -> Result<Vec<Claimed>, Fault> {
+    let mut claimed = Vec::with_capacity(identities.len());
+    for identity in identities {
+        let one = insert(store, txn.connection(), identity, promise).await;
+        claimed.push(one.map_err(|error| store.file.fault(error))?);
+    }
+    // A handler follows only on a claim that promises the message as processed. They all commit together, so that the fate
+    // of one of them is that of all.
+    let new = identities.iter().zip(&claimed).find(|(_, claimed)| **claimed == Claimed::New);
+    if let (Some((identity, _)), Promise::Processed) = (new, promise) {
         txn.guard(identity.handler, &identity.key).await.map_err(|error| store.file.fault(error))?;
     }
     Ok(claimed)

@@ -168,6 +168,10 @@ impl Store for Sqlite {
         claim::claim(self, txn, identity, promise).await
     }
 
+    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, Fault> {
+        claim::claim_many(self, txn, ids, promise).await
+    }
+
     async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
         claim::standing(self, txn, handler, key).await
     }

@@ -13,6 +13,7 @@ use crate::conformance::store::{Setup, World};
 use crate::{Broker, Publication, Queue};
 
 use super::orders::{Desk, Orders};
+use super::tombstones::Rows;
 
 const QUEUE: &str = "orders";
 
@@ -129,7 +130,7 @@ impl<W: World> Line<W> {
             changed.send_replace(());
         };
         let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
-        let worker = worker.handler::<Orders<W>>();
+        let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>();
         let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
         let worker = match settings.event_type {
             Some(header) => worker.event_type(header),

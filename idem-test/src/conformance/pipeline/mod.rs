@@ -11,6 +11,7 @@ mod line;
 mod orders;
 mod replay;
 mod routes;
+mod tombstones;
 
 pub use super::store::World;
 pub use crashes::*;
@@ -20,6 +21,7 @@ pub use duplicates::*;
 pub use failures::*;
 pub use replay::*;
 pub use routes::*;
+pub use tombstones::*;
 
 use line::{Line, Settings};
 use orders::Order;
@@ -65,6 +67,9 @@ macro_rules! pipeline_suite {
             a_payload_at_the_limit_is_processed
             nesting_without_end_is_undecodable
             odd_headers_and_ids_never_block
+            // tombstones
+            a_tombstone_reaches_a_handler_that_takes_it
+            a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept
             // routes
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler

@@ -4,6 +4,7 @@ mod claims;
 mod content;
 mod guard;
 mod inbox;
+mod many;
 mod nested;
 mod notes;
 mod operator;
@@ -20,6 +21,7 @@ pub use claims::*;
 pub use content::*;
 pub use guard::*;
 pub use inbox::*;
+pub use many::*;
 pub use nested::*;
 pub use notes::*;
 pub use operator::*;
@@ -144,6 +146,15 @@ macro_rules! store_suite {
             ten_migrations_at_once_are_one
             reserve_refuses_beyond_the_connections
             ping_is_answered
+            // many at once
+            of_many_claims_each_is_new_or_found
+            many_claims_are_read_at_once
+            many_claims_that_are_read_are_kept
+            a_claim_that_is_held_up_fails_all_of_many
+            many_claims_that_waited_find_what_was_committed
+            overlapping_claims_of_many_never_deadlock
+            the_guard_watches_over_many_claims
+            many_rows_are_inserted_at_once
             // races
             two_claims_at_once_have_one_effect_a_thousand_times
         }

@@ -1,0 +1,225 @@
+//! Several messages in one transaction: claims made and read, rows inserted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::store::{Claimed, Fault, HandlerId, Identity, Kind, NewRow, Promise};
+use idem_core::{Delivery, Fingerprint, Key, Reason, Store};
+use tokio::sync::Barrier;
+
+use super::stage::register;
+use super::{Setup, Stage, World, committed, settled};
+
+/// Identities sorted as a caller has to.
+fn sorted(mut identities: Vec<Identity>) -> Vec<Identity> {
+    identities.sort_by(|a, b| (a.handler.0, a.key.as_bytes()).cmp(&(b.handler.0, b.key.as_bytes())));
+    identities
+}
+
+/// References to all of them.
+fn refs(identities: &[Identity]) -> Vec<&Identity> {
+    identities.iter().collect()
+}
+
+/// Of many, each has its own answer, in the order given: new, or found, whatever is promised and whoever holds it.
+pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let shipped = register(&stage.store, "billing", "order_shipped").await;
+    stage.process("dated").await;
+    stage.park("waiting").await;
+    let mut all: Vec<_> = ["dated", "waiting", "a", "A", "a\0", "\u{ff}"].map(|key| stage.id(key)).into();
+    // The same keys of another handler are other messages.
+    all.extend(["dated", "waiting", "b"].map(|key| Identity { handler: shipped, ..stage.id(key) }));
+    let all = sorted(all);
+    let known = |id: &Identity| id.handler == stage.handler && [&b"dated"[..], b"waiting"].contains(&id.key.as_bytes());
+    for promise in [Promise::Processed, Promise::Waiting] {
+        let mut txn = stage.begin().await;
+        let claimed = stage.store.claim_many(&mut txn, &refs(&all), promise).await.unwrap();
+        let expected = all.iter().map(|id| if known(id) { Claimed::Found } else { Claimed::New });
+        assert_eq!(claimed, expected.collect::<Vec<_>>(), "{promise:?}");
+        stage.store.rollback(txn).await.unwrap();
+    }
+    let mut txn = stage.begin().await;
+    let none = stage.store.claim_many(&mut txn, &[], Promise::Waiting).await.unwrap();
+    assert!(none.is_empty());
+    stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await.unwrap();
+    committed(stage.commit(txn).await);
+    let mut txn = stage.begin().await;
+    let again = stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await.unwrap();
+    assert_eq!(again, vec![Claimed::Found; all.len()]);
+    committed(stage.commit(txn).await);
+    assert!(stage.is_dated("a").await && stage.is_waiting("waiting").await);
+}
+
+/// Of many claims that are read, each has its own answer, in the order given.
+pub async fn many_claims_are_read_at_once<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for key in ["a", "b"] {
+        stage.process(key).await;
+    }
+    stage.claims_earlier(Duration::from_secs(3600)).await;
+    stage.park("c").await;
+    let asked = sorted(["missing", "c", "b", "a", "another"].map(|key| stage.message(key, "other")).into());
+    let mut txn = stage.begin().await;
+    let standing = stage.store.standing_many(&mut txn, &refs(&asked)).await.unwrap();
+    stage.store.rollback(txn).await.unwrap();
+    assert_eq!(standing.len(), asked.len());
+    for (asked, standing) in asked.iter().zip(standing) {
+        let one = stage.standing(&asked.key.to_string()).await;
+        assert_eq!(
+            standing.as_ref().map(|one| &one.fingerprint),
+            one.as_ref().map(|one| &one.fingerprint),
+            "{asked:?}"
+        );
+        let age =
+            |standing: Option<idem_core::store::Standing>| standing.map(|one| one.age.map(|age| age.as_secs() / 60));
+        assert_eq!(age(standing), age(one), "{asked:?}");
+    }
+}
+
+/// Claims that were read together are kept until the end of the transaction: a prune finds nothing to delete.
+pub async fn many_claims_that_are_read_are_kept<W: World>(world: W) {
+    let stage = Stage::with(world, Setup { retention: Some(Duration::from_secs(60)), ..Setup::default() }).await;
+    for key in ["a", "b", "free"] {
+        stage.process(key).await;
+    }
+    stage.claims_earlier(Duration::from_secs(3600)).await;
+    let mut txn = stage.begin().await;
+    let read = [stage.id("a"), stage.id("b")];
+    stage.store.standing_many(&mut txn, &refs(&read)).await.unwrap();
+    if W::FEATURES.concurrent {
+        assert_eq!(stage.store.prune().await.unwrap().claims, 1);
+    }
+    stage.store.rollback(txn).await.unwrap();
+    stage.store.prune().await.unwrap();
+    assert_eq!(stage.standing("a").await, None);
+}
+
+/// One claim that is held up fails all of them, within the lock timeout wherever it stands among them, and leaves the
+/// others free.
+pub async fn a_claim_that_is_held_up_fails_all_of_many<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let all = [stage.id("a"), stage.id("b"), stage.id("c")];
+    for held in ["a", "b", "c"] {
+        let first = stage.claimed(&stage.id(held)).await;
+        for promise in [Promise::Processed, Promise::Waiting] {
+            let mut txn = stage.begin().await;
+            let ids = refs(&all);
+            let claimed = stage.store.claim_many(&mut txn, &ids, promise);
+            let claimed = tokio::time::timeout(Duration::from_secs(5), claimed).await.expect("it waits without an end");
+            assert!(matches!(claimed, Err(Fault::Busy)), "{held} {promise:?}: {claimed:?}");
+            stage.store.rollback(txn).await.unwrap();
+        }
+        for free in ["a", "b", "c"].into_iter().filter(|key| *key != held) {
+            assert_eq!(stage.claim_now(&stage.id(free)).await, Claimed::New);
+        }
+        stage.store.rollback(first).await.unwrap();
+    }
+}
+
+/// The first of many waits for a claim that is committed then: it is found, and the others are new.
+pub async fn many_claims_that_waited_find_what_was_committed<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let first = stage.claimed(&stage.id("b")).await;
+    let all = [stage.id("a"), stage.id("b"), stage.id("c")];
+    let second = async {
+        let mut txn = stage.begin().await;
+        let claimed = stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await;
+        stage.store.rollback(txn).await.unwrap();
+        claimed.unwrap()
+    };
+    let end = async {
+        settled(async || stage.world.waiting().await.is_none_or(|waiting| waiting > 0).then_some(())).await;
+        committed(stage.commit(first).await);
+    };
+    let (claimed, ()) = tokio::join!(second, end);
+    assert_eq!(claimed, [Claimed::New, Claimed::Found, Claimed::New]);
+}
+
+const ROUNDS: usize = 200;
+const KEYS: usize = 20;
+
+/// Two transactions claim sets that overlap, at the same moment, again and again: neither is ever told that it waited in
+/// a circle, and of each key one claim is new.
+pub async fn overlapping_claims_of_many_never_deadlock<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let barrier = Arc::new(Barrier::new(2));
+    let worker = |store: W::Store, from: usize, to: usize| {
+        let (barrier, handler) = (barrier.clone(), stage.handler);
+        tokio::spawn(async move {
+            let mut new = 0;
+            for round in 0..ROUNDS {
+                let all = sorted((from..to).map(|n| one_of(handler, round, n)).collect());
+                barrier.wait().await;
+                let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
+                let claimed = store.claim_many(&mut txn, &refs(&all), Promise::Processed).await;
+                let claimed = claimed.unwrap_or_else(|fault| panic!("round {round}: {fault:?}"));
+                new += claimed.iter().filter(|claimed| **claimed == Claimed::New).count();
+                committed(store.commit(txn).await);
+            }
+            new
+        })
+    };
+    let other = stage.world.store(Setup::default()).await.unwrap();
+    let (one, two) = (worker(stage.store.clone(), 0, KEYS - 4), worker(other, 4, KEYS));
+    assert_eq!(one.await.unwrap() + two.await.unwrap(), ROUNDS * KEYS);
+}
+
+/// A key whose place among the sorted ones is not that of its number.
+fn one_of(handler: HandlerId, round: usize, n: usize) -> Identity {
+    let key = Key::of(format!("{:02}, the {n}th of round {round}", n * 7 % KEYS).as_str()).unwrap();
+    Identity { handler, key, fingerprint: Fingerprint::of(b"same") }
+}
+
+/// What the handler does to a transaction with many claims is found out as with one.
+pub async fn the_guard_watches_over_many_claims<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.process("found").await;
+    for (sql, expected) in [("ROLLBACK", "RolledBack"), ("COMMIT", "CommittedEarly"), ("SELECT 1", "Done")] {
+        let keys = [format!("{sql} 1"), format!("{sql} 2"), "found".to_owned()];
+        let all = sorted(keys.iter().map(|key| stage.id(key)).collect());
+        let mut txn = stage.begin().await;
+        stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await.unwrap();
+        stage.execute(&mut txn, sql).await.unwrap();
+        let answer = stage.commit(txn).await;
+        assert_eq!(format!("{answer:?}"), expected, "{sql}");
+    }
+}
+
+/// Parked and dead rows go in together, each as it is; one that is there counts a sighting.
+pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.bury("there", Reason::Permanent).await;
+    let delivery = |n: usize| Delivery::new("orders", vec![0, 0xff, n as u8]).with_message_id(Some(format!("m{n}\0")));
+    let deliveries = [delivery(0), delivery(1), delivery(2), delivery(3)];
+    let ids = ["due", "later", "dead", "there"].map(|key| stage.id(key));
+    let states = [Ok(Duration::ZERO), Ok(Duration::from_secs(600)), Err(Reason::Conflict), Ok(Duration::ZERO)];
+    let errors = ["", "attempt \u{1f4e6}", "another", ""];
+    let rows: Vec<_> = (0..4)
+        .map(|n| {
+            let (identity, delivery, state, error) = (&ids[n], &deliveries[n], states[n], errors[n]);
+            NewRow { identity, delivery, attempts: n as u32, state, error }
+        })
+        .collect();
+    let mut txn = stage.begin().await;
+    stage.store.insert_many(&mut txn, &[]).await.unwrap();
+    stage.store.insert_many(&mut txn, &rows).await.unwrap();
+    committed(stage.commit(txn).await);
+
+    let (parked, dead) = (stage.parked().await, stage.dead().await);
+    assert_eq!((parked.len(), dead.len()), (2, 2));
+    for (n, state) in states.iter().enumerate().take(3) {
+        let row = parked.iter().chain(&dead).find(|row| row.identity == ids[n]).unwrap();
+        assert_eq!(
+            (row.delivery.payload(), row.delivery.message_id()),
+            (deliveries[n].payload(), deliveries[n].message_id())
+        );
+        assert_eq!((row.attempts, row.error.as_str(), row.sightings), (n as u32, errors[n], 1));
+        assert_eq!((row.reason, row.died_at.is_some()), (state.err(), state.is_err()));
+    }
+    assert_eq!(dead.iter().find(|row| row.identity == ids[3]).unwrap().sightings, 2);
+    assert_eq!(stage.take_one(Kind::Ordinary).await.identity, ids[0], "what is due later is not taken");
+}
