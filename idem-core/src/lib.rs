@@ -3,6 +3,7 @@
 //! Users depend on the facade `idem-rs`; this crate is for those who write an adapter or a store.
 
 mod acker;
+mod age;
 mod batch;
 mod codec;
 mod delivery;
@@ -20,6 +21,7 @@ mod pipeline;
 mod private;
 mod ran;
 mod record;
+mod record_many;
 mod registry;
 mod retry;
 mod source;

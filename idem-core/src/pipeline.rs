@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
@@ -29,6 +29,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) outage: Outage,
     pub(crate) health: Health,
     pub(crate) gauges: Gauges,
+    /// Room for those that are stored alone, where deliveries are stored; none is needed where each has its lane.
+    pub(crate) alone: Option<Semaphore>,
     /// Rung when something was parked, so that the inbox need not wait for its poll.
     pub(crate) parked: Notify,
     /// The worker drains: what is not running is released.
@@ -82,12 +84,16 @@ impl<S: Store> Pipeline<S> {
 
     /// One try: what the database answers decides.
     async fn attempt(&self, delivery: &Delivery) -> Step {
+        let _room = match &self.alone {
+            Some(room) => room.acquire().await.ok(),
+            None => None,
+        };
         let work = match self.receive(delivery) {
             Ok(work) => work,
             Err(unfit) => return self.bury(delivery, unfit).await,
         };
         let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
-        if delivery.redelivered() {
+        if delivery.redelivered() || self.settings.inbox {
             return self.store_first(delivery, &work.identity).await;
         }
         let _room = self.gate.shared().await;
@@ -137,6 +143,11 @@ impl<S: Store> Pipeline<S> {
             match found {
                 Ok(None) => {}
                 Ok(Some(found)) => return self.answer(txn, route, found).await,
+                Err(fault) => return self.abandon(txn, fault).await,
+            }
+            match self.too_old(&mut txn, route.id, delivery).await {
+                Ok(None) => {}
+                Ok(Some(why)) => return self.bury_too_old(txn, delivery, &identity, &why).await,
                 Err(fault) => return self.abandon(txn, fault).await,
             }
             match self.execute(route, ready, txn).await {

@@ -7,11 +7,10 @@ use tracing::Instrument;
 
 use crate::pipeline::Pipeline;
 use crate::store::HandlerId;
-use crate::worker::Hold;
+use crate::worker::{Hold, extended_all};
 use crate::{Acker, Delivery, Key, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict};
-use super::leases::extended;
 use super::together::Round;
 
 /// How many of a batch are taken alone at once: those that failed, or that nobody but themselves may be charged for.
@@ -36,7 +35,7 @@ impl<S: Store> Pipeline<S> {
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<(Delivery, A)>) {
         batch.retain(|(_, acker)| acker.is_live());
         let (deliveries, mut ackers): (Vec<Delivery>, Vec<A>) = batch.into_iter().unzip();
-        let verdicts = extended(&mut ackers, self.verdicts(&deliveries)).await;
+        let verdicts = extended_all(ackers.iter_mut().collect(), self.verdicts(&deliveries)).await;
         let settled = deliveries.into_iter().zip(ackers).zip(verdicts);
         let (mut done, mut alone) = (Vec::new(), Vec::new());
         for ((delivery, acker), verdict) in settled {

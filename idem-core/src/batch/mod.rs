@@ -11,7 +11,6 @@
 mod collect;
 mod item;
 mod lane;
-mod leases;
 mod pace;
 mod together;
 

@@ -10,7 +10,9 @@ pub(crate) struct Settings {
     pub(crate) in_flight: usize,
     pub(crate) batch: usize,
     pub(crate) linger: Duration,
-    pub(crate) inbox_in_flight: usize,
+    /// Where it was not said, it depends on the mode.
+    pub(crate) inbox_in_flight: Option<usize>,
+    pub(crate) inbox: bool,
     pub(crate) deadline: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) payload_limit: usize,
@@ -29,7 +31,8 @@ impl Default for Settings {
             in_flight: 16,
             batch: 1,
             linger: Duration::ZERO,
-            inbox_in_flight: 4,
+            inbox_in_flight: None,
+            inbox: false,
             deadline: Duration::from_secs(30),
             retry: RetryPolicy::default(),
             payload_limit: 1024 * 1024,
@@ -50,7 +53,13 @@ const BOOKKEEPING: usize = 3;
 impl Settings {
     /// How many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
-        self.in_flight + self.inbox_in_flight + BOOKKEEPING
+        let deliveries = if self.inbox { crate::inbox::BATCHES + crate::inbox::ALONE } else { self.in_flight };
+        deliveries + self.inbox_in_flight() + BOOKKEEPING
+    }
+
+    /// How many rows of the inbox run at once. Where all messages run from there, as many as would run otherwise.
+    pub(crate) fn inbox_in_flight(&self) -> usize {
+        self.inbox_in_flight.unwrap_or(if self.inbox { self.in_flight } else { 4 })
     }
 
     /// How many deliveries may be unsettled at once.
@@ -75,7 +84,7 @@ impl Settings {
                  pass; take out one of them",
             );
         }
-        if self.inbox_in_flight == 0 {
+        if self.inbox_in_flight() == 0 {
             return refuse("`.inbox_in_flight(..)` must be at least 1: retries run from the inbox");
         }
         if self.deadline.is_zero() || self.lease.is_zero() || self.poll.is_zero() {
