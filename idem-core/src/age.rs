@@ -7,6 +7,16 @@ use crate::store::{Fault, HandlerId};
 use crate::{Delivery, Error, Horizon, Source, Store};
 
 impl<S: Store> Pipeline<S> {
+    /// Whether it has to be asked if a delivery is too old. Our clock decides nothing: it spares the question of all that is
+    /// fresh.
+    pub(crate) fn is_aged(&self, delivery: &Delivery) -> bool {
+        let retention = self.store.retention();
+        let young = retention.saturating_sub(margin(retention));
+        delivery
+            .published_at()
+            .is_some_and(|published| SystemTime::now().duration_since(published).unwrap_or_default() >= young)
+    }
+
     /// Why a delivery that has found no claim is too old all the same: it was published before the last claims that were
     /// pruned, and its own may have been among them. Asked in the transaction of its new claim, behind the claim.
     ///
@@ -17,13 +27,9 @@ impl<S: Store> Pipeline<S> {
         handler: HandlerId,
         delivery: &Delivery,
     ) -> Result<Option<String>, Fault> {
-        let Some(published) = delivery.published_at() else { return Ok(None) };
+        let Some(published) = delivery.published_at().filter(|_| self.is_aged(delivery)) else { return Ok(None) };
         let retention = self.store.retention();
         let margin = margin(retention);
-        // Our clock decides nothing: it spares the question of all that is fresh.
-        if SystemTime::now().duration_since(published).unwrap_or_default() < retention.saturating_sub(margin) {
-            return Ok(None);
-        }
         let Some(through) = self.store.pruned_through(txn, handler).await? else { return Ok(None) };
         // What was processed before it was published, by another clock, differs by no more than the margin.
         if published.duration_since(through).is_ok_and(|later| later > margin) {

@@ -46,8 +46,9 @@ impl<S: Store> Pipeline<S> {
             Ok(txn) => txn,
             Err(fault) => return faulty(fault),
         };
-        let identities: Vec<&Identity> = items.iter().map(|item| &item.identity).collect();
-        let found = match self.claims(&mut txn, &identities).await {
+        let identities: Vec<Identity> = items.iter().map(|item| item.identity.clone()).collect();
+        let aged = places(items, |item| self.is_aged(&deliveries[item.at]));
+        let found = match self.claims(&mut txn, &identities, &aged).await {
             Ok(found) => found,
             Err(fault @ Fault::Outage(_)) => return Round::Outage(fault),
             Err(fault) => return self.undone(txn, faulty(fault)).await,
@@ -83,7 +84,14 @@ impl<S: Store> Pipeline<S> {
             };
         }
         match self.store.commit(txn).await {
-            Committed::Done => Round::Done(found.into_iter().map(Verdict::from).collect()),
+            Committed::Done => {
+                for (item, found) in items.iter().zip(&found) {
+                    if let Found::Duplicate(age) = found {
+                        item.route.meters.duplicate_age(*age);
+                    }
+                }
+                Round::Done(found.into_iter().map(Verdict::from).collect())
+            }
             Committed::CommittedEarly => Round::CommittedEarly(new),
             Committed::Swallowed | Committed::RolledBack | Committed::Refused(_) => Round::Split,
             Committed::Retry(_) => Round::Deadlock,
@@ -92,24 +100,27 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Claims all of them, and says what those are that were claimed before.
-    async fn claims(&self, txn: &mut S::Txn, identities: &[&Identity]) -> Result<Vec<Found>, Fault> {
-        let claimed = self.store.claim_many(txn, identities, Promise::Processed).await?;
+    async fn claims(&self, txn: &mut S::Txn, identities: &[Identity], aged: &[usize]) -> Result<Vec<Found>, Fault> {
+        let identities: Vec<&Identity> = identities.iter().collect();
+        let claimed = self.store.claim_many(txn, &identities, Promise::Processed).await?;
         let mut found: Vec<Found> = claimed.iter().map(|_| Found::New).collect();
         let old = places(&claimed, |claimed| *claimed == Claimed::Found);
-        if old.is_empty() {
-            return Ok(found);
-        }
         let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
-        let standing = self.store.known(txn, &sought).await?;
+        let standing = if old.is_empty() { Vec::new() } else { self.store.known(txn, &sought).await? };
         for (place, standing) in old.into_iter().zip(standing) {
-            found[place] = match standing {
-                Some(standing) if standing.fingerprint == identities[place].fingerprint && standing.age.is_some() => {
-                    Found::Duplicate(standing.age)
-                }
-                // A conflict has a row to write, a message in the inbox a sighting to count, and a claim that is gone is to be
-                // made again.
+            found[place] = match standing.map(|standing| (standing.fingerprint, standing.age)) {
+                Some((fingerprint, Some(age))) if fingerprint == identities[place].fingerprint => Found::Duplicate(age),
+                // A conflict has a row to write, a message in the inbox a sighting to count, and a claim that is gone is to
+                // be made again.
                 _ => Found::Odd,
             };
+        }
+        // Whether one of them is too old is found out alone, unless nothing was ever pruned.
+        let aged: Vec<usize> = aged.iter().copied().filter(|place| found[*place] == Found::New).collect();
+        for handlers in aged.chunk_by(|one, next| identities[*one].handler == identities[*next].handler) {
+            if self.store.pruned_through(txn, identities[handlers[0]].handler).await?.is_some() {
+                handlers.iter().for_each(|place| found[*place] = Found::Odd);
+            }
         }
         Ok(found)
     }
@@ -132,7 +143,7 @@ impl<S: Store> Pipeline<S> {
 enum Found {
     New,
     /// Processed so long ago.
-    Duplicate(Option<Duration>),
+    Duplicate(Duration),
     /// To be taken alone.
     Odd,
 }
