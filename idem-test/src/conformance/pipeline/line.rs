@@ -125,7 +125,11 @@ impl<W: World> Line<W> {
     pub(super) fn start_at(&self, source: impl Source, settings: Settings) -> Running {
         let (observed, changed) = (self.observed.clone(), self.changed.clone());
         let observe = move |_: &Delivery, outcome: &Outcome| {
-            observed.lock().unwrap().push(word(outcome));
+            let word = word(outcome);
+            // That a message was stored is no outcome of it where all of them are.
+            if !W::INBOX || word != "parked 0" {
+                observed.lock().unwrap().push(word);
+            }
             changed.send_replace(());
         };
         let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
@@ -135,6 +139,7 @@ impl<W: World> Line<W> {
             Some(header) => worker.event_type(header),
             None => worker,
         };
+        let worker = if W::INBOX { worker.inbox() } else { worker };
         let worker = worker
             .in_flight(settings.in_flight)
             .inbox_in_flight(2)
@@ -172,6 +177,15 @@ impl<W: World> Line<W> {
             Ok(outcomes) => outcomes,
             Err(_) => panic!("after 30 seconds there is only {:?}", self.observed.lock().unwrap()),
         }
+    }
+
+    /// Runs a worker until the further outcomes are these. Of a message that is stored before it runs the first one is
+    /// `parked 0`, which is not expected where that is so of every message.
+    pub(super) async fn runs_to(&self, settings: Settings, further: &[&str]) {
+        let known = self.outcomes(0).await.len();
+        let further: Vec<_> = further.iter().filter(|outcome| !W::INBOX || **outcome != "parked 0").collect();
+        let outcomes = self.run_with(settings, known + further.len()).await;
+        assert_eq!(outcomes[known..].iter().collect::<Vec<_>>(), further);
     }
 
     /// Runs a worker until there are so many outcomes, and tells them in order.

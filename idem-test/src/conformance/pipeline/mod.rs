@@ -8,6 +8,7 @@ mod drain;
 mod duplicates;
 mod failures;
 mod line;
+mod mode;
 mod orders;
 mod replay;
 mod routes;
@@ -18,17 +19,22 @@ pub use dead::*;
 pub use drain::*;
 pub use duplicates::*;
 pub use failures::*;
+pub use mode::InInbox;
 pub use replay::*;
 pub use routes::*;
 
 use line::{Line, Settings};
 use orders::Order;
 
-/// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`
+/// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`. With workers that store
+/// their messages before they run them: `pipeline_suite!(path::to::World, inbox);`, in a module of its own.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
 macro_rules! pipeline_suite {
+    ($world:ty, inbox) => {
+        $crate::pipeline_suite!($crate::conformance::pipeline::InInbox<$world>);
+    };
     ($world:ty) => {
         $crate::__suite! { $world, pipeline:
             // duplicates
