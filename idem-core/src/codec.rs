@@ -17,6 +17,14 @@ use crate::BoxError;
 pub trait Codec<M>: Send + Sync + 'static {
     /// Decodes one payload.
     fn decode(&self, payload: &[u8]) -> Result<M, BoxError>;
+
+    /// The message of a tombstone, a delivery without a payload at all. Asked only for handlers that take them, whose
+    /// message is an `Option`: it should be `None`.
+    ///
+    /// An error, as of a codec that does not say, makes the tombstone a dead letter with reason `undecodable`.
+    fn tombstone(&self) -> Result<M, BoxError> {
+        Err("the worker's codec does not say what a tombstone is: implement `Codec::tombstone`".into())
+    }
 }
 
 /// JSON by serde, the default codec. Nesting is limited to 128 levels by serde_json.
@@ -27,6 +35,11 @@ pub struct Json;
 impl<M: DeserializeOwned> Codec<M> for Json {
     fn decode(&self, payload: &[u8]) -> Result<M, BoxError> {
         serde_json::from_slice(payload).map_err(Into::into)
+    }
+
+    /// As `null`.
+    fn tombstone(&self) -> Result<M, BoxError> {
+        self.decode(b"null")
     }
 }
 

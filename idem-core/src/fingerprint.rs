@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::Delivery;
+
 /// What a message looked like: kept beside its claim, so that a second delivery under the same key is known as a copy
 /// (equal) or as a conflict (not equal).
 ///
@@ -15,6 +17,12 @@ impl Fingerprint {
     /// The fingerprint of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes)[..16].to_vec())
+    }
+
+    /// The fingerprint of this delivery's payload. No payload at all is not the same as an empty one, and its word, being
+    /// shorter than a hash, is that of no payload.
+    pub(crate) fn of_delivery(delivery: &Delivery) -> Self {
+        if delivery.is_tombstone() { Self(b"tombstone".to_vec()) } else { Self::of(delivery.payload()) }
     }
 
     /// Equal for all messages: every delivery under a known key is a copy. A key that is used for two different

@@ -19,6 +19,11 @@ pub trait Handler: Send + Sync + 'static {
     /// no other handler of the worker names.
     const EVENT: Option<&'static str> = None;
 
+    /// Whether it takes tombstones: deliveries without a payload at all, for which its message is `None`. `#[idempotent]`
+    /// says so of a message type that is written as an `Option`. To any other handler, a tombstone is a dead letter with
+    /// reason `undecodable`.
+    const TOMBSTONES: bool = false;
+
     /// The decoded payload.
     type Message: Send + 'static;
 
@@ -34,9 +39,10 @@ pub trait Handler: Send + Sync + 'static {
     /// No key can be made; the message becomes a dead letter with reason `no key`.
     fn key(message: &Self::Message, delivery: &Delivery) -> Result<Key, KeyError>;
 
-    /// What tells a copy from another message under the same key; by default a hash of the payload.
+    /// What tells a copy from another message under the same key; by default a hash of the payload, or what
+    /// stands for a tombstone.
     fn fingerprint(delivery: &Delivery) -> Fingerprint {
-        Fingerprint::of(delivery.payload())
+        Fingerprint::of_delivery(delivery)
     }
 
     /// Handles one message.

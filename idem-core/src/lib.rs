@@ -3,6 +3,7 @@
 //! Users depend on the facade `idem-rs`; this crate is for those who write an adapter or a store.
 
 mod acker;
+mod age;
 mod codec;
 mod delivery;
 mod error;

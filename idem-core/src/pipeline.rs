@@ -144,6 +144,11 @@ impl<S: Store> Pipeline<S> {
                 Ok(Some(found)) => return self.answer(txn, route, found).await,
                 Err(fault) => return self.abandon(txn, fault).await,
             }
+            match self.too_old(&mut txn, route.id, delivery).await {
+                Ok(None) => {}
+                Ok(Some(why)) => return self.bury_too_old(txn, delivery, &identity, &why).await,
+                Err(fault) => return self.abandon(txn, fault).await,
+            }
             match self.execute(route, ready, txn).await {
                 Ran::Processed => return Step::Done(Outcome::Processed),
                 Ran::Retry(error) if round < IN_PLACE => {

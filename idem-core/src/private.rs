@@ -1,7 +1,7 @@
 //! What the expansion of `#[idempotent]` names. Nothing here is for anyone else: it changes without notice.
 
 pub use std::option::Option;
-pub use std::primitive::str;
+pub use std::primitive::{bool, str};
 pub use std::result::Result;
 
 pub use crate::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError};

@@ -70,6 +70,15 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 1, state, &failure.error).await
     }
 
+    /// Gives a message up that is too old. The claim of this transaction says that the message is processed, so that another
+    /// one takes it over.
+    pub(crate) async fn bury_too_old(&self, txn: S::Txn, delivery: &Delivery, identity: &Identity, why: &str) -> Step {
+        if let Err(fault) = self.store.rollback(txn).await {
+            return self.hold_for(fault);
+        }
+        self.record(delivery, identity, 0, Err(Reason::TooOld), why).await
+    }
+
     /// When a message runs again that has failed so often, or why it does not.
     pub(crate) fn next(&self, attempts: u32, failure: &Failure) -> Result<Duration, Reason> {
         match failure.given_up {
@@ -97,6 +106,15 @@ impl<S: Store> Pipeline<S> {
             Ok(Some(found)) => return self.answer(txn, route, found).await,
             Err(fault) => return self.abandon(txn, fault).await,
         }
+        // What is to run is looked at here where it was not looked at before a run.
+        let old = match state {
+            Ok(_) if attempts == 0 => match self.too_old(&mut txn, route.id, delivery).await {
+                Ok(old) => old,
+                Err(fault) => return self.abandon(txn, fault).await,
+            },
+            _ => None,
+        };
+        let (state, error) = old.as_deref().map_or((state, error), |why| (Err(Reason::TooOld), why));
         let row = NewRow { identity, delivery, attempts, state, error };
         if let Err(fault) = self.store.insert(&mut txn, &row).await {
             return self.abandon(txn, fault).await;
@@ -172,7 +190,7 @@ impl<S: Store> Pipeline<S> {
 
 /// The identity of a delivery without a key.
 pub(crate) fn claimless(handler: HandlerId, delivery: &Delivery) -> Identity {
-    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of(delivery.payload()) }
+    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_delivery(delivery) }
 }
 
 /// What the commit of a transaction of our own means, in which no handler ran.

@@ -68,8 +68,7 @@ where
 
     fn prepare(&self, delivery: &Delivery, key: Option<&Key>) -> Result<(Key, Box<dyn Job<S>>), Unfit> {
         let prepare = || {
-            let message =
-                self.codec.decode(delivery.payload()).map_err(|e| Unfit::new(Reason::Undecodable, e.as_ref()))?;
+            let message = self.decode(delivery).map_err(|e| Unfit::new(Reason::Undecodable, e.as_ref()))?;
             let key = match key {
                 Some(key) => *key,
                 None => H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))?,
@@ -84,6 +83,21 @@ where
         catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_else(|panic| {
             Err(Unfit::new(Reason::Undecodable, format!("decoding panicked: {}", panic_text(panic.as_ref()))))
         })
+    }
+}
+
+impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
+    fn decode(&self, delivery: &Delivery) -> Result<H::Message, BoxError> {
+        match (delivery.is_tombstone(), H::TOMBSTONES) {
+            (false, _) => self.codec.decode(delivery.payload()),
+            (true, true) => self.codec.tombstone(),
+            (true, false) => Err(format!(
+                "the delivery is a tombstone, which has no payload, and the handler `{}` takes none: let its message be \
+                 an `Option`, which is `None` then",
+                H::NAME
+            )
+            .into()),
+        }
     }
 }
 

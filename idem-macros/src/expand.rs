@@ -9,6 +9,7 @@ use syn::{Error, Ident, Index, LitStr};
 use crate::args::{Args, MAX_NAME};
 use crate::header::{Header, Shape};
 use crate::key::Part;
+use crate::types::is_option;
 
 /// The function as it is, and with it a type of its name that implements `Handler`.
 ///
@@ -57,6 +58,8 @@ impl Handler<'_> {
         let deprecated = deprecated.map(|_| quote!(#[allow(deprecated)]));
         let [message, params, tx, delivery] = ["__message", "__params", "__tx", "__delivery"].map(local);
         let event = self.args.event.iter();
+        let takes_none = self.shape.is_some_and(|shape| is_option(&shape.message));
+        let tombstones = takes_none.then(|| quote!(const TOMBSTONES: #idem::bool = true;));
         let (types, key, fingerprint, call) = (self.types(), self.key(), self.fingerprint(), self.call());
         quote! {
             #[doc(hidden)]
@@ -67,6 +70,7 @@ impl Handler<'_> {
             impl #idem::Handler for #handler {
                 const NAME: &'static #idem::str = #name;
                 #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
+                #tombstones
                 #types
                 fn key(#message: &Self::Message, #delivery: &#idem::Delivery)
                     -> #idem::Result<#idem::Key, #idem::KeyError>

@@ -14,6 +14,16 @@ pub(crate) fn exclusive(ty: &Type) -> Option<&Type> {
     }
 }
 
+/// Whether it is written as an `Option`, by whatever path.
+pub(crate) fn is_option(ty: &Type) -> bool {
+    match ty {
+        Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "Option"),
+        Type::Group(group) => is_option(&group.elem),
+        Type::Paren(paren) => is_option(&paren.elem),
+        _ => false,
+    }
+}
+
 /// With `'static` for each lifetime: the associated type of a trait cannot have that of a call.
 pub(crate) fn made_static(ty: &Type) -> Type {
     struct Static;

@@ -13,3 +13,4 @@ mod call;
 mod hygiene;
 mod keys;
 mod names;
+mod tombstones;

@@ -10,7 +10,7 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
@@ -49,6 +49,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The store has fewer connections left than that. The text says how to get more.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error>;
 
+    /// How long dated claims are kept.
+    fn retention(&self) -> Duration;
+
     /// Asks the database for a sign of life, on a new connection where none is known to be good.
     fn ping(&self) -> impl Future<Output = Result<(), Fault>> + Send;
 
@@ -81,6 +84,25 @@ pub trait Store: Clone + Send + Sync + 'static {
         identity: &Identity,
         promise: Promise,
     ) -> impl Future<Output = Result<Claimed, Fault>> + Send;
+
+    /// Begins and claims: what every first delivery does first. A store that can say both at once saves a round trip.
+    ///
+    /// On a fault there is no transaction left.
+    fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> impl Future<Output = Result<(Self::Txn, Claimed), Fault>> + Send {
+        async move {
+            let mut txn = self.begin(deadline).await?;
+            match self.claim(&mut txn, identity, promise).await {
+                Ok(claimed) => Ok((txn, claimed)),
+                Err(fault @ Fault::Outage(_)) => Err(fault),
+                Err(fault) => self.rollback(txn).await.and(Err(fault)),
+            }
+        }
+    }
 
     /// Reads the claim and keeps it from being deleted until the transaction ends (`FOR KEY SHARE`).
     /// `None` where there is no claim (any more).
@@ -135,6 +157,16 @@ pub trait Store: Clone + Send + Sync + 'static {
         handler: HandlerId,
         key: &Key,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// How far the claims of this handler were pruned: the highest time at which one of them was dated. `None` where none
+    /// was pruned. A message of before that can have been processed although it has no claim.
+    ///
+    /// Asked after the claim, and sees all that was committed until it is asked.
+    fn pruned_through(
+        &self,
+        txn: &mut Self::Txn,
+        handler: HandlerId,
+    ) -> impl Future<Output = Result<Option<SystemTime>, Fault>> + Send;
 
     // ===== inbox rows, each in a transaction =====
 

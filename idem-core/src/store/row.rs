@@ -154,7 +154,8 @@ pub enum Replayed {
     Due,
     /// There is no dead row of this number (any more).
     NotFound,
-    /// Its handler had committed, so that effects may stand already: replay it by force, or discard it.
+    /// Its handler had committed, or it was too old to tell whether it was processed, so that effects may stand already:
+    /// replay it by force, or discard it.
     NeedsForce,
     /// Its key belongs to another message: replay it under a new key.
     NeedsKey,

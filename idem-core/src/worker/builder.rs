@@ -227,7 +227,8 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Staffed> {
     /// broker delivers again.
     ///
     /// # Errors
-    /// Only at the start: settings that would lose or repeat messages, a pool that is too small, two handlers of one
+    /// Only at the start: settings that would lose or repeat messages, a broker that can deliver again what is older than
+    /// the claims that are kept, a pool that is too small, two handlers of one
     /// name or one type of event, inbox rows of handlers that are not here, a database or a broker that cannot be used.
     /// Once it runs, nothing but `shutdown` ends it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {

@@ -13,7 +13,7 @@ use crate::pipeline::Pipeline;
 use crate::registry::{Registered, Route, Routes};
 use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
-use crate::{Error, Source, Store, Terms};
+use crate::{Error, Source, Store, Terms, age};
 
 use super::{Flights, Gate, Health, Outage, Settings, housekeeping, lane, receive};
 
@@ -70,6 +70,11 @@ async fn serve<S: Store, Src: Source>(
         () = &mut shutdown => return Ok(()),
     };
     opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
+    if let Err(refused) = age::check(&parts.source, parts.store.retention()) {
+        // What was handed to us meanwhile goes back.
+        let _ = timeout(LAST_WORDS, parts.source.close()).await;
+        return Err(refused);
+    }
     parts.health.set_broker(true);
     parts.health.set_database(true);
 

@@ -32,16 +32,16 @@ async fn deliver(world: &World, proxy: &Proxy, key: &str, nested: bool) -> (usiz
 }
 
 #[tokio::test]
-async fn a_direct_delivery_costs_three_round_trips_beside_the_handlers_own() {
+async fn a_direct_delivery_costs_two_round_trips_beside_the_handlers_own() {
     let Some((mut world, proxy)) = watched().await else { return };
     for key in ["warm", "warmer"] {
         deliver(&world, &proxy, key, false).await;
     }
     let (ours, handlers) = deliver(&world, &proxy, "plain", false).await;
-    assert_eq!((ours, handlers), (3, 1));
+    assert_eq!((ours, handlers), (2, 1));
     deliver(&world, &proxy, "warm nested", true).await;
     let (ours, handlers) = deliver(&world, &proxy, "nested", true).await;
-    assert_eq!((ours, handlers), (3, 3));
+    assert_eq!((ours, handlers), (2, 3));
     assert_eq!(world.effects().await, 5);
     assert_eq!(proxy.connections(), 1);
     world.end().await;

@@ -63,8 +63,9 @@ impl World {
 
     /// Begins and claims.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
-        let mut txn = self.store.begin(DEADLINE).await.unwrap();
-        let claimed = self.store.claim(&mut txn, &self.identity(key), Promise::Processed).await.unwrap();
+        let identity = self.identity(key);
+        let claim = self.store.begin_with_claim(DEADLINE, &identity, Promise::Processed);
+        let (txn, claimed) = claim.await.unwrap();
         assert_eq!(claimed, idem_core::store::Claimed::New);
         txn
     }

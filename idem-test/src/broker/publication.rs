@@ -1,5 +1,7 @@
 //! What a producer publishes.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use idem_core::Headers;
 use serde::Serialize;
@@ -11,12 +13,19 @@ pub struct Publication {
     pub(crate) headers: Headers,
     pub(crate) message_id: Option<String>,
     pub(crate) event_type: Option<String>,
+    pub(crate) tombstone: bool,
+    pub(crate) published_at: Option<SystemTime>,
 }
 
 impl Publication {
     /// A payload alone.
     pub fn new(payload: impl Into<Bytes>) -> Self {
         Self { payload: payload.into(), ..Self::default() }
+    }
+
+    /// No payload at all, which is not the same as an empty one.
+    pub fn tombstone() -> Self {
+        Self { tombstone: true, ..Self::default() }
     }
 
     /// A payload in JSON.
@@ -48,6 +57,12 @@ impl Publication {
     /// With the type of the event.
     pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
         self.event_type = Some(event_type.into());
+        self
+    }
+
+    /// Published then, by the broker's clock. By default the broker has no clock.
+    pub fn published_at(mut self, time: SystemTime) -> Self {
+        self.published_at = Some(time);
         self
     }
 

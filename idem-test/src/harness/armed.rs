@@ -16,6 +16,7 @@ pub(super) struct Armed<H, S>(PhantomData<fn() -> (H, S)>);
 impl<H: Handler, S: Lends<H::Connection>> Handler for Armed<H, S> {
     const NAME: &'static str = H::NAME;
     const EVENT: Option<&'static str> = H::EVENT;
+    const TOMBSTONES: bool = H::TOMBSTONES;
 
     type Message = H::Message;
     type Params = H::Params;

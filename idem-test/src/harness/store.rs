@@ -1,6 +1,6 @@
 //! A store that stops at a point.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
@@ -71,6 +71,20 @@ impl<S: Store> Store for Crashing<S> {
         Ok(claimed)
     }
 
+    async fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(Self::Txn, Claimed), Fault> {
+        self.fate.reach(Crash::BeforeBegin).await;
+        let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
+        if claimed == Claimed::New {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok((CrashingTxn { within, fate: self.fate.clone() }, claimed))
+    }
+
     async fn start(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
         let started = self.within.start(&mut txn.within, row).await?;
         if started {
@@ -104,6 +118,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.ping().await
     }
 
+    fn retention(&self) -> Duration {
+        self.within.retention()
+    }
+
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
         self.within.lost_race(error)
     }
@@ -126,6 +144,10 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn reopen(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         self.within.reopen(&mut txn.within, handler, key).await
+    }
+
+    async fn pruned_through(&self, txn: &mut Self::Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
+        self.within.pruned_through(&mut txn.within, handler).await
     }
 
     async fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> Result<(), Fault> {

@@ -26,6 +26,8 @@ pub(crate) struct Member {
 /// All worker processes, those that are dead included.
 pub(crate) struct Crew {
     dir: PathBuf,
+    /// How a worker is called.
+    call: Vec<&'static str>,
     pub(crate) alive: Vec<Member>,
     dead: Vec<Reader>,
     started: usize,
@@ -33,10 +35,10 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// Nobody yet. What they write comes into this directory, which is emptied.
-    pub(crate) fn new(dir: &Path) -> Result<Self> {
+    pub(crate) fn new(dir: &Path, call: Vec<&'static str>) -> Result<Self> {
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        Ok(Self { dir: dir.to_owned(), alive: Vec::new(), dead: Vec::new(), started: 0 })
+        Ok(Self { dir: dir.to_owned(), call, alive: Vec::new(), dead: Vec::new(), started: 0 })
     }
 
     /// Starts a worker.
@@ -45,7 +47,7 @@ impl Crew {
         let file = |ending: &str| self.dir.join(format!("worker-{}.{ending}", self.started));
         let (journal, log) = (file("journal"), file("log"));
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("worker").arg("--journal").arg(&journal).kill_on_drop(true);
+        command.args(&self.call).arg("--journal").arg(&journal).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut child = command.spawn().context("cannot start a worker")?;
         let input = child.stdin.take();
@@ -64,7 +66,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Kills the worker at this place of `alive` while it has a delivery in hand, and answers what it had written. It is
+    /// Kills the worker at this place of `alive` while it has something in hand, and answers what it had written. It is
     /// stopped to look: a worker that has just acked all that it had is idle for a moment, and its death proves nothing.
     pub(crate) async fn kill(&mut self, place: usize) -> Result<&Sum> {
         let mut member = self.alive.remove(place);
@@ -72,7 +74,7 @@ impl Crew {
             member.signal(Signal::SIGSTOP)?;
             tokio::time::sleep(Duration::from_millis(1)).await;
             member.journal.read()?;
-            if member.journal.sum.in_flight > 0 {
+            if member.journal.sum.in_hand() > 0 {
                 break;
             }
             member.signal(Signal::SIGCONT)?;
@@ -102,17 +104,23 @@ impl Crew {
         self.dead.last().map(|journal| &journal.sum).context("there is one")
     }
 
+    /// Lets the worker at this place finish what it has in hand, and end.
+    pub(crate) async fn let_go(&mut self, place: usize) -> Result<()> {
+        let mut member = self.alive.remove(place);
+        drop(member.input.take());
+        let status = timeout(Duration::from_secs(60), member.child.wait()).await;
+        let status = status.with_context(|| format!("worker {} does not drain", member.number))??;
+        ensure!(status.success(), "worker {} failed ({status}):\n{}", member.number, member.last_words());
+        member.journal.read()?;
+        self.dead.push(member.journal);
+        Ok(())
+    }
+
     /// Lets all of them finish and end.
     pub(crate) async fn dismiss(&mut self) -> Result<()> {
-        for member in &mut self.alive {
-            drop(member.input.take());
-        }
-        for mut member in std::mem::take(&mut self.alive) {
-            let status = timeout(Duration::from_secs(60), member.child.wait()).await;
-            let status = status.with_context(|| format!("worker {} does not drain", member.number))??;
-            ensure!(status.success(), "worker {} failed ({status}):\n{}", member.number, member.last_words());
-            member.journal.read()?;
-            self.dead.push(member.journal);
+        self.alive.iter_mut().for_each(|member| drop(member.input.take()));
+        while !self.alive.is_empty() {
+            self.let_go(0).await?;
         }
         Ok(())
     }
@@ -122,9 +130,9 @@ impl Crew {
         self.dead.iter().chain(self.alive.iter().map(|member| &member.journal)).map(|journal| &journal.sum)
     }
 
-    /// The places of those that have a delivery in hand.
+    /// The places of those that have something in hand.
     pub(crate) fn busy(&self) -> Vec<usize> {
-        let busy = |member: &Member| member.journal.sum.in_flight > 0;
+        let busy = |member: &Member| member.journal.sum.in_hand() > 0;
         self.alive.iter().enumerate().filter(|(_, member)| busy(member)).map(|(place, _)| place).collect()
     }
 }

@@ -15,8 +15,12 @@ pub(crate) enum Event {
     Delivered,
     /// It came again.
     Redelivered,
-    /// It was acked, or given back.
+    /// It was acked, given back, or dropped.
     Settled,
+    /// Its handler has begun, be it from the broker or from the inbox.
+    Begun,
+    /// Its handler has returned, or was dropped.
+    Ended,
     /// It was answered as a duplicate.
     Duplicate,
     /// The process is about to end between its commit and its ack.
@@ -24,10 +28,12 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    const ALL: [(Self, char); 5] = [
+    const ALL: [(Self, char); 7] = [
         (Self::Delivered, 'd'),
         (Self::Redelivered, 'r'),
         (Self::Settled, 's'),
+        (Self::Begun, 'b'),
+        (Self::Ended, 'n'),
         (Self::Duplicate, 'x'),
         (Self::Ending, 'e'),
     ];
@@ -80,6 +86,8 @@ pub(crate) struct Sum {
     pub(crate) duplicates: u64,
     /// Came, and is neither acked nor given back.
     pub(crate) in_flight: u64,
+    /// Handlers that run.
+    running: u64,
     /// Came again.
     pub(crate) again: HashSet<u64>,
     /// The message at which the process ended itself between commit and ack.
@@ -108,6 +116,11 @@ impl Reader {
 }
 
 impl Sum {
+    /// How much it has in hand: deliveries, or where there are none, runs from the inbox.
+    pub(crate) fn in_hand(&self) -> u64 {
+        self.in_flight.max(self.running)
+    }
+
     fn add(&mut self, event: Event, id: u64) {
         match event {
             Event::Delivered => {
@@ -121,6 +134,8 @@ impl Sum {
                 self.again.insert(id);
             }
             Event::Settled => self.in_flight = self.in_flight.saturating_sub(1),
+            Event::Begun => self.running += 1,
+            Event::Ended => self.running = self.running.saturating_sub(1),
             Event::Duplicate => self.duplicates += 1,
             Event::Ending => self.ended_at = Some(id),
         }

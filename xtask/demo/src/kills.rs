@@ -6,21 +6,30 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use crate::crew::Crew;
+use crate::plan::Plan;
 use crate::tables::Tables;
 
 /// The kills that are still to come, and what became of those that were.
 #[derive(Debug)]
 pub(crate) struct Kills {
-    /// After how many deliveries, and whether between commit and ack; the last one first.
-    planned: Vec<(u64, bool)>,
+    planned: Vec<Moment>,
     pub(crate) done: Vec<Kill>,
+}
+
+/// When a kill comes.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// After so many deliveries, between a commit and its ack.
+    Delivered(u64),
+    /// After so many messages are processed, in the middle of whatever is in hand.
+    Processed(u64),
 }
 
 /// A kill that was.
 #[derive(Debug)]
 pub(crate) struct Kill {
-    /// How many deliveries the worker had in hand; none where it was to end at its next ack, and none came.
-    pub(crate) in_flight: u64,
+    /// How much the worker had in hand; nothing where it was to end at its next ack, and none came.
+    pub(crate) in_hand: u64,
     /// The message that was committed and not acked, where that was the moment.
     pub(crate) before_ack: Option<BeforeAck>,
 }
@@ -29,19 +38,20 @@ pub(crate) struct Kill {
 #[derive(Debug)]
 pub(crate) struct BeforeAck {
     pub(crate) id: u64,
-    /// How many effect rows it had just after the kill: one, or the kill was not after the commit.
-    pub(crate) effects: u64,
+    /// Whether it had a claim just after the kill. If not, the kill was not after the commit.
+    pub(crate) claimed: bool,
 }
 
 impl Kills {
     /// At random moments while there is work; two of five between commit and ack, and at least one.
-    pub(crate) fn new(kills: usize, deliveries: u64, rng: &mut Rng) -> Self {
+    pub(crate) fn new(kills: usize, plan: &Plan, rng: &mut Rng) -> Self {
         let before_ack = (kills * 2 / 5).max(1);
-        let mut kinds: Vec<bool> = (0..kills).map(|number| number < before_ack).collect();
-        rng.shuffle(&mut kinds);
-        let mut moments: Vec<u64> = (0..kills).map(|_| rng.u64(deliveries / 20..=deliveries * 3 / 4)).collect();
-        moments.sort_unstable_by(|a, b| b.cmp(a));
-        Self { planned: moments.into_iter().zip(kinds).collect(), done: Vec::new() }
+        let mut moment = |of: usize| rng.u64(of as u64 / 20..=of as u64 * 3 / 4);
+        let planned = (0..kills).map(|number| match number {
+            number if number < before_ack => Moment::Delivered(moment(plan.published.len())),
+            _ => Moment::Processed(moment(plan.orders.len())),
+        });
+        Self { planned: planned.collect(), done: Vec::new() }
     }
 
     /// How many are still to come.
@@ -50,23 +60,35 @@ impl Kills {
     }
 
     /// Kills if it is time, and starts another worker in its place.
-    pub(crate) async fn strike(&mut self, crew: &mut Crew, tables: &mut Tables, rng: &mut Rng) -> Result<()> {
+    pub(crate) async fn strike(
+        &mut self,
+        crew: &mut Crew,
+        tables: &mut Tables,
+        processed: u64,
+        rng: &mut Rng,
+    ) -> Result<()> {
         let delivered: u64 = crew.sums().map(|sum| sum.delivered).sum();
-        let Some(&(moment, before_ack)) = self.planned.last() else { return Ok(()) };
-        let Some(victim) = rng.choice(crew.busy()).filter(|_| delivered >= moment) else { return Ok(()) };
-        self.planned.pop();
-        let kill = if before_ack {
-            let sum = crew.arm(victim).await?;
-            match (sum.in_flight, sum.ended_at) {
-                (in_flight, Some(id)) => {
-                    let effects = tables.effects_of(id).await?;
-                    Kill { in_flight, before_ack: Some(BeforeAck { id, effects }) }
+        let is_due = |moment: &Moment| match *moment {
+            Moment::Delivered(after) => delivered >= after,
+            Moment::Processed(after) => processed >= after,
+        };
+        let Some(due) = self.planned.iter().position(is_due) else { return Ok(()) };
+        let Some(victim) = rng.choice(crew.busy()) else { return Ok(()) };
+        let kill = match self.planned.remove(due) {
+            Moment::Delivered(_) => {
+                let sum = crew.arm(victim).await?;
+                match (sum.in_hand(), sum.ended_at) {
+                    (in_hand, Some(id)) => {
+                        let claimed = tables.is_claimed(id).await?;
+                        Kill { in_hand, before_ack: Some(BeforeAck { id, claimed }) }
+                    }
+                    (_, None) => Kill { in_hand: 0, before_ack: None },
                 }
-                (_, None) => Kill { in_flight: 0, before_ack: None },
             }
-        } else {
-            tokio::time::sleep(Duration::from_micros(rng.u64(..20_000))).await;
-            Kill { in_flight: crew.kill(victim).await?.in_flight, before_ack: None }
+            Moment::Processed(_) => {
+                tokio::time::sleep(Duration::from_micros(rng.u64(..20_000))).await;
+                Kill { in_hand: crew.kill(victim).await?.in_hand(), before_ack: None }
+            }
         };
         self.done.push(kill);
         crew.start()

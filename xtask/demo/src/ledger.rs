@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::crew::Crew;
 use crate::kills::Kills;
+use crate::moves::Moves;
 use crate::plan::Plan;
 use crate::tables::{Tables, missing};
 
@@ -26,6 +27,8 @@ pub(crate) struct Ledger {
     doubled: u64,
     kills: u64,
     before_ack: u64,
+    added: u64,
+    left: u64,
     rate: f64,
     took: Duration,
     /// What else is not as it must be.
@@ -36,9 +39,9 @@ impl Ledger {
     pub(crate) async fn new(
         plan: &Plan,
         crew: &Crew,
-        kills: &Kills,
+        (kills, moves): (&Kills, &Moves),
         tables: &mut Tables,
-        ready: u32,
+        left: u64,
         took: Duration,
     ) -> Result<Self> {
         let effects = tables.effects().await?;
@@ -69,13 +72,14 @@ impl Ledger {
         must(rolled_back == 0, format!("{rolled_back} messages that failed and have an effect all the same"));
         must(progress.processed == succeeding.len() as u64, "claims and messages differ in number".to_owned());
         must(progress.parked == 0, format!("{} messages still wait in the inbox", progress.parked));
-        must(ready == 0, format!("{ready} messages are still in the queue"));
+        must(left == 0, format!("{left} messages are still with the broker"));
+        must(moves.outstanding() == 0, "no worker was added or left: there was no work left".to_owned());
         must(kills.left() == 0, format!("{} kills did not happen: there was no work left", kills.left()));
         for kill in &kills.done {
-            must(kill.in_flight > 0, "a kill hit an idle worker".to_owned());
+            must(kill.in_hand > 0, "a kill hit an idle worker".to_owned());
             let Some(moment) = &kill.before_ack else { continue };
             let came_again = crew.sums().any(|sum| sum.again.contains(&moment.id));
-            must(moment.effects == 1, format!("message {} had no commit when its worker was killed", moment.id));
+            must(moment.claimed, format!("message {} had no commit when its worker was killed", moment.id));
             must(came_again, format!("message {} did not come again after its worker was killed", moment.id));
         }
         let before_ack = kills.done.iter().filter(|kill| kill.before_ack.is_some()).count() as u64;
@@ -93,6 +97,8 @@ impl Ledger {
             doubled: effects.values().map(|rows| rows - 1).sum(),
             kills: kills.done.len() as u64,
             before_ack,
+            added: moves.added,
+            left: moves.left,
             rate: deliveries as f64 / took.as_secs_f64(),
             took,
             faults,
@@ -124,6 +130,8 @@ impl fmt::Display for Ledger {
         line("effect rows", self.effect_rows)?;
         line("workers killed", self.kills)?;
         line("  before their ack", self.before_ack)?;
+        line("workers added", self.added)?;
+        line("workers that left", self.left)?;
         line("msg/s", self.rate as u64)?;
         writeln!(f, "\nlost {}, doubled {}, in {:.1} s", self.lost, self.doubled, self.took.as_secs_f64())
     }

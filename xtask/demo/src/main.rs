@@ -3,24 +3,26 @@
 //! | file | what |
 //! |---|---|
 //! | `plan` | which messages there are, and what is to become of each |
-//! | `queue` | the queue, and publishing with confirms |
+//! | `broker` | what is asked of each broker: make, publish, look, remove |
 //! | `handler` | the handler, an ordinary one |
 //! | `worker` | the process that is killed |
 //! | `watched` | its source, watched, with the failpoint between commit and ack |
 //! | `journal` | what a process wrote about itself, which a kill does not take away |
 //! | `crew` | the processes |
 //! | `kills` | when which of them is killed |
+//! | `moves` | when a worker is added, and when one leaves |
 //! | `tables` | what the database says |
 //! | `ledger` | the sum, and the verdict |
 //! | `run` | all of it in order |
 
+mod broker;
 mod crew;
 mod handler;
 mod journal;
 mod kills;
 mod ledger;
+mod moves;
 mod plan;
-mod queue;
 mod run;
 mod tables;
 mod watched;
@@ -31,6 +33,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use broker::{Broker, RabbitMq};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask demo", about = "Workers that are killed, and a ledger of what became of each message.")]
@@ -46,8 +50,11 @@ enum Command {
     /// One of the workers.
     #[command(hide = true)]
     Worker {
+        broker: String,
         #[arg(long)]
         journal: PathBuf,
+        #[arg(long)]
+        inbox: bool,
     },
 }
 
@@ -66,6 +73,9 @@ pub(crate) struct Options {
     /// How many workers run at a time.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=16))]
     workers: u64,
+    /// Let the workers store each message, ack it, and run it from the inbox.
+    #[arg(long)]
+    inbox: bool,
     /// What is random is the same again for the same number.
     #[arg(long)]
     seed: Option<u64>,
@@ -79,20 +89,16 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    fn from_env() -> Result<Self> {
+    fn of<B: Broker>() -> Result<Self> {
         use anyhow::Context;
         let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
-        Ok(Self { database: read("DATABASE_URL")?, broker: read("AMQP_URL")? })
+        Ok(Self { database: read("DATABASE_URL")?, broker: read(B::VARIABLE)? })
     }
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let done = match Servers::from_env() {
-        Ok(servers) => work(arguments.command, &servers).await,
-        Err(error) => Err(error),
-    };
+    let done = work(Arguments::parse().command).await;
     match done {
         Ok(()) => ExitCode::SUCCESS,
         // One line, without the backtrace that `RUST_BACKTRACE` would add.
@@ -103,9 +109,12 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn work(command: Command, servers: &Servers) -> Result<()> {
+async fn work(command: Command) -> Result<()> {
     match command {
-        Command::Rabbitmq(options) => run::demo(&options, servers).await,
-        Command::Worker { journal } => worker::run(&journal, servers).await,
+        Command::Rabbitmq(options) => run::demo::<RabbitMq>(&options).await,
+        Command::Worker { broker, journal, inbox } => match broker.as_str() {
+            RabbitMq::COMMAND => worker::run::<RabbitMq>(&journal, inbox).await,
+            other => anyhow::bail!("there is no broker {other}"),
+        },
     }
 }

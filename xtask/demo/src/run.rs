@@ -1,4 +1,4 @@
-//! The demo, in order: tables, queue, messages, workers, kills, drain, ledger.
+//! The demo, in order: tables, broker, messages, workers, kills, drain, ledger.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -6,44 +6,49 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use fastrand::Rng;
 
+use crate::broker::Broker;
 use crate::crew::Crew;
 use crate::kills::Kills;
 use crate::ledger::Ledger;
+use crate::moves::Moves;
 use crate::plan::Plan;
-use crate::queue::Queue;
 use crate::tables::{Progress, Tables};
 use crate::{Options, Servers};
 
 /// Nothing that has to come takes that long: a retry waits for less than 2 s, the lease of a dead worker is 2 s.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) async fn demo(options: &Options, servers: &Servers) -> Result<()> {
+pub(crate) async fn demo<B: Broker>(options: &Options) -> Result<()> {
+    let servers = Servers::of::<B>()?;
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let mut rng = Rng::with_seed(seed);
     let plan = Plan::new(options.messages, options.duplicates, &mut rng);
-    let mut kills = Kills::new(options.kills, plan.published.len() as u64, &mut rng);
+    let mut kills = Kills::new(options.kills, &plan, &mut rng);
+    let mut moves = Moves::new(plan.published.len() as u64, &mut rng);
     println!("seed {seed}");
 
-    let mut tables = Tables::new(servers).await?;
-    let queue = Queue::new(servers).await?;
-    let mut crew = Crew::new(&directory())?;
+    let mut tables = Tables::new(&servers).await?;
+    let broker = B::new(&servers.broker).await?;
+    let mut call = vec!["worker", B::COMMAND];
+    call.extend(options.inbox.then_some("--inbox"));
+    let mut crew = Crew::new(&directory(), call)?;
 
-    queue.publish(&plan.published).await?;
+    broker.publish(&plan.published).await?;
     println!("{} deliveries of {} messages published and confirmed", plan.published.len(), plan.orders.len());
 
     let start = Instant::now();
     for _ in 0..options.workers {
         crew.start()?;
     }
-    let drained = drain(&mut crew, &mut kills, &mut tables, &queue, &mut rng).await?;
+    let drained = drain(&mut crew, (&mut kills, &mut moves), &mut tables, &broker, &mut rng).await?;
     let took = drained.duration_since(start);
     crew.dismiss().await?;
 
-    let ledger = Ledger::new(&plan, &crew, &kills, &mut tables, queue.ready().await?, took).await?;
+    let ledger = Ledger::new(&plan, &crew, (&kills, &moves), &mut tables, broker.left().await?, took).await?;
     println!("\n{ledger}");
     ledger.verdict()?;
     // Kept for whoever wants to look, if the verdict was another.
-    queue.delete().await?;
+    broker.delete().await?;
     tables.drop().await
 }
 
@@ -51,9 +56,9 @@ pub(crate) async fn demo(options: &Options, servers: &Servers) -> Result<()> {
 /// Answers when the last thing moved.
 async fn drain(
     crew: &mut Crew,
-    kills: &mut Kills,
+    (kills, moves): (&mut Kills, &mut Moves),
     tables: &mut Tables,
-    queue: &Queue,
+    broker: &impl Broker,
     rng: &mut Rng,
 ) -> Result<Instant> {
     let mut moved = (Instant::now(), 0, Progress::default());
@@ -61,7 +66,8 @@ async fn drain(
     loop {
         tokio::time::sleep(Duration::from_millis(5)).await;
         crew.look()?;
-        kills.strike(crew, tables, rng).await?;
+        kills.strike(crew, tables, moved.2.processed, rng).await?;
+        moves.make(crew, rng).await?;
         if asked.elapsed() < Duration::from_millis(250) {
             continue;
         }
@@ -71,8 +77,8 @@ async fn drain(
         if (delivered, progress) != (moved.1, moved.2) {
             moved = (Instant::now(), delivered, progress);
         }
-        let settled = crew.busy().is_empty() && progress.parked == 0 && queue.ready().await? == 0;
-        // Twice without a change: what a killed worker had in hand may be on its way back to the queue.
+        let settled = crew.busy().is_empty() && progress.parked == 0 && broker.left().await? == 0;
+        // Twice without a change: what a killed worker had in hand may be on its way back to the broker.
         if settled && moved.0.elapsed() > Duration::from_secs(1) || moved.0.elapsed() > PATIENCE {
             return Ok(moved.0);
         }

@@ -70,13 +70,10 @@ impl Tables {
         Ok(rows.iter().map(|row| (unsigned(row, 0), unsigned(row, 1))).collect())
     }
 
-    /// How many effect rows this message has.
-    pub(crate) async fn effects_of(&mut self, id: u64) -> Result<u64> {
-        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM idem_demo_effects.effects WHERE message = $1")
-            .bind(i64::try_from(id)?)
-            .fetch_one(&mut self.connection)
-            .await?;
-        Ok(count.unsigned_abs())
+    /// Whether the database has taken this message over.
+    pub(crate) async fn is_claimed(&mut self, id: u64) -> Result<bool> {
+        let asked = "SELECT EXISTS (SELECT FROM idem_demo.processed_messages WHERE key = convert_to($1, 'UTF8'))";
+        Ok(sqlx::query_scalar(asked).bind(id.to_string()).fetch_one(&mut self.connection).await?)
     }
 
     /// The messages that are dead letters, as an operator lists them.

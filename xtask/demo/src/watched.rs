@@ -3,24 +3,80 @@
 //! The failpoint is the demo's: idem acks only after the commit, so a process that ends when it is asked to ack ends
 //! between the two.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem::{Acker, BoxError, Delivery, Settled, Source, Terms};
+use idem::{Acker, BoxError, Delivery, Horizon, Settled, Source, Terms};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::handler::Returned;
 use crate::journal::{Event, Journal};
 
-/// What the source and its ackers share.
+/// What the source, its ackers and the handler share.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) journal: Journal,
     pub(crate) returned: Returned,
     /// Whether the process ends at its next ack after a commit.
     pub(crate) armed: Arc<AtomicBool>,
+}
+
+impl Watch {
+    pub(crate) fn new(journal: Journal) -> Self {
+        Self { journal, returned: Returned::default(), armed: Arc::default() }
+    }
+
+    /// The handler has begun, and runs as long as this lives.
+    pub(crate) fn run(&self, id: u64) -> InHand {
+        InHand::begin(Event::Begun, Event::Ended, id, &self.journal)
+    }
+
+    /// Ends the process if it is to end here.
+    async fn failpoint(&self, id: u64) -> Result<(), BoxError> {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.journal.note(Event::Ending, id);
+            kill(Pid::this(), Signal::SIGKILL)?;
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+}
+
+/// The messages whose handler has returned well in this process: if one of them is acked, a commit came before.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Returned(Arc<Mutex<HashSet<u64>>>);
+
+impl Returned {
+    pub(crate) fn add(&self, id: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    fn has(&self, id: u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+}
+
+/// Work of this process: its end is noted also where it is dropped.
+#[derive(Debug)]
+pub(crate) struct InHand {
+    id: u64,
+    end: Event,
+    journal: Journal,
+}
+
+impl InHand {
+    fn begin(begin: Event, end: Event, id: u64, journal: &Journal) -> Self {
+        journal.note(begin, id);
+        Self { id, end, journal: journal.clone() }
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.journal.note(self.end, self.id);
+    }
 }
 
 /// A source that is watched.
@@ -44,11 +100,16 @@ impl<S: Source> Source for Watched<S> {
         self.source.open(terms).await
     }
 
+    fn horizon(&self) -> Horizon {
+        self.source.horizon()
+    }
+
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
         let (delivery, acker) = self.source.next().await?;
         let id = id(&delivery);
-        self.watch.journal.note(if delivery.redelivered() { Event::Redelivered } else { Event::Delivered }, id);
-        Ok((delivery, WatchedAcker { acker, id, watch: self.watch.clone() }))
+        let came = if delivery.redelivered() { Event::Redelivered } else { Event::Delivered };
+        let in_hand = InHand::begin(came, Event::Settled, id, &self.watch.journal);
+        Ok((delivery, WatchedAcker { acker, in_hand, stored: false, watch: self.watch.clone() }))
     }
 
     async fn drain(&mut self) {
@@ -63,25 +124,30 @@ impl<S: Source> Source for Watched<S> {
 /// The acker of a watched delivery.
 pub(crate) struct WatchedAcker<A> {
     acker: A,
-    id: u64,
+    in_hand: InHand,
+    stored: bool,
     watch: Watch,
 }
 
 impl<A: Acker> Acker for WatchedAcker<A> {
     async fn ack(self) -> Result<Settled, BoxError> {
-        if self.watch.returned.has(self.id) && self.watch.armed.swap(false, Ordering::SeqCst) {
-            self.watch.journal.note(Event::Ending, self.id);
-            kill(Pid::this(), Signal::SIGKILL)?;
-            std::future::pending::<()>().await;
+        let Self { acker, in_hand, stored, watch } = self;
+        if stored || watch.returned.has(in_hand.id) {
+            watch.failpoint(in_hand.id).await?;
         }
-        let settled = self.acker.ack().await;
-        self.watch.journal.note(Event::Settled, self.id);
+        let settled = acker.ack().await;
+        drop(in_hand);
         settled
+    }
+
+    fn stored(&mut self) {
+        self.stored = true;
+        self.acker.stored();
     }
 
     async fn release(self) -> Result<Settled, BoxError> {
         let settled = self.acker.release().await;
-        self.watch.journal.note(Event::Settled, self.id);
+        drop(self.in_hand);
         settled
     }
 

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use idem::{Outcome, Postgres, RabbitMq, RetryPolicy, Worker};
+use idem::{Outcome, Postgres, RetryPolicy, Worker};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::Notify;
 
 use crate::Servers;
-use crate::handler::{Returned, pay};
+use crate::broker::Broker;
+use crate::handler::pay;
 use crate::journal::{Event, Journal};
-use crate::queue::QUEUE;
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, Watched, id};
 
@@ -23,17 +23,16 @@ pub(crate) const CONSUMER: &str = "demo";
 pub(crate) const ATTEMPTS: u32 = 4;
 
 /// Runs until its standard input ends. A line there arms the failpoint.
-pub(crate) async fn run(journal: &Path, servers: &Servers) -> Result<()> {
+pub(crate) async fn run<B: Broker>(journal: &Path, _inbox: bool) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
-    let journal = Journal::open(journal)?;
-    let armed = Arc::new(AtomicBool::new(false));
-    let returned = Returned::default();
-    let watch = Watch { journal: journal.clone(), returned: returned.clone(), armed: armed.clone() };
+    let servers = Servers::of::<B>()?;
+    let watch = Watch::new(Journal::open(journal)?);
+    let (armed, journal) = (watch.armed.clone(), watch.journal.clone());
 
     let store = Postgres::options(&servers.database).schema(SCHEMA).connections(24).connect().await?;
-    let source = RabbitMq::connect(&servers.broker).await?.queue(QUEUE).await?;
-    Worker::new(CONSUMER, store, Watched { source, watch })
-        .state(returned)
+    let source = Watched { source: B::source(&servers.broker).await?, watch: watch.clone() };
+    Worker::new(CONSUMER, store, source)
+        .state(watch)
         .handler::<pay>()
         .retry(RetryPolicy::new().attempts(ATTEMPTS).first(Duration::from_millis(200)).factor(2.0))
         .deadline(Duration::from_secs(10))

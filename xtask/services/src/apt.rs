@@ -11,28 +11,40 @@ use nix::unistd::geteuid;
 use crate::process;
 use crate::server::Server;
 
-/// Installs the server's packages, as root on Debian or Ubuntu; elsewhere the error says what to install.
-/// The package's own service is not started.
-pub(crate) fn install(server: &dyn Server) -> Result<()> {
-    let packages = server.packages().join(" ");
+/// Installs the servers' packages, as root on Debian or Ubuntu; elsewhere the error says what to install.
+/// The packages' own services are not started.
+pub(crate) fn install(servers: &[&dyn Server]) -> Result<()> {
+    let packages: Vec<_> = servers.iter().flat_map(|server| server.packages()).copied().collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
     if process::which("apt-get", &[]).is_none() || !geteuid().is_root() {
         bail!(
-            "{name} is not here: set {variable}, start Docker, or install it (on Debian or Ubuntu: apt-get install \
+            "not here: {names}. Set {variables}, start Docker, or install them (on Debian or Ubuntu: apt-get install \
              {packages}; as root this command does that by itself)",
-            name = server.name(),
-            variable = server.variable(),
+            names = join(servers, |server| server.name()),
+            variables = join(servers, |server| server.variable()),
+            packages = packages.join(" "),
         );
     }
-    eprintln!("installing {packages}");
+    eprintln!("installing {}", packages.join(" "));
     let _policy = Policy::refuse()?;
     apt(&["update"])?;
     let mut args = vec!["install", "--yes", "--no-install-recommends"];
-    args.extend(server.packages());
+    args.extend(packages);
     apt(&args)?;
-    if !server.is_installed() {
-        bail!("{packages} is installed, but the programs of {} are not where they were looked for", server.name());
+    match servers.iter().find(|server| !server.is_installed()) {
+        Some(server) => bail!(
+            "{} is installed, but the programs of {} are not where they were looked for",
+            server.packages().join(" "),
+            server.name()
+        ),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+fn join(servers: &[&dyn Server], word: fn(&&dyn Server) -> &'static str) -> String {
+    servers.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 fn apt(args: &[&str]) -> Result<()> {

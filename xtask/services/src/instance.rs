@@ -148,10 +148,6 @@ impl Drop for Instance {
 /// Makes sure that [`Instance::start`] can work for every kind of server: installs what is missing where that is
 /// possible.
 pub(crate) fn prepare() -> Result<()> {
-    for server in server::ALL {
-        if !server.is_installed() && !compose::is_available() {
-            crate::apt::install(*server)?;
-        }
-    }
-    Ok(())
+    let all = server::ALL.iter().copied();
+    crate::apt::install(&all.filter(|server| !server.is_installed() && !compose::is_available()).collect::<Vec<_>>())
 }

@@ -15,8 +15,11 @@
 
 mod apt;
 mod compose;
+mod daemon;
 mod instance;
+mod kafka;
 mod local;
+mod nats;
 mod place;
 mod postgres;
 mod process;
@@ -26,6 +29,8 @@ mod shared;
 mod watcher;
 
 pub use instance::Instance;
+pub use kafka::Kafka;
+pub use nats::Nats;
 pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;
 pub use shared::{Status, down, exports, prepare, status, up};

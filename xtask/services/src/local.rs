@@ -18,13 +18,16 @@ pub(crate) struct Local {
     server: String,
     pub(crate) home: PathBuf,
     pub(crate) port: u16,
+    /// The program that was asked for when it was made.
+    pub(crate) chosen: Option<PathBuf>,
 }
 
 impl Local {
     /// Makes an instance with data of its own, and starts it. Nothing of it is left behind if that fails.
     pub(crate) fn create(server: &dyn Server) -> Result<Self> {
         let home = place::new_home(server.name())?;
-        let local = Self { server: server.name().to_owned(), home, port: place::free_port()? };
+        let (name, chosen) = (server.name().to_owned(), server.chosen());
+        let local = Self { server: name, home, port: place::free_port()?, chosen };
         let started = server.create(&local.home, local.port).and_then(|()| local.start());
         if let Err(error) = started {
             let _ = local.remove();

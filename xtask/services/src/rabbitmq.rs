@@ -3,16 +3,15 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{Instance, place, process};
+use crate::{Instance, daemon, place, process};
 
 /// RabbitMQ: user and password `guest`, virtual host `/`, listening on the loopback address only.
 ///
@@ -70,7 +69,8 @@ impl Server for RabbitMq {
 
         let mut epmd = Command::new(epmd().context("epmd, a program of Erlang, is not installed")?);
         epmd.args(["-address", "127.0.0.1", "-port", mapper]);
-        let epmd = detach(&mut epmd, home, "epmd.log")?;
+        place::as_servant(&mut epmd, home)?;
+        let epmd = daemon::detach(&mut epmd, home, "epmd.log")?;
         place::write(&home.join("epmd.pid"), &epmd.to_string())?;
 
         let mut server = Command::new(script().context("RabbitMQ is not installed")?);
@@ -94,36 +94,17 @@ impl Server for RabbitMq {
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
                 "+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
             );
-        let child = detach(&mut server, home, "log")?;
-        place::write(&home.join("pid"), &child.to_string())?;
-
-        process::wait_until("the start of RabbitMQ", Duration::from_secs(120), || {
-            if !process::is_alive(child) {
-                bail!("RabbitMQ ended: {}", fs::read_to_string(home.join("log")).unwrap_or_default());
-            }
-            Ok(greets(port))
-        })?;
-        Ok(())
+        place::as_servant(&mut server, home)?;
+        daemon::launch("RabbitMQ", &mut server, home, || greets(port))
     }
 
     fn processes(&self, home: &Path) -> Vec<i32> {
-        let read = |file: &str| fs::read_to_string(home.join(file)).ok()?.trim().parse().ok();
-        ["pid", "epmd.pid"].into_iter().filter_map(read).collect()
+        daemon::recorded(home, &["pid", "epmd.pid"])
     }
 
     fn shutdown(&self) -> Signal {
         Signal::SIGTERM
     }
-}
-
-/// Starts a process that outlives this one, and that no signal of the terminal reaches.
-fn detach(command: &mut Command, home: &Path, log: &str) -> Result<i32> {
-    place::as_servant(command, home)?;
-    let log = fs::File::create(home.join(log))?;
-    let command = command.env("HOME", home).process_group(0).stdin(Stdio::null());
-    let child = command.stdout(log.try_clone()?).stderr(log).spawn();
-    let child = child.with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
-    i32::try_from(child.id()).context("a process id out of range")
 }
 
 /// Whether a broker answers the first eight bytes of AMQP 0-9-1 with a method frame, `connection.start`.

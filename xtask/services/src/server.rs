@@ -1,14 +1,14 @@
 //! What a kind of server is to this crate. A new kind is one file that implements it, and one line in [`ALL`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use crate::{Postgres, RabbitMq};
+use crate::{Kafka, Nats, Postgres, RabbitMq};
 
 /// Every kind of server, in the order in which they are started.
-pub(crate) const ALL: &[&dyn Server] = &[&Postgres, &RabbitMq];
+pub(crate) const ALL: &[&dyn Server] = &[&Postgres, &RabbitMq, &Nats, &Kafka];
 
 /// A kind of server.
 pub(crate) trait Server: Sync {
@@ -26,6 +26,11 @@ pub(crate) trait Server: Sync {
 
     /// Whether its programs are installed.
     fn is_installed(&self) -> bool;
+
+    /// The program that the environment asks for. It goes before Docker, and before an instance of another program.
+    fn chosen(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// Makes the data of a new instance in `home`, an empty directory.
     fn create(&self, home: &Path, port: u16) -> Result<()>;

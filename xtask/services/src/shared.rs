@@ -31,17 +31,16 @@ enum Started {
     Compose(Compose),
 }
 
-/// Finds or starts every server, in this order: an address in the environment; one that runs already; a Docker engine;
-/// programs on this machine; programs that are installed now. Writes the addresses to `target/services/env`.
+/// Finds or starts every server, in this order: an address in the environment; one that runs already; a Docker engine
+/// (unless the environment names the program, as `IDEM_NATS_SERVER` does); programs on this machine; programs that are
+/// installed now. Writes the addresses to `target/services/env`.
 ///
 /// # Errors
 /// A server can neither be found nor started. Those that run are left running.
 pub fn up() -> Result<Vec<Status>> {
     let _lock = lock()?;
-    let missing = server::ALL.iter().filter(|server| standing(**server).is_none());
-    for server in missing.filter(|server| !server.is_installed() && !compose::is_available()) {
-        apt::install(*server)?;
-    }
+    let missing = server::ALL.iter().copied().filter(|server| standing(*server).is_none());
+    apt::install(&missing.filter(|server| !server.is_installed() && !compose::is_available()).collect::<Vec<_>>())?;
     let started = std::thread::scope(|scope| {
         let start = |server: &'static &dyn Server| scope.spawn(move || ensure(*server));
         let threads: Vec<_> = server::ALL.iter().map(start).collect();
@@ -108,7 +107,7 @@ fn ensure(server: &'static dyn Server) -> Result<Status> {
         Some(Started::Compose(compose)) => compose.remove()?,
         None => {}
     }
-    let started = if compose::is_available() {
+    let started = if server.chosen().is_none() && compose::is_available() {
         Started::Compose(Compose::create(server, format!("idem-{}", server.name()))?)
     } else {
         Started::Local(Local::create(server)?)
@@ -122,11 +121,11 @@ fn standing(server: &dyn Server) -> Option<Status> {
     let (url, from) = match std::env::var(server.variable()) {
         Ok(url) if !url.is_empty() => (url, "from the environment".to_owned()),
         _ => match recorded(server)? {
-            Started::Local(local) if local.is_up() => {
+            Started::Local(local) if local.chosen == server.chosen() && local.is_up() => {
                 let pids = local.processes().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 (server.url(local.port), format!("process {pids}, data in {}", local.home.display()))
             }
-            Started::Compose(compose) if compose.is_up() => {
+            Started::Compose(compose) if server.chosen().is_none() && compose.is_up() => {
                 (server.url(compose.port), format!("docker compose project {}", compose.project))
             }
             _ => return None,

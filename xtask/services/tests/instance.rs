@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use idem_services::{Instance, Postgres, RabbitMq};
+use idem_services::{Instance, Kafka, Nats, Postgres, RabbitMq};
 
 #[test]
 fn postgres_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
@@ -18,6 +18,17 @@ fn postgres_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> 
 #[test]
 fn rabbitmq_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
     comes_back(RabbitMq::start()?, b"AMQP\x00\x00\x09\x01")
+}
+
+#[test]
+fn nats_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
+    comes_back(Nats::start()?, b"PING\r\n")
+}
+
+#[test]
+fn kafka_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
+    // A request for the versions that are understood (kafka.apache.org/protocol, ApiVersions v0, no client id).
+    comes_back(Kafka::start()?, &[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 255, 255])
 }
 
 #[test]
@@ -84,7 +95,10 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Whether anything at all is answered within this time.
 fn answers(server: &Instance, hello: &[u8], limit: Duration) -> bool {
-    let address = server.url().rsplit_once('@').map_or("", |(_, rest)| rest).split('/').next().unwrap_or_default();
+    let url = server.url();
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = host.rsplit_once('@').map_or(host, |(_, rest)| rest);
+    let address = host.split('/').next().unwrap_or_default();
     let answer = TcpStream::connect(address).and_then(|mut stream| {
         stream.set_read_timeout(Some(limit))?;
         stream.write_all(hello)?;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use sqlx::Row as _;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Row, Standing};
 use crate::{Fingerprint, Key};
 
-use super::{Postgres, Txn};
+use super::{Postgres, Txn, lanes, txn};
 
 /// `WHERE NOT EXISTS` answers at once where a committed claim is being updated by an inbox run, for which a plain ON
 /// CONFLICT would wait. An uncommitted insert is still waited for. The lock timeout is given back to the session's own
@@ -37,7 +37,48 @@ pub(super) const START: &str = "
     )
     SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
 
+/// The same statement for the simple protocol, in which it can follow BEGIN in one string. It is prepared once per
+/// connection, since the server would otherwise parse and plan it for each message.
+pub(super) fn prepare() -> String {
+    format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {CLAIM}")
+}
+
 impl Postgres {
+    /// BEGIN, the settings of the transaction and the claim, in one round trip.
+    pub(super) async fn begin_claimed(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(Txn, Claimed), Fault> {
+        let mut lane = self.lanes().lane().await?;
+        lane.prepare_claim(&self.sql().prepare_claim).await?;
+        let begin = txn::text(&lane, deadline);
+        let lock_timeout = match promise {
+            // The server's own number in milliseconds.
+            Promise::Processed => format!("'{}'", lane.session().lock_timeout),
+            Promise::Waiting => "NULL".to_owned(),
+        };
+        // Nothing of a message gets into the text but hexadecimal digits.
+        let text = format!(
+            "{begin} EXECUTE idem_claim({}, '\\x{}', '\\x{}', {}, {lock_timeout})",
+            identity.handler.0,
+            Hex(identity.key.as_bytes()),
+            Hex(identity.fingerprint.as_bytes()),
+            promise == Promise::Processed,
+        );
+        let answer = lane.ask(lanes::OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+        let mut txn = Txn::of(lane, deadline);
+        match answer {
+            Ok(rows) => {
+                let claimed = txn.claimed(&rows)?;
+                Ok((txn, claimed))
+            }
+            Err(failure @ super::answer::Failure::Lost(_)) => Err(failure.into()),
+            Err(failure) => txn::rollback(txn).await.and(Err(failure.into())),
+        }
+    }
+
     pub(super) async fn make_claim(
         &self,
         txn: &mut Txn,
@@ -52,13 +93,7 @@ impl Postgres {
         let query = self.sql().claim.query();
         let query = query.bind(identity.handler.0).bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
         let rows = txn.ask(query.bind(promise == Promise::Processed).bind(lock_timeout)).await?;
-        match rows.first() {
-            Some(row) => {
-                txn.guard(row.try_get(0)?);
-                Ok(Claimed::New)
-            }
-            None => Ok(Claimed::Found),
-        }
+        txn.claimed(&rows)
     }
 
     pub(super) async fn read_claim(
@@ -88,5 +123,27 @@ impl Postgres {
             txn.guard(row.try_get(0)?);
         }
         Ok(!rows.is_empty())
+    }
+}
+
+impl Txn {
+    /// What the claim has answered. The number of the transaction comes with it.
+    fn claimed(&mut self, rows: &[sqlx::postgres::PgRow]) -> Result<Claimed, Fault> {
+        match rows.first() {
+            Some(row) => {
+                self.guard(row.try_get(0)?);
+                Ok(Claimed::New)
+            }
+            None => Ok(Claimed::Found),
+        }
+    }
+}
+
+/// Bytes as hexadecimal digits.
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::answer::Failure;
+use super::sql::Statement;
 
 /// How long a connection may take to be made.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
@@ -34,6 +35,8 @@ struct Shared {
 struct Ready {
     conn: PgConnection,
     session: Session,
+    /// Whether the claim is prepared in it.
+    claims: bool,
 }
 
 /// What the session was like before idem touched it: role, database and server decide it.
@@ -125,7 +128,7 @@ impl Ready {
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
-        Ok(Self { conn, session })
+        Ok(Self { conn, session, claims: false })
     }
 }
 
@@ -190,6 +193,15 @@ impl Lane {
                 Ok(())
             }
         }
+    }
+
+    /// Prepares the claim, once in the life of a connection.
+    pub(super) async fn prepare_claim(&mut self, statement: &Statement) -> Result<(), Failure> {
+        if !self.ready.claims {
+            self.ask(OWN, sqlx::raw_sql(statement.text())).await?;
+            self.ready.claims = true;
+        }
+        Ok(())
     }
 
     /// Makes it idle, unless its state is in doubt.

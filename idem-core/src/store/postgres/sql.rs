@@ -17,6 +17,11 @@ impl Statement {
         Self(template.replace("{schema}", schema).into())
     }
 
+    /// The statement as it is sent.
+    pub(super) fn text(&self) -> AssertSqlSafe<Arc<str>> {
+        AssertSqlSafe(self.0.clone())
+    }
+
     /// The statement, to bind values to.
     pub(super) fn query<'q>(&self) -> Query<'q, Pg, PgArguments> {
         // Nothing but the quoted name of the schema and constants are in the text.
@@ -43,6 +48,7 @@ statements! {
     handlers = register::HANDLERS,
     waiting = register::WAITING,
     claim = claim::CLAIM,
+    prepare_claim = claim::prepare(),
     standing = claim::STANDING,
     reopen = claim::REOPEN,
     start = claim::START,
@@ -70,6 +76,7 @@ statements! {
     prune_unlock = prune::UNLOCK,
     prune_find = prune::FIND,
     prune_delete = prune::DELETE,
+    pruned_through = prune::PRUNED_THROUGH,
 }
 
 /// A name as an identifier, whatever is in it (PostgreSQL manual, 4.1.1).

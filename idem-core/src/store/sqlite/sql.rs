@@ -61,7 +61,7 @@ pub(super) fn duration(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
-fn time(millis: i64) -> SystemTime {
+pub(super) fn time(millis: i64) -> SystemTime {
     UNIX_EPOCH + duration(millis)
 }
 

@@ -13,6 +13,7 @@ use crate::conformance::store::{Setup, World};
 use crate::{Broker, Publication, Queue};
 
 use super::orders::{Desk, Orders};
+use super::tombstones::Rows;
 
 const QUEUE: &str = "orders";
 
@@ -81,7 +82,11 @@ impl Running {
 
 impl<W: World> Line<W> {
     pub(super) async fn new(world: W) -> Self {
-        let store = world.store(Setup::default()).await.unwrap();
+        Self::with(world, Setup::default()).await
+    }
+
+    pub(super) async fn with(world: W, setup: Setup) -> Self {
+        let store = world.store(setup).await.unwrap();
         let effects = world.name("effects");
         world.run(&format!("CREATE TABLE {effects} (name VARCHAR(300) NOT NULL)")).await;
         let broker = Broker::new();
@@ -133,7 +138,7 @@ impl<W: World> Line<W> {
             changed.send_replace(());
         };
         let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
-        let worker = worker.handler::<Orders<W>>();
+        let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>();
         let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
         let worker = match settings.event_type {
             Some(header) => worker.event_type(header),

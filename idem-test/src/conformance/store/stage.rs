@@ -55,8 +55,8 @@ impl<W: World> Stage<W> {
 
     /// Begins and claims what must be new.
     pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Store>::Txn {
-        let mut txn = self.begin().await;
-        let claimed = self.store.claim(&mut txn, identity, Promise::Processed).await.unwrap();
+        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity, Promise::Processed);
+        let (txn, claimed) = claim.await.unwrap();
         assert_eq!(claimed, Claimed::New);
         txn
     }

@@ -1,40 +1,35 @@
-//! The queue, and publishing with confirms.
+//! A quorum queue, and publishing with confirms.
 
 use anyhow::{Context, Result, ensure};
-use idem::RabbitMq;
+use idem::Source;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
-use crate::Servers;
+use super::{Broker, NAME, WINDOW};
 use crate::plan::Order;
 
-/// The queue's name. There is one demo at a time on a database, so that it need not be unique.
-pub(crate) const QUEUE: &str = "idem-demo";
-
-/// How many messages may be on their way without a confirm.
-const WINDOW: usize = 500;
-
-/// The queue, seen by a client beside the workers.
-pub(crate) struct Queue {
+/// RabbitMQ.
+pub(crate) struct RabbitMq {
     connection: Connection,
     channel: Channel,
 }
 
-impl Queue {
-    /// An empty one. What an earlier demo has left is deleted.
-    pub(crate) async fn new(servers: &Servers) -> Result<Self> {
-        let connect = Connection::connect(&servers.broker, ConnectionProperties::default());
+impl Broker for RabbitMq {
+    const COMMAND: &'static str = "rabbitmq";
+    const VARIABLE: &'static str = "AMQP_URL";
+
+    async fn new(address: &str) -> Result<Self> {
+        let connect = Connection::connect(address, ConnectionProperties::default());
         let connection = connect.await.context("cannot connect to RabbitMQ")?;
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        channel.queue_delete(QUEUE.into(), QueueDeleteOptions::default()).await?;
-        RabbitMq::connect(&servers.broker).await?.declare(QUEUE).await?;
+        channel.queue_delete(NAME.into(), QueueDeleteOptions::default()).await?;
+        idem::RabbitMq::connect(address).await?.declare(NAME).await?;
         Ok(Self { connection, channel })
     }
 
-    /// Publishes, and returns when the broker has confirmed each.
-    pub(crate) async fn publish(&self, orders: &[Order]) -> Result<()> {
+    async fn publish(&self, orders: &[Order]) -> Result<()> {
         for window in orders.chunks(WINDOW) {
             let mut confirms = Vec::with_capacity(window.len());
             for order in window {
@@ -42,8 +37,7 @@ impl Queue {
                     BasicProperties::default().with_delivery_mode(2).with_message_id(order.id.to_string().into());
                 let options = BasicPublishOptions { mandatory: true, ..Default::default() };
                 let payload = serde_json::to_vec(order)?;
-                confirms
-                    .push(self.channel.basic_publish("".into(), QUEUE.into(), options, &payload, properties).await?);
+                confirms.push(self.channel.basic_publish("".into(), NAME.into(), options, &payload, properties).await?);
             }
             for confirm in confirms {
                 let confirm = confirm.await?;
@@ -53,16 +47,19 @@ impl Queue {
         Ok(())
     }
 
-    /// How many messages wait for a worker.
-    pub(crate) async fn ready(&self) -> Result<u32> {
+    /// Without those that a worker has: they are told only to who asks for them.
+    async fn left(&self) -> Result<u64> {
         let options = QueueDeclareOptions { passive: true, ..Default::default() };
-        Ok(self.channel.queue_declare(QUEUE.into(), options, FieldTable::default()).await?.message_count())
+        Ok(self.channel.queue_declare(NAME.into(), options, FieldTable::default()).await?.message_count().into())
     }
 
-    /// Removes it.
-    pub(crate) async fn delete(self) -> Result<()> {
-        self.channel.queue_delete(QUEUE.into(), QueueDeleteOptions::default()).await?;
+    async fn delete(self) -> Result<()> {
+        self.channel.queue_delete(NAME.into(), QueueDeleteOptions::default()).await?;
         self.connection.close(200, "done".into()).await?;
         Ok(())
+    }
+
+    async fn source(address: &str) -> Result<impl Source> {
+        Ok(idem::RabbitMq::connect(address).await?.queue(NAME).await?)
     }
 }

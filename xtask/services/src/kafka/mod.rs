@@ -1,0 +1,90 @@
+//! Apache Kafka.
+
+mod java;
+mod libs;
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+
+use anyhow::Result;
+use nix::sys::signal::Signal;
+
+use crate::server::Server;
+use crate::{Instance, daemon, place, process};
+
+/// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not made by
+/// themselves.
+///
+/// The programs are those in `KAFKA_HOME` or `/opt/kafka` (Kafka 4), else they come from Maven Central. Java 17 or newer
+/// runs them.
+#[derive(Debug, Clone, Copy)]
+pub struct Kafka;
+
+impl Kafka {
+    /// Starts an instance of one's own, which a test may stop, kill and pause. It ends with the value, or with the
+    /// process. Its [`url`](Instance::url) is `host:port`.
+    ///
+    /// # Errors
+    /// There is no way to start one on this machine, or it does not answer within two minutes.
+    pub fn start() -> Result<Instance> {
+        Instance::start(&Self)
+    }
+}
+
+impl Server for Kafka {
+    fn name(&self) -> &'static str {
+        "kafka"
+    }
+
+    fn variable(&self) -> &'static str {
+        "KAFKA_BROKERS"
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("127.0.0.1:{port}")
+    }
+
+    /// What runs Kafka, and what gets it.
+    fn packages(&self) -> &'static [&'static str] {
+        &["default-jre-headless", "maven"]
+    }
+
+    fn is_installed(&self) -> bool {
+        libs::can_be_had() && java::program().is_some()
+    }
+
+    fn create(&self, home: &Path, port: u16) -> Result<()> {
+        let (controller, dir) = (place::free_port()?, home.display());
+        let listeners = format!("PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}");
+        let place = format!(
+            "listeners={listeners}\nadvertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+             controller.quorum.voters=1@127.0.0.1:{controller}\nlog.dirs={dir}/data\n"
+        );
+        place::write(&home.join("server.properties"), &format!("{}{place}", include_str!("server.properties")))?;
+        place::write(&home.join("log4j2.properties"), include_str!("log4j2.properties"))?;
+        // A cluster's id is 16 bytes in base64, of which the last letter holds two bits only.
+        let id = format!("idem{port:017}A");
+        let mut format = java::command(home, &libs::find()?)?;
+        format.args(["kafka.tools.StorageTool", "format", "-t", &id, "-c", "server.properties"]);
+        process::run(&mut format)?;
+        Ok(())
+    }
+
+    fn launch(&self, home: &Path, port: u16) -> Result<()> {
+        let mut server = java::command(home, &libs::find()?)?;
+        server.args(["kafka.Kafka", "server.properties"]);
+        // It listens a while before it serves.
+        let started = || fs::read_to_string(home.join("log")).is_ok_and(|log| log.contains("Kafka Server started"));
+        let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        daemon::launch("Apache Kafka", &mut server, home, || started() && listens())
+    }
+
+    fn processes(&self, home: &Path) -> Vec<i32> {
+        daemon::recorded(home, &["pid"])
+    }
+
+    fn shutdown(&self) -> Signal {
+        Signal::SIGTERM
+    }
+}
