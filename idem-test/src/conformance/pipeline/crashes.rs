@@ -16,7 +16,7 @@ use super::orders::{Act, Desk, Orders};
 use super::{Order, World};
 
 /// A trial of the suite's handler, each process with a store of its own.
-async fn trial<W: World>(world: Arc<W>, desk: Desk) -> Trial<W::Store>
+pub(super) async fn trial<W: World>(world: Arc<W>, desk: Desk) -> Trial<W::Store>
 where
     W::Store: Lends<W::Connection>,
 {
@@ -29,7 +29,7 @@ where
     trial.handler::<Orders<W>>().await.unwrap()
 }
 
-fn order(order: Order) -> crate::Publication {
+pub(super) fn order(order: Order) -> crate::Publication {
     crate::Publication::from(order).event_type("Order")
 }
 

@@ -196,13 +196,13 @@ pub async fn never_acks_before_commit<W: World>(world: W) {
 }
 
 /// A source that looks into the database before each ack: how many messages are taken over?
-struct Witness<W> {
-    queue: Queue,
-    world: Arc<W>,
-    acks: Arc<std::sync::Mutex<Vec<i64>>>,
+pub(super) struct Witness<W> {
+    pub(super) queue: Queue,
+    pub(super) world: Arc<W>,
+    pub(super) acks: Arc<std::sync::Mutex<Vec<i64>>>,
 }
 
-struct WitnessAcker<W> {
+pub(super) struct WitnessAcker<W> {
     within: <Queue as Source>::Acker,
     world: Arc<W>,
     acks: Arc<std::sync::Mutex<Vec<i64>>>,

@@ -37,6 +37,7 @@ pub(super) struct Settings {
     pub(super) retry: RetryPolicy,
     pub(super) payload_limit: usize,
     pub(super) drain: Duration,
+    pub(super) poll: Duration,
     pub(super) event_type: Option<&'static str>,
     pub(super) both: bool,
 }
@@ -50,6 +51,7 @@ impl Default for Settings {
             retry: RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(5)),
             payload_limit: 1024 * 1024,
             drain: Duration::from_secs(30),
+            poll: Duration::from_millis(20),
             event_type: None,
             both: false,
         }
@@ -152,7 +154,7 @@ impl<W: World> Line<W> {
             .retry(settings.retry)
             .payload_limit(settings.payload_limit)
             .lease(Duration::from_secs(5))
-            .poll(Duration::from_millis(20))
+            .poll(settings.poll)
             .drain(settings.drain)
             .gate(Gate::new())
             .observe(observe);

@@ -3,6 +3,7 @@
 //! Its world is that of the suite for stores.
 
 mod ages;
+mod batches;
 mod crashes;
 mod dead;
 mod drain;
@@ -17,6 +18,7 @@ mod tombstones;
 
 pub use super::store::World;
 pub use ages::*;
+pub use batches::*;
 pub use crashes::*;
 pub use dead::*;
 pub use drain::*;
@@ -38,6 +40,17 @@ use orders::Order;
 macro_rules! pipeline_suite {
     ($world:ty, inbox) => {
         $crate::pipeline_suite!($crate::conformance::pipeline::InInbox<$world>);
+        $crate::__suite! { $crate::conformance::pipeline::InInbox<$world>, pipeline:
+            // batches
+            a_copy_in_a_batch_is_a_duplicate
+            a_conflict_in_a_batch_is_dead_beside_the_first
+            what_is_there_is_stored_together
+            a_batch_is_acked_after_its_commit
+            a_crash_while_a_batch_is_stored_loses_nothing
+            a_locked_key_does_not_keep_its_batch
+            the_leases_of_a_batch_are_extended
+            what_is_stored_runs_without_a_poll
+        }
     };
     ($world:ty) => {
         $crate::__suite! { $world, pipeline:
