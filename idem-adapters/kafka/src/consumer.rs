@@ -67,7 +67,8 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
     }
     let topic = Arc::clone(&plan.topic);
     let (client, order) = (plan.client(), plan.ordering);
-    let member = Member { plan, shared: Arc::clone(shared), witness: Witness::default(), uncommitted: AtomicBool::new(false) };
+    let member =
+        Member { plan, shared: Arc::clone(shared), witness: Witness::default(), uncommitted: AtomicBool::new(false) };
     let consumer: BaseConsumer<Member> = client.create_with_context(member).map_err(|error| setting(&error))?;
     let member = consumer.context();
     consumer.subscribe(&[&topic]).map_err(|error| member.broken(&error))?;
@@ -169,7 +170,10 @@ impl Thread<'_> {
         let member = self.consumer.context();
         let plan = &member.plan;
         if let KafkaError::MessageConsumptionFatal(_) = error {
-            return Err(Loss::Broker(format!("the subscription to {} has ended", plan.place()), member.witness.said().reason));
+            return Err(Loss::Broker(
+                format!("the subscription to {} has ended", plan.place()),
+                member.witness.said().reason,
+            ));
         }
         match error.rdkafka_error_code() {
             Some(Code::AllBrokersDown) => {
@@ -179,9 +183,9 @@ impl Thread<'_> {
                 Ok(())
             }
             Some(Code::AutoOffsetReset) => Err(self.out_of_range()),
-            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId) => {
-                Err(no_topic(&plan.config, &plan.topic))
-            }
+            Some(
+                Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId,
+            ) => Err(no_topic(&plan.config, &plan.topic)),
             Some(code) if passes(code) => Ok(()),
             _ => {
                 let what = format!("the subscription to {} has ended", plan.place());
