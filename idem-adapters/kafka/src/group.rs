@@ -38,8 +38,6 @@ impl Member {
         }
         consumer.incremental_assign(&list).map_err(|error| self.broken(&error))?;
         self.decide(consumer, &begins)?;
-        // Whatever it was in an assignment of before.
-        consumer.resume(&list).map_err(|error| self.broken(&error))?;
         let mut inner = self.shared.lock();
         for Begin { partition, offset, .. } in begins {
             let begin = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
@@ -74,7 +72,7 @@ impl Member {
         let lost = consumer.assignment_lost();
         let up = self.shared.lock().phase == Phase::Up;
         if !lost && up {
-            self.shared.settle(&partitions, GRACE);
+            self.shared.finish(&partitions, GRACE);
             if self.store(consumer) {
                 self.commit(consumer, CommitMode::Sync);
             }

@@ -11,6 +11,7 @@ mod delivery;
 mod error;
 mod group;
 mod horizon;
+mod judge;
 mod plan;
 mod property;
 mod shared;
