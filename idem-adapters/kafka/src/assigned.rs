@@ -82,8 +82,9 @@ impl Assigned {
 
     /// A record has come. Until a window of deliveries has been stored each one may be what the owner before died of,
     /// and Kafka does not tell.
-    pub(crate) fn receive(&mut self, partition: i32, offset: i64, delivery: Delivery) {
-        let Some(owned) = self.partitions.get_mut(&partition).filter(|owned| !owned.leaving) else { return };
+    pub(crate) fn receive(&mut self, (partition, epoch): (i32, u64), offset: i64, delivery: Delivery) {
+        let owned = self.partitions.get_mut(&partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
+        let Some(owned) = owned else { return };
         if owned.tracker.deliver(offset) {
             let delivery = delivery.with_redelivered(owned.to_store > 0);
             self.bytes += delivery.payload().len();
@@ -169,12 +170,11 @@ impl Assigned {
         self.bytes = 0;
     }
 
-    /// Whether one more record of this partition may be received.
-    pub(crate) fn has_room(&self, partition: i32) -> bool {
+    /// How many more records of this partition may be received.
+    pub(crate) fn room(&self, partition: i32) -> usize {
         let owned = self.partitions.get(&partition).filter(|owned| !owned.leaving);
-        owned.is_some_and(|owned| owned.tracker.reach() < self.window)
-            && self.buffer.len() < BUFFERED
-            && self.bytes < ROOM
+        let window = owned.map_or(0, |owned| self.window.saturating_sub(owned.tracker.reach()));
+        if self.bytes < ROOM { window.min(BUFFERED - self.buffer.len().min(BUFFERED)) } else { 0 }
     }
 
     /// The partitions that are ours and not about to leave, each with the number of its assignment.
@@ -226,8 +226,9 @@ mod tests {
     }
 
     fn receive(assigned: &mut Assigned, partition: i32, offsets: impl IntoIterator<Item = i64>) {
+        let epoch = assigned.partitions[&partition].epoch;
         for offset in offsets {
-            assigned.receive(partition, offset, Delivery::new("orders", offset.to_string()));
+            assigned.receive((partition, epoch), offset, Delivery::new("orders", offset.to_string()));
         }
     }
 
@@ -275,16 +276,16 @@ mod tests {
     #[test]
     fn a_window_is_full_until_its_front_is_finished() {
         let mut assigned = with(4, 10, 0..3);
-        assert!(assigned.has_room(0));
+        assert!(assigned.room(0) > 0);
         receive(&mut assigned, 0, [3]);
-        assert!(!assigned.has_room(0));
+        assert!(assigned.room(0) == 0);
         let tickets: Vec<_> = (0..4).map(|_| take(&mut assigned)).collect();
         for ticket in &tickets[1..] {
             assert!(assigned.finish(*ticket));
-            assert!(!assigned.has_room(0), "the first still holds the prefix back");
+            assert!(assigned.room(0) == 0, "the first still holds the prefix back");
         }
         assert!(assigned.finish(tickets[0]));
-        assert!(assigned.has_room(0) && !assigned.has_room(1));
+        assert!(assigned.room(0) > 0 && assigned.room(1) == 0);
     }
 
     #[test]
@@ -292,12 +293,13 @@ mod tests {
         let mut assigned = Assigned::new(100, 10);
         for partition in 0..2 {
             assigned.assign(partition, None);
-            assert!(assigned.has_room(partition));
-            assigned.receive(partition, 0, Delivery::new("orders", vec![0; ROOM / 2]));
+            assert!(assigned.room(partition) > 0);
+            let epoch = assigned.epoch;
+            assigned.receive((partition, epoch), 0, Delivery::new("orders", vec![0; ROOM / 2]));
         }
-        assert!(!assigned.has_room(0) && !assigned.has_room(1));
+        assert!(assigned.room(0) == 0 && assigned.room(1) == 0);
         take(&mut assigned);
-        assert!(assigned.has_room(0) && assigned.has_room(1));
+        assert!(assigned.room(0) > 0 && assigned.room(1) > 0);
     }
 
     #[test]
@@ -326,7 +328,7 @@ mod tests {
         assert!(assigned.take().is_none() && assigned.busy(&[0]));
         receive(&mut assigned, 0, [3]);
         assert!(assigned.take().is_none());
-        assert!(!assigned.has_room(0) && assigned.partitions().next().is_none());
+        assert!(assigned.room(0) == 0 && assigned.partitions().next().is_none());
         assert!(!assigned.is_live(first) && assigned.finish(first) && assigned.leave_unsettled(second));
         assert!(!assigned.busy(&[0]));
         assert_eq!(assigned.progress(), vec![(0, 0)]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -66,16 +66,17 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
         plan.new = start::is_new(&look, &plan)?;
     }
     let (client, topic, order) = (plan.client(), Arc::clone(&plan.topic), plan.ordering);
-    let (shared, witness) = (Arc::clone(shared), Witness::default());
-    let member = Member { plan, shared: Arc::clone(&shared), witness, uncommitted: AtomicBool::new(false) };
+    let member = Member::new(plan, Arc::clone(shared));
     let mut consumer: BaseConsumer<Member> = client.create_with_context(member).map_err(|error| setting(&error))?;
-    let bell = Arc::clone(&shared);
+    let bell = Arc::clone(shared);
     consumer.set_nonempty_callback(move || bell.wake());
     let member = Arc::clone(consumer.context());
+    // So that the topic's id is known before its first assignment.
+    consumer.fetch_metadata(Some(&topic), start::ANSWER).map_err(|error| member.broken(&error))?;
     consumer.subscribe(&[&topic]).map_err(|error| member.broken(&error))?;
     let consumer = Arc::new(consumer);
     let queues = BTreeMap::new();
-    let mut thread = Thread { shared: &shared, member: &member, consumer: &consumer, topic, order, queues };
+    let mut thread = Thread { shared, member: &member, consumer: &consumer, topic, order, queues };
     let ended = thread.work();
     if let Err(loss) = &ended {
         shared.end(loss.clone());
@@ -113,14 +114,8 @@ impl Thread<'_> {
     fn work(&mut self) -> Result<(), Loss> {
         let mut committed = Instant::now();
         loop {
-            {
-                let inner = self.shared.lock();
-                if let Phase::Ended(loss) = &inner.phase {
-                    return Err(loss.clone());
-                }
-                if inner.closing {
-                    return Ok(());
-                }
+            if self.shared.lock().closing {
+                return Ok(());
             }
             if committed.elapsed() >= COMMIT {
                 committed = Instant::now();
@@ -143,12 +138,15 @@ impl Thread<'_> {
         }
     }
 
-    /// Rebalances, errors, and the answers to commits. A poll ends after each of them, without a sign of more.
+    /// All events that there are: rebalances, errors, the answers to commits, the log.
     fn serve(&mut self) -> Result<(), Loss> {
         let consumer = self.consumer;
-        for _ in 0..8 {
+        loop {
+            let served = self.member.served();
             match consumer.poll(Duration::ZERO) {
-                None => {}
+                // A poll ends after each of them.
+                None if served != self.member.served() => {}
+                None => break,
                 Some(Ok(record)) => {
                     self.split();
                     let early = (record.offset(), delivery(&self.topic, &record, self.order)?);
@@ -159,7 +157,10 @@ impl Thread<'_> {
                 Some(Err(error)) => self.member.judge(consumer, &error, None)?,
             }
         }
-        Ok(())
+        match &self.shared.lock().phase {
+            Phase::Ended(loss) => Err(loss.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// Gives each partition that is newly ours a queue of its own.
@@ -180,32 +181,39 @@ impl Thread<'_> {
 
     /// Takes from each partition in turn what there is room for.
     fn receive(&mut self) -> Result<Received, Loss> {
-        let mut received = Received::All;
+        let (mut left, mut records) = (Received::All, Vec::new());
         for (partition, queue) in &mut self.queues {
-            for turn in 1..=TURN {
-                if !self.shared.has_room(*partition) {
-                    received = received.max(Received::NoRoom);
-                    break;
+            let room = self.shared.room(*partition);
+            let turn = room.min(TURN);
+            let mut received = Vec::new();
+            while received.len() < turn {
+                if let Some(early) = queue.early.pop_front() {
+                    received.push(early);
+                    continue;
                 }
-                let (offset, delivery) = if let Some(early) = queue.early.pop_front() {
-                    early
-                } else {
-                    match queue.fetched.as_ref().and_then(|fetched| fetched.poll(Duration::ZERO)) {
-                        None => break,
-                        Some(Ok(record)) => (record.offset(), delivery(&self.topic, &record, self.order)?),
-                        Some(Err(error)) => {
-                            self.member.judge(self.consumer, &error, Some(*partition))?;
-                            break;
-                        }
+                match queue.fetched.as_ref().and_then(|fetched| fetched.poll(Duration::ZERO)) {
+                    None => break,
+                    Some(Ok(record)) => {
+                        received.push((record.offset(), delivery(&self.topic, &record, self.order)?));
                     }
-                };
-                self.shared.receive(*partition, offset, delivery);
-                if turn == TURN {
-                    received = Received::More;
+                    Some(Err(error)) => {
+                        self.member.judge(self.consumer, &error, Some(*partition))?;
+                        break;
+                    }
                 }
             }
+            if received.len() == turn {
+                left = left.max(if turn == room { Received::NoRoom } else { Received::More });
+            }
+            records.push(((*partition, queue.epoch), received));
         }
-        Ok(received)
+        // What was said before these were fetched has come by now. If it ends the subscription, they are of another
+        // topic.
+        self.serve()?;
+        for (partition, received) in records {
+            self.shared.receive(partition, received);
+        }
+        Ok(left)
     }
 }
 

@@ -11,6 +11,7 @@ mod delivery;
 mod error;
 mod group;
 mod horizon;
+mod identity;
 mod judge;
 mod plan;
 mod property;

@@ -97,14 +97,22 @@ impl Shared {
         }
     }
 
-    /// Whether one more record of this partition may be received.
-    pub(crate) fn has_room(&self, partition: i32) -> bool {
+    /// How many more records of this partition may be received.
+    pub(crate) fn room(&self, partition: i32) -> usize {
         let inner = self.lock();
-        !inner.draining && inner.assigned.has_room(partition)
+        if inner.draining { 0 } else { inner.assigned.room(partition) }
     }
 
-    pub(crate) fn receive(&self, partition: i32, offset: i64, delivery: Delivery) {
-        self.lock().assigned.receive(partition, offset, delivery);
+    /// Records of an assignment of a partition, in order.
+    pub(crate) fn receive(&self, partition: (i32, u64), records: Vec<(i64, Delivery)>) {
+        let mut inner = self.lock();
+        if inner.draining {
+            return;
+        }
+        for (offset, delivery) in records {
+            inner.assigned.receive(partition, offset, delivery);
+        }
+        drop(inner);
         self.changed.notify_one();
     }
 
