@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{Client, Message, StatusCode, Subscriber};
+use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use idem_core::{BoxError, Delivery};
 use serde_json::json;
@@ -209,6 +210,10 @@ impl Puller {
                     break;
                 }
             }
+            // Looking at a consumer has the server forget pulls that nobody waits for. A server of 2.9 would count what is
+            // released next as delivered to this one, and then deliver it as if for the first time.
+            let info = format!("$JS.API.CONSUMER.INFO.{}.{}", self.pull.stream, self.pull.consumer);
+            let _ = self.pull.client().request(info, Bytes::new()).await;
         })
         .await;
         Ok(())

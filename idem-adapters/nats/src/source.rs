@@ -273,6 +273,8 @@ impl Source for Stream {
     /// Releases what is unsettled, so that it need not wait for the end of its lease. Gives up after 5 seconds without
     /// an answer.
     async fn close(&mut self) {
+        // A pull that still waited would get what is released, and nobody would take it.
+        self.drain().await;
         self.subscription = None;
         self.keeper.shutdown().await;
         let _ = timeout(DRAIN, self.give_back(true)).await;
