@@ -11,5 +11,7 @@ pub use crate::{
 pub use crate::Postgres;
 #[cfg(feature = "sqlite")]
 pub use crate::Sqlite;
+#[cfg(feature = "nats")]
+pub use idem_nats::Nats;
 #[cfg(feature = "rabbitmq")]
 pub use idem_rabbitmq::RabbitMq;
