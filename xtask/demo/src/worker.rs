@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use anyhow::Result;
 use idem::{Outcome, Postgres, RetryPolicy, Worker};
+use idem_brokers::Broker;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::Notify;
 
 use crate::Servers;
-use crate::broker::Broker;
 use crate::handler::pay;
 use crate::journal::{Event, Journal};
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, Watched, id};
 
+/// The queue's, stream's or topic's name. There is one demo at a time on a database, so that it need not be unique.
+pub(crate) const NAME: &str = "idem-demo";
 /// The consumer's name.
 pub(crate) const CONSUMER: &str = "demo";
 /// How many attempts a message has: three would do for those that fail twice.
@@ -30,7 +32,7 @@ pub(crate) async fn run<B: Broker>(journal: &Path, _inbox: bool) -> Result<()> {
     let (armed, journal) = (watch.armed.clone(), watch.journal.clone());
 
     let store = Postgres::options(&servers.database).schema(SCHEMA).connections(24).connect().await?;
-    let source = Watched { source: B::source(&servers.broker).await?, watch: watch.clone() };
+    let source = Watched { source: B::source(&servers.broker, NAME).await?, watch: watch.clone() };
     Worker::new(CONSUMER, store, source)
         .state(watch)
         .handler::<pay>()
