@@ -45,12 +45,20 @@ pub trait World: Sized + Send + Sync + 'static {
 /// What a broker can do.
 #[derive(Debug, Clone, Copy)]
 pub struct Features {
-    /// It carries a message id and a type of event beside the headers.
-    pub properties: bool,
+    /// It carries a message id beside the headers.
+    pub message_id: bool,
+    /// It carries a type of event beside the headers.
+    pub event_type: bool,
+    /// A header's value may hold any bytes, and not only text.
+    pub header_bytes: bool,
     /// It marks what it had delivered before.
     pub redelivered: bool,
     /// It confirms acks.
     pub confirms: bool,
+    /// A delivery outlives its connection: it is still ours after a loss, does not come again, and can be settled.
+    pub survives: bool,
+    /// What was released is among what it counts as ready.
+    pub counts_released: bool,
 }
 
 /// Stamps the suite for a [`World`]: `source_suite!(path::to::World);`
