@@ -16,9 +16,11 @@ pub enum Mode {
 impl Mode {
     /// A worker of this mode, whose messages can all run at once.
     pub fn tune<Src: Source>(self, worker: Worker<Postgres, Src, Stage>) -> Worker<Postgres, Src, Stage> {
+        // As many rows of the inbox as deliveries: on Kafka the first deliveries after an assignment are stored as well.
+        let worker = worker.inbox_in_flight(16);
         match self {
             Self::Direct => worker,
-            Self::Inbox => worker.inbox_in_flight(16).inbox(),
+            Self::Inbox => worker, // TODO .inbox()
         }
     }
 }

@@ -8,6 +8,9 @@ use sqlx::Executor;
 
 use crate::{Mode, Order, Running, Site, Tuned, World, until};
 
+/// The ids of a warm-up begin so.
+const WARM: &str = "warm";
+
 /// A world, and a site on one of the brokers.
 pub struct Scene<S> {
     /// The database, and what the handler sees.
@@ -40,15 +43,44 @@ impl<S: Site> Scene<S> {
         self.start_from(self.site.source().await, |worker| worker)
     }
 
+    /// Starts a worker, and waits until what is published now runs as its mode says.
+    pub async fn start_warm(&self) -> Running {
+        let worker = self.start().await;
+        self.warm_up().await;
+        worker
+    }
+
+    /// Waits until the first worker, which must have been started, runs what is published as its mode says.
+    pub async fn warm_up(&self) {
+        self.publish(&orders(WARM, S::WARM_UP, crate::Act::Write)).await;
+        let asked = "SELECT count(*) FROM {schema}.effects WHERE id LIKE 'warm-%'";
+        until("the worker is warm", || async { self.world.number(asked).await >= S::WARM_UP as i64 }).await;
+    }
+
     /// Starts a worker on this source.
     pub fn start_from<Src: Source>(&self, source: Src, tune: impl FnOnce(Tuned<Src>) -> Tuned<Src>) -> Running {
         self.world.start(&self.store, source, |worker| tune(self.mode.tune(worker)))
     }
 
-    /// Waits until so many effects are there.
+    /// Waits until so many effects are there, beside those of the warm-up.
     pub async fn effects(&self, count: usize) {
-        let asked = "SELECT count(*) FROM {schema}.effects";
+        let asked = "SELECT count(*) FROM {schema}.effects WHERE id NOT LIKE 'warm-%'";
         until(&format!("{count} effects"), || async { self.world.number(asked).await >= count as i64 }).await;
+    }
+
+    /// The runs of the handler so far, beside those of the warm-up.
+    pub fn runs(&self) -> usize {
+        self.world.stage.runs().into_iter().filter(|run| !run.id.starts_with(WARM)).count()
+    }
+
+    /// Waits until the handler was called so many times, beside those of the warm-up.
+    pub async fn entered(&self, runs: usize) {
+        until(&format!("{runs} runs"), || async { self.runs() >= runs }).await;
+    }
+
+    /// How many rows the inbox has.
+    pub async fn stored(&self) -> i64 {
+        self.world.number("SELECT count(*) FROM {schema}.inbox_messages").await
     }
 
     /// Waits until each of these has its effect and nothing is left; the workers are stopped, which must go well. Then
@@ -64,6 +96,7 @@ impl<S: Site> Scene<S> {
         }
         until("nothing is left with the broker", || async { self.site.left().await == 0 }).await;
         let effects: Vec<String> = self.world.all_effects().await.into_iter().map(|(id, _)| id).collect();
+        let effects: Vec<String> = effects.into_iter().filter(|id| !id.starts_with(WARM)).collect();
         let distinct: BTreeSet<String> = effects.iter().cloned().collect();
         assert_eq!(distinct, expected, "a message has no effect, or one has one that should not");
         assert_eq!(effects.len(), distinct.len(), "a message has two effects");

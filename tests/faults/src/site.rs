@@ -15,6 +15,9 @@ pub trait Site: Sized + Send + Sync + 'static {
     /// What workers consume from.
     type Source: Source;
 
+    /// How many messages a first worker stores before it runs others directly.
+    const WARM_UP: usize;
+
     /// A new one; `None` where there is no server to test against.
     async fn new() -> Option<Self>;
 
@@ -45,6 +48,8 @@ const LEASE: Duration = Duration::from_secs(1);
 
 impl Site for InProcess {
     type Source = Queue;
+
+    const WARM_UP: usize = 0;
 
     async fn new() -> Option<Self> {
         let broker = InProcessBroker::new();
@@ -90,6 +95,8 @@ pub struct Real<B> {
 
 impl<B: Broker> Site for Real<B> {
     type Source = B::Source;
+
+    const WARM_UP: usize = B::WARM_UP;
 
     async fn new() -> Option<Self> {
         let (address, name) = (variable(B::VARIABLE)?, fresh("idem-faults"));

@@ -1,6 +1,7 @@
 //! A topic of several partitions, and publishing with acks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -14,7 +15,10 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use crate::{Broker, WINDOW};
 
 /// Several, so that workers share them, and one that comes or goes moves some.
-const PARTITIONS: i32 = 6;
+const PARTITIONS: i32 = 4;
+
+/// How many deliveries of a partition run by way of the inbox after it was assigned.
+const STORED: u16 = 16;
 
 /// No answer of a broker that is there takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,6 +28,8 @@ pub struct Kafka {
     topic: String,
     admin: AdminClient<DefaultClientContext>,
     producer: FutureProducer,
+    /// How many were published.
+    turn: AtomicI32,
     /// It looks at what the group has committed, and never joins it.
     observer: Arc<BaseConsumer>,
 }
@@ -40,12 +46,8 @@ impl Broker for Kafka {
         Ok(Self {
             topic: name.to_owned(),
             admin: config.create()?,
-            // A message goes to a partition by chance, and so its copy to another one.
-            producer: config
-                .clone()
-                .set("enable.idempotence", "true")
-                .set("sticky.partitioning.linger.ms", "0")
-                .create()?,
+            producer: config.clone().set("enable.idempotence", "true").create()?,
+            turn: AtomicI32::new(0),
             observer: Arc::new(config.clone().set("group.id", name).create()?),
         })
     }
@@ -72,7 +74,9 @@ impl Broker for Kafka {
         for window in payloads.chunks(WINDOW) {
             let mut acks = Vec::with_capacity(window.len());
             for payload in window {
-                let record = FutureRecord::<(), _>::to(&self.topic).payload(payload);
+                // In turn, so that a copy is mostly in another partition than its original.
+                let partition = self.turn.fetch_add(1, Ordering::Relaxed).rem_euclid(PARTITIONS);
+                let record = FutureRecord::<(), _>::to(&self.topic).partition(partition).payload(payload);
                 acks.push(self.producer.send_result(record).map_err(|(error, _)| error)?);
             }
             for ack in acks {
@@ -96,7 +100,8 @@ impl Broker for Kafka {
                     Offset::Offset(next) => next,
                     _ => low,
                 };
-                left += u64::try_from(high - next).map_err(|_| anyhow!("{next} is committed, beyond the end {high}"))?;
+                left +=
+                    u64::try_from(high - next).map_err(|_| anyhow!("{next} is committed, beyond the end {high}"))?;
             }
             Ok(left)
         });
@@ -120,8 +125,16 @@ impl Broker for Kafka {
         }
     }
 
+    const WARM_UP: usize = PARTITIONS as usize * STORED as usize;
+
     async fn source(address: &str, name: &str) -> Result<Self::Source> {
-        Ok(idem::Kafka::connect(address).await?.topic(name).await?.group(name))
+        let kafka = idem::Kafka::options(address)
+            .property("session.timeout.ms", "2000")
+            .property("heartbeat.interval.ms", "500")
+            .property("max.poll.interval.ms", "4000")
+            .connect()
+            .await?;
+        Ok(kafka.topic(name).await?.group(name).window(STORED))
     }
 }
 

@@ -30,6 +30,9 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// The variable in the environment that says where the server is.
     const VARIABLE: &'static str;
 
+    /// How many messages a first worker stores before it runs others directly: Kafka does not mark what comes again.
+    const WARM_UP: usize = 0;
+
     /// A client of one that is there, or is not.
     async fn connect(address: &str, name: &str) -> Result<Self>;
 

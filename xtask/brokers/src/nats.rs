@@ -72,6 +72,6 @@ impl Broker for Nats {
     }
 
     async fn source(address: &str, name: &str) -> Result<Self::Source> {
-        Ok(idem::Nats::connect(address).await?.stream(name).await?.durable(name))
+        Ok(idem::Nats::connect(address).await?.stream(name).await?.durable(name).ack_wait(Duration::from_secs(2)))
     }
 }

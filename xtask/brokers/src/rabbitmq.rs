@@ -46,7 +46,8 @@ impl Broker for RabbitMq {
             let mut confirms = Vec::with_capacity(window.len());
             for payload in window {
                 let options = BasicPublishOptions { mandatory: true, ..Default::default() };
-                let (queue, properties) = (self.queue.as_str().into(), BasicProperties::default().with_delivery_mode(2));
+                let (queue, properties) =
+                    (self.queue.as_str().into(), BasicProperties::default().with_delivery_mode(2));
                 confirms.push(self.channel.basic_publish("".into(), queue, options, payload, properties).await?);
             }
             for confirm in confirms {

@@ -93,7 +93,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
 
     let mut worker = outages.start();
     server = outages
-        .harm::<B>("stopped", &mut worker, &address, async {
+        .harm::<B, _>("stopped", &mut worker, &address, async {
             let mut server = server;
             server.stop().unwrap();
             tokio::time::sleep(Duration::from_secs(30)).await;
@@ -102,7 +102,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
         })
         .await;
     server = outages
-        .harm::<B>("killed", &mut worker, &address, async {
+        .harm::<B, _>("killed", &mut worker, &address, async {
             let mut server = server;
             server.kill().unwrap();
             server.start_again().unwrap();
@@ -115,7 +115,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
     outages.setting.address = relay.address(&address);
     let mut worker = outages.start();
     outages
-        .harm::<B>("cut off", &mut worker, &address, async {
+        .harm::<B, _>("cut off", &mut worker, &address, async {
             relay.refuse(true);
             tokio::time::sleep(Duration::from_secs(10)).await;
             relay.refuse(false);

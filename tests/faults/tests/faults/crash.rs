@@ -12,20 +12,22 @@ everywhere! {
 }
 
 async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S: Site>(scene: &Scene<S>) {
+    let crashing = scene.start_warm().await;
     let orders = orders("held", 8, Act::Hold);
     scene.publish(&orders).await;
-    let crashing = scene.start().await;
-    scene.world.stage.entered(8).await;
+    scene.entered(8).await;
+    assert_eq!(scene.stored().await, if scene.mode == Mode::Direct { 0 } else { 8 });
     // The other one is there already, and takes part.
     let other = scene.start().await;
     crashing.crash().await;
     scene.world.stage.open();
     let dead = scene.ends_with(orders, vec![other]).await;
     assert!(dead.is_empty(), "{dead:?}");
-    assert!(scene.world.stage.runs().len() >= 16, "the crash hit nothing that ran");
+    assert!(scene.runs() >= 16, "the crash hit nothing that ran");
 }
 
 async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate<S: Site>(scene: &Scene<S>) {
+    scene.start_warm().await.stop().await.unwrap();
     let orders = orders("unacked", 8, Act::Write);
     scene.publish(&orders).await;
     let (source, asked) = Unacked::new(scene.site.source().await);
@@ -44,10 +46,10 @@ async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate
 }
 
 async fn connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_nothing<S: Site>(scene: &Scene<S>) {
+    let worker = scene.start_warm().await;
     let held = orders("held", 16, Act::Hold);
     scene.publish(&held).await;
-    let worker = scene.start().await;
-    scene.world.stage.entered(16).await;
+    scene.entered(16).await;
     scene.site.cut();
     let more = orders("later", 16, Act::Write);
     scene.publish(&more).await;
