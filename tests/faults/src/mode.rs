@@ -20,7 +20,7 @@ impl Mode {
         let worker = worker.inbox_in_flight(16);
         match self {
             Self::Direct => worker,
-            Self::Inbox => worker, // TODO .inbox()
+            Self::Inbox => worker.inbox(),
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) const CONSUMER: &str = "demo";
 pub(crate) const ATTEMPTS: u32 = 4;
 
 /// Runs until its standard input ends. A line there arms the failpoint.
-pub(crate) async fn run<B: Broker>(journal: &Path, _inbox: bool) -> Result<()> {
+pub(crate) async fn run<B: Broker>(journal: &Path, inbox: bool) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let servers = Servers::of::<B>()?;
     let watch = Watch::new(Journal::open(journal)?);
@@ -33,7 +33,7 @@ pub(crate) async fn run<B: Broker>(journal: &Path, _inbox: bool) -> Result<()> {
 
     let store = Postgres::options(&servers.database).schema(SCHEMA).connections(24).connect().await?;
     let source = Watched { source: B::source(&servers.broker, NAME).await?, watch: watch.clone() };
-    Worker::new(CONSUMER, store, source)
+    let worker = Worker::new(CONSUMER, store, source)
         .state(watch)
         .handler::<pay>()
         .retry(RetryPolicy::new().attempts(ATTEMPTS).first(Duration::from_millis(200)).factor(2.0))
@@ -44,9 +44,9 @@ pub(crate) async fn run<B: Broker>(journal: &Path, _inbox: bool) -> Result<()> {
             if *outcome == Outcome::Duplicate {
                 journal.note(Event::Duplicate, id(delivery));
             }
-        })
-        .run_until(orders(armed))
-        .await?;
+        });
+    let worker = if inbox { worker.inbox() } else { worker };
+    worker.run_until(orders(armed)).await?;
     Ok(())
 }
 
