@@ -5,4 +5,4 @@ mod run;
 mod runner;
 
 pub use operator::Inbox;
-pub(crate) use runner::run;
+pub(crate) use runner::{jittered, run};
