@@ -7,16 +7,6 @@ use crate::store::{Fault, HandlerId};
 use crate::{Delivery, Error, Horizon, Source, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Whether it has to be asked if a delivery is too old. Our clock decides nothing: it spares the question of all that is
-    /// fresh.
-    pub(crate) fn is_aged(&self, delivery: &Delivery) -> bool {
-        let retention = self.store.retention();
-        let young = retention.saturating_sub(margin(retention));
-        delivery
-            .published_at()
-            .is_some_and(|published| SystemTime::now().duration_since(published).unwrap_or_default() >= young)
-    }
-
     /// Why a delivery that has found no claim is too old all the same: it was published before the last claims that were
     /// pruned, and its own may have been among them. Asked in the transaction of its new claim, behind the claim.
     ///
@@ -27,21 +17,35 @@ impl<S: Store> Pipeline<S> {
         handler: HandlerId,
         delivery: &Delivery,
     ) -> Result<Option<String>, Fault> {
-        let Some(published) = delivery.published_at().filter(|_| self.is_aged(delivery)) else { return Ok(None) };
-        let retention = self.store.retention();
-        let margin = margin(retention);
-        let Some(through) = self.store.pruned_through(txn, handler).await? else { return Ok(None) };
-        // What was processed before it was published, by another clock, differs by no more than the margin.
-        if published.duration_since(through).is_ok_and(|later| later > margin) {
+        if self.is_fresh(delivery) {
             return Ok(None);
         }
-        Ok(Some(format!(
+        let through = self.store.pruned_through(txn, handler).await?;
+        Ok(through.and_then(|through| self.older(delivery, through)))
+    }
+
+    /// Whether nobody need ask how old it is. Our clock decides nothing: it spares the question of all that is fresh.
+    pub(crate) fn is_fresh(&self, delivery: &Delivery) -> bool {
+        let Some(published) = delivery.published_at() else { return true };
+        let retention = self.store.retention();
+        SystemTime::now().duration_since(published).unwrap_or_default() < retention.saturating_sub(margin(retention))
+    }
+
+    /// Why it is too old, where claims up to this time were pruned.
+    pub(crate) fn older(&self, delivery: &Delivery, through: SystemTime) -> Option<String> {
+        let published = delivery.published_at()?;
+        let retention = self.store.retention();
+        // What was processed before it was published, by another clock, differs by no more than the margin.
+        if published.duration_since(through).is_ok_and(|later| later > margin(retention)) {
+            return None;
+        }
+        Some(format!(
             "it was published {} ago, and claims are kept for {}: claims as old as it were pruned, so that nobody can tell \
              whether it was processed. If it was not, replay it by force; if this happens again, keep claims longer, \
              `.retention(..)` of the store",
             text(SystemTime::now().duration_since(published).unwrap_or_default()),
             text(retention)
-        )))
+        ))
     }
 }
 

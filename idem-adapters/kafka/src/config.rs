@@ -156,10 +156,11 @@ fn defaults() -> ClientConfig {
     client
         .set("client.id", "idem")
         .set("allow.auto.create.topics", "false")
-        // 100,000 messages and 64 MiB of each partition would lie here unhandled; what is paused is fetched anew.
+        // By default 100,000 messages and 64 MiB of each partition would lie here unhandled, and a partition that had
+        // enough would not be looked at again for a second.
         .set("queued.min.messages", "1000")
-        .set("queued.max.messages.kbytes", "16384")
-        .set("max.partition.fetch.bytes", "262144")
+        .set("queued.max.messages.kbytes", "4096")
+        .set("fetch.queue.backoff.ms", "10")
         // By default a broker that is back is tried only after up to 15 seconds.
         .set("reconnect.backoff.max.ms", "1000")
         .set_log_level(RDKafkaLogLevel::Warning);

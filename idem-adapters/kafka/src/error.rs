@@ -50,6 +50,12 @@ pub(crate) fn no_topic(config: &Config, topic: &str) -> Loss {
     ))
 }
 
+/// Another topic has come in its place.
+pub(crate) fn made_anew(config: &Config, topic: &str) -> Loss {
+    let what = format!("the topic `{topic}` at {} was deleted and made anew while it was consumed", config.place);
+    Loss::Broker(what, "it is begun at its first message when it is opened again".to_owned())
+}
+
 /// The group stands where the partition has nothing.
 pub(crate) fn out_of_range(config: &Config, group: &str, place: (&str, i32, i64), range: (i64, i64)) -> Loss {
     let ((topic, partition, offset), (low, high)) = (place, range);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `collect` | what is there is taken together |
 //! | `lane` | from deliveries to verdicts, and settling them |
-//! | `item` | a delivery of a batch that can run |
+//! | `item` | a message of a batch that can run, and what it came to |
 //! | `together` | one transaction: claims, handlers, guard, commit |
 //! | `pace` | how large batches are, and how many run at once |
 
@@ -15,4 +15,5 @@ mod pace;
 mod together;
 
 pub(crate) use collect::collect;
+pub(crate) use item::Verdict;
 pub(crate) use pace::Pace;

@@ -5,10 +5,19 @@ use std::time::{Duration, Instant};
 use crate::pipeline::{Handled, Pipeline};
 use crate::ran::Ran;
 use crate::registry::{Job, Route};
-use crate::store::{Claimed, Committed, Fault, Identity, Promise, Undone};
+use crate::store::{Claimed, Committed, Fault, Identity, Promise, Row, Undone};
 use crate::{Delivery, Outcome, Store};
 
 use super::item::{Item, Verdict};
+
+/// What a transaction of a batch opens with.
+#[derive(Clone, Copy)]
+pub(super) enum Opening<'a> {
+    /// The claims of deliveries.
+    Claims,
+    /// The start of rows of the inbox, which have their claims.
+    Rows(&'a [Row]),
+}
 
 /// What one transaction of a batch came to. Unless it is `Done`, nothing of it is in the database.
 pub(super) enum Round {
@@ -31,12 +40,12 @@ pub(super) enum Round {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Runs these items in one transaction. They are sorted by handler and key.
-    pub(super) async fn together(&self, items: &mut [Item<'_, S>], deliveries: &[Delivery]) -> Round {
+    /// Runs these items, which are sorted by handler and key, in one transaction.
+    pub(super) async fn round(&self, items: &mut [Item<'_, S>], facts: &[&Delivery], opening: Opening<'_>) -> Round {
         // Decoded again where a round before has consumed them, before anything is open.
         for (place, item) in items.iter_mut().enumerate() {
             if item.job.is_none() {
-                match self.again(item.route, &deliveries[item.at], &item.identity) {
+                match self.again(item.route, facts[item.at], &item.identity) {
                     Ok(job) => item.job = Some(job),
                     Err(_) => return Round::Without(vec![place]),
                 }
@@ -46,9 +55,15 @@ impl<S: Store> Pipeline<S> {
             Ok(txn) => txn,
             Err(fault) => return faulty(fault),
         };
-        let identities: Vec<Identity> = items.iter().map(|item| item.identity.clone()).collect();
-        let aged = places(items, |item| self.is_aged(&deliveries[item.at]));
-        let found = match self.claims(&mut txn, &identities, &aged).await {
+        let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
+        let found = match opening {
+            Opening::Claims => self.claims(&mut txn, &messages).await,
+            Opening::Rows(rows) => {
+                let rows: Vec<&Row> = items.iter().map(|item| &rows[item.at]).collect();
+                self.starts(&mut txn, &rows).await
+            }
+        };
+        let found = match found {
             Ok(found) => found,
             Err(fault @ Fault::Outage(_)) => return Round::Outage(fault),
             Err(fault) => return self.undone(txn, faulty(fault)).await,
@@ -100,8 +115,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Claims all of them, and says what those are that were claimed before.
-    async fn claims(&self, txn: &mut S::Txn, identities: &[Identity], aged: &[usize]) -> Result<Vec<Found>, Fault> {
-        let identities: Vec<&Identity> = identities.iter().collect();
+    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, Fault> {
+        let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, Promise::Processed).await?;
         let mut found: Vec<Found> = claimed.iter().map(|_| Found::New).collect();
         let old = places(&claimed, |claimed| *claimed == Claimed::Found);
@@ -115,14 +130,23 @@ impl<S: Store> Pipeline<S> {
                 _ => Found::Odd,
             };
         }
-        // Whether one of them is too old is found out alone, unless nothing was ever pruned.
-        let aged: Vec<usize> = aged.iter().copied().filter(|place| found[*place] == Found::New).collect();
-        for handlers in aged.chunk_by(|one, next| identities[*one].handler == identities[*next].handler) {
-            if self.store.pruned_through(txn, identities[handlers[0]].handler).await?.is_some() {
-                handlers.iter().for_each(|place| found[*place] = Found::Odd);
+        let may_be_old = |place: &usize| found[*place] == Found::New && !self.is_fresh(messages[*place].1);
+        let aged: Vec<usize> = (0..messages.len()).filter(may_be_old).collect();
+        for of_one in aged.chunk_by(|one, next| identities[*one].handler == identities[*next].handler) {
+            let Some(through) = self.store.pruned_through(txn, identities[of_one[0]].handler).await? else { continue };
+            for place in of_one {
+                if self.older(messages[*place].1, through).is_some() {
+                    found[*place] = Found::Odd;
+                }
             }
         }
         Ok(found)
+    }
+
+    /// Starts the rows: deletes them and dates their claims.
+    async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Found>, Fault> {
+        let started = self.store.start_many(txn, rows).await?;
+        Ok(started.into_iter().map(|started| if started { Found::New } else { Found::Lost }).collect())
     }
 
     async fn undone(&self, txn: S::Txn, round: Round) -> Round {
@@ -146,6 +170,8 @@ enum Found {
     Duplicate(Duration),
     /// To be taken alone.
     Odd,
+    /// Its row is no longer ours.
+    Lost,
 }
 
 impl From<Found> for Verdict {
@@ -154,12 +180,13 @@ impl From<Found> for Verdict {
             Found::New => Self::Done(Outcome::Processed),
             Found::Duplicate(_) => Self::Done(Outcome::Duplicate),
             Found::Odd => Self::Alone,
+            Found::Lost => Self::Lost,
         }
     }
 }
 
 /// One call of a handler, for the items at these places.
-struct Call<'a, S> {
+struct Call<'a, S: Store> {
     places: Vec<usize>,
     route: &'a Route<S>,
     job: Box<dyn Job<S>>,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{Instrument, Span};
 
+use crate::batch::Verdict;
 use crate::pipeline::Pipeline;
 use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::record::settled;
@@ -15,18 +16,37 @@ impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and writes what became of it. Whatever happens, the row is processed, noted, or left to the end
     /// of its lease.
     pub(crate) async fn run_row(&self, row: &Row) {
+        self.conclude(row, Verdict::Alone).await;
+    }
+
+    /// Writes what a batch has left to be written of a row, or runs it.
+    pub(crate) async fn conclude(&self, row: &Row, verdict: Verdict) {
         let span = telemetry::span(self.system, &self.consumer, &row.delivery);
         span.record("idem.handler", row.handler.as_str());
         span.record("idem.key", tracing::field::display(&row.identity.key));
         async {
-            let run =
-                if row.identity.key.as_bytes().is_empty() { self.readmit(row).await } else { self.rerun(row).await };
+            let run = match verdict {
+                Verdict::Alone if row.identity.key.as_bytes().is_empty() => self.readmit(row).await,
+                Verdict::Alone => self.rerun(row).await,
+                Verdict::Done(outcome) => {
+                    let meters = self.routes.meters(row.identity.handler);
+                    row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
+                    Some(outcome)
+                }
+                Verdict::Lost => self.unstart(row).await,
+                Verdict::Broke => self.broke(row, "the connection was lost with a batch").await,
+                Verdict::Stopped => {
+                    self.note(row, &Note::GivenBack { due: Duration::ZERO }).await;
+                    None
+                }
+            };
             if let Some(outcome) = run {
                 self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
             }
         }
         .instrument(span)
         .await;
+        self.ran.notify_waiters();
     }
 
     /// Begin, start, handle, guard, commit; then the note of a failure. `None` where nothing became of it.
@@ -174,6 +194,10 @@ impl<S: Store> Pipeline<S> {
         if let Err(fault) = self.store.rollback(txn).await {
             self.hold_for(fault);
         }
+        self.unstart(row).await
+    }
+
+    async fn unstart(&self, row: &Row) -> Option<Outcome> {
         tracing::debug!(id = row.id, "the lease was lost before the row could begin");
         if let Err(fault) = self.store.unstart(row).await {
             tracing::debug!(%fault, "the start was not given back");

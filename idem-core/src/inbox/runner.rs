@@ -93,13 +93,21 @@ impl<S: Store> Runner<S> {
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
-        let wanted = slots.len();
+        let size = self.pipeline.pace.size();
+        let wanted = slots.len() * size;
         let rows = self.take(Kind::Ordinary, wanted).await?;
         let all = rows.len() == wanted;
-        for (row, slot) in rows.into_iter().zip(slots) {
+        // Spread over the slots, rather than one batch that leaves the others idle.
+        let size = rows.len().div_ceil(slots.len()).clamp(1, size);
+        let mut rows = rows.into_iter();
+        for slot in slots {
+            let batch: Vec<Row> = rows.by_ref().take(size).collect();
+            if batch.is_empty() {
+                break;
+            }
             let (pipeline, room): (_, Arc<OwnedRwLockReadGuard<()>>) = (self.pipeline.clone(), room.clone());
             running.spawn(async move {
-                pipeline.run_row(&row).await;
+                pipeline.run_rows(&batch).await;
                 drop((slot, room));
             });
         }
@@ -140,7 +148,7 @@ impl<S: Store> Runner<S> {
 }
 
 /// Polls of many processes spread by themselves when each is a little off.
-fn jittered(poll: Duration) -> Duration {
+pub(crate) fn jittered(poll: Duration) -> Duration {
     let random = Uuid::new_v4().as_bytes()[0];
     poll.mul_f64(0.9 + 0.2 * f64::from(random) / 255.0)
 }

@@ -215,6 +215,17 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// row's: the lease was lost.
     fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;
 
+    /// [`start`](Self::start) for several rows, in one statement where the database can; the answers are in the order given.
+    fn start_many(&self, txn: &mut Self::Txn, rows: &[&Row]) -> impl Future<Output = Result<Vec<bool>, Fault>> + Send {
+        async move {
+            let mut started = Vec::with_capacity(rows.len());
+            for row in rows {
+                started.push(self.start(txn, row).await?);
+            }
+            Ok(started)
+        }
+    }
+
     /// Deletes a taken row and leaves claims alone. `false` where the token is no longer the row's.
     fn remove(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;
 
@@ -239,6 +250,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Writes what became of a taken row, and clears its token. `false` where the token is no longer the row's.
     fn note(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    /// Whether this message has an inbox row that is parked, be it taken or running. Waits for nobody.
+    fn is_parked(&self, identity: &Identity) -> impl Future<Output = Result<bool, Fault>> + Send;
 
     /// Takes back the start of a row whose lease was lost, whoever has it now; never below 0, and the token stays.
     fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), Fault>> + Send;

@@ -97,6 +97,14 @@ impl<S: Store> Store for Crashing<S> {
         Ok(started)
     }
 
+    async fn start_many(&self, txn: &mut Self::Txn, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+        let started = self.within.start_many(&mut txn.within, rows).await?;
+        if started.contains(&true) {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok(started)
+    }
+
     async fn commit(&self, txn: Self::Txn) -> Committed {
         self.fate.reach(Crash::BeforeCommit).await;
         let committed = self.within.commit(txn.within).await;
@@ -195,6 +203,10 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
         self.within.note(row, note).await
+    }
+
+    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+        self.within.is_parked(identity).await
     }
 
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {

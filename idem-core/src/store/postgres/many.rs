@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Row as _;
 
 use crate::Fingerprint;
-use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Standing, envelope};
+use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Row, Standing, envelope};
 
 use super::inbox::number;
 use super::rows::secs;
@@ -47,6 +47,18 @@ pub(super) const KNOWN: &str = "
            (extract(epoch FROM clock_timestamp() - claim.processed_at) * 1000000)::bigint
     FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key)
     JOIN {schema}.processed_messages AS claim ON claim.handler_id = asked.handler_id AND claim.key = asked.key";
+
+/// As the start of one row.
+pub(super) const START: &str = "
+    WITH gone AS (
+        DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, token)
+        WHERE i.id = ours.id AND i.token = ours.token RETURNING i.id, i.handler_id, i.key
+    ), dated AS (
+        UPDATE {schema}.processed_messages AS claim SET processed_at = now() FROM gone
+        WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
+    )
+    SELECT array_agg(id), pg_current_xact_id()::text, set_config('lock_timeout', $3, true)
+    FROM gone HAVING count(*) > 0";
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
@@ -121,6 +133,18 @@ impl Postgres {
         let query = self.sql().sight_many.query().bind(handlers).bind(keys);
         txn.ask(query.bind(fingerprints(identities))).await?;
         Ok(())
+    }
+
+    pub(super) async fn start_rows(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+        let lock_timeout = txn.lock_timeout();
+        let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
+        let tokens = rows.iter().map(|row| row.token).collect::<Vec<_>>();
+        let found = txn.ask(self.sql().start_many.query().bind(&ids).bind(&tokens).bind(lock_timeout)).await?;
+        let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
+        let started: Vec<i64> = found.try_get(0)?;
+        txn.guard(found.try_get(1)?);
+        let started: HashSet<i64> = started.into_iter().collect();
+        Ok(ids.iter().map(|id| started.contains(id)).collect())
     }
 
     pub(super) async fn insert_rows(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {

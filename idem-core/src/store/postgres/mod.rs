@@ -229,6 +229,10 @@ impl Store for Postgres {
         self.start_row(txn, row).await
     }
 
+    async fn start_many(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+        self.start_rows(txn, rows).await
+    }
+
     async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
         self.remove_row(txn, row).await
     }
@@ -254,6 +258,10 @@ impl Store for Postgres {
 
     async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
         self.note_row(row, note).await
+    }
+
+    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+        self.has_parked(identity).await
     }
 
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {
