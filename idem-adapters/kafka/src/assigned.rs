@@ -255,7 +255,8 @@ mod tests {
     #[test]
     fn deliveries_are_marked_until_a_window_of_them_was_stored() {
         let mut assigned = with(2, 10, 0..2);
-        let marks = |assigned: &mut Assigned| assigned.take().map(|(ticket, delivery)| (ticket, delivery.redelivered()));
+        let marks =
+            |assigned: &mut Assigned| assigned.take().map(|(ticket, delivery)| (ticket, delivery.redelivered()));
         let (first, marked) = marks(&mut assigned).unwrap();
         assert!(marked);
         assigned.stored(first);

@@ -121,7 +121,8 @@ impl Options {
             client.set("sasl.username", user).set("sasl.password", password);
         }
         if let Some(pem) = self.ca {
-            let no_pem = || Error::Refused("the text given to .tls_ca is no PEM: give it the content of a .pem file".to_owned());
+            let no_pem =
+                || Error::Refused("the text given to .tls_ca is no PEM: give it the content of a .pem file".to_owned());
             client.set("ssl.ca.pem", String::from_utf8(pem).map_err(|_| no_pem())?);
         }
         for (name, value) in self.properties {
@@ -242,7 +243,8 @@ mod tests {
     fn nothing_shows_a_secret() {
         let options = || Kafka::options("h:1").sasl_plain("user", SENTINEL).property("sasl.password", SENTINEL);
         let config = options().config().unwrap();
-        let shown = [format!("{:?}", options()), format!("{config:?}"), format!("{:?}", Kafka { config: Arc::new(config) })];
+        let shown =
+            [format!("{:?}", options()), format!("{config:?}"), format!("{:?}", Kafka { config: Arc::new(config) })];
         for text in shown {
             assert!(!text.contains(SENTINEL) && text.contains("h:1"), "{text}");
         }

@@ -27,9 +27,7 @@ impl From<Loss> for Error {
 pub(crate) fn connecting(config: &Config, code: Option<RDKafkaErrorCode>, reason: String) -> Loss {
     use RDKafkaErrorCode as Code;
     let cure = match code {
-        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
-            "check user, password and the SASL mechanism"
-        }
+        Some(Code::Authentication | Code::SaslAuthenticationFailed) => "check user, password and the SASL mechanism",
         Some(Code::SSL) => {
             "the server's certificate must be valid for this host name and come from a CA of this system: for a \
              private CA use .tls_ca(pem), and check that the port speaks TLS"

@@ -71,7 +71,8 @@ impl Member {
         let begins = start::begin(consumer, &self.plan, assigned, self.id().as_deref())?;
         let mut list = TopicPartitionList::new();
         for begin in &begins {
-            list.add_partition_offset(&self.plan.topic, begin.partition, begin.offset).map_err(|error| self.broken(&error))?;
+            list.add_partition_offset(&self.plan.topic, begin.partition, begin.offset)
+                .map_err(|error| self.broken(&error))?;
         }
         consumer.incremental_assign(&list).map_err(|error| self.broken(&error))?;
         self.decide(consumer, &begins)?;

@@ -81,11 +81,7 @@ pub(crate) fn check<C: ConsumerContext>(
     Err(out_of_range(&plan.config, &plan.group, (&plan.topic, partition, offset), (low, high)))
 }
 
-fn range<C: ConsumerContext>(
-    consumer: &BaseConsumer<C>,
-    plan: &Plan,
-    partition: i32,
-) -> Result<(i64, i64), Loss> {
+fn range<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan, partition: i32) -> Result<(i64, i64), Loss> {
     consumer.fetch_watermarks(&plan.topic, partition, ANSWER).map_err(|error| unanswered(plan, &error))
 }
 
