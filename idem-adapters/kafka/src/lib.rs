@@ -103,6 +103,8 @@
 //! # Limits
 //!
 //! * A header whose name is not UTF-8 cannot be read by rdkafka: an error that names the record.
+//! * librdkafka compares a broker's address with the names in its certificate only, so that brokers with TLS have to be
+//!   advertised by name, not by IP address.
 //! * A worker takes one topic. Patterns are refused, since each topic has messages of its own.
 //! * The group protocol is the classic one with `cooperative-sticky`, not that of KIP-848. A group whose members use another
 //!   assignor has to be stopped as a whole before idem joins it.

@@ -10,13 +10,15 @@ use common::relay::{pass, places};
 use common::{World, next, options, terms, texts};
 use idem_core::{Error, Source};
 use idem_kafka::Kafka;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
 
 fn ca() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
+    // By default it is that of the certificates, too, which OpenSSL takes for their own issuers then.
+    params.distinguished_name.push(DnType::CommonName, "a private CA");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
@@ -34,7 +36,10 @@ async fn server(ca: &CertifiedIssuer<'_, KeyPair>, name: &str, broker: &str) -> 
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (broker, places) = (broker.to_owned(), places(broker, port));
+    // A name, because librdkafka compares an address with the names in a certificate only. It is as long as the address.
+    let (said, mut instead) = places(broker, port);
+    instead[..9].copy_from_slice(b"localhost");
+    let (broker, places) = (broker.to_owned(), (said, instead));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             let (acceptor, broker, places) = (acceptor.clone(), broker.clone(), places.clone());
@@ -44,7 +49,7 @@ async fn server(ca: &CertifiedIssuer<'_, KeyPair>, name: &str, broker: &str) -> 
             });
         }
     });
-    format!("127.0.0.1:{port}")
+    format!("localhost:{port}")
 }
 
 async fn refused(broker: &str, pem: Option<String>) {
@@ -59,7 +64,7 @@ async fn refused(broker: &str, pem: Option<String>) {
 async fn a_broker_with_a_certificate_of_the_private_ca_is_accepted() {
     let Some(world) = World::new().await else { return };
     let ca = ca();
-    let broker = server(&ca, "127.0.0.1", &world.brokers).await;
+    let broker = server(&ca, "localhost", &world.brokers).await;
     world.publish("x").await;
     let kafka = options(&broker).tls_ca(ca.pem()).connect().await.unwrap();
     let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
@@ -72,7 +77,7 @@ async fn a_broker_with_a_certificate_of_an_unknown_ca_or_for_another_name_is_ref
     let Some(world) = World::empty().await else { return };
     let ca_of_another = ca().pem();
     let ca = ca();
-    let broker = server(&ca, "127.0.0.1", &world.brokers).await;
+    let broker = server(&ca, "localhost", &world.brokers).await;
     refused(&broker, None).await;
     refused(&broker, Some(ca_of_another)).await;
     refused(&server(&ca, "other.example", &world.brokers).await, Some(ca.pem())).await;
