@@ -55,6 +55,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Limits, decode, key. What is unfit is found so again on its own way, which buries it.
+    #[expect(clippy::result_large_err, reason = "an error is the way back of what was given, and as large")]
     fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
         let identity = span.in_scope(|| self.receive(&arrived.delivery).map(|work| work.identity));

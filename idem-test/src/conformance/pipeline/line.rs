@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{Delivery, Error, Gate, Inbox, Outcome, RetryPolicy, Source, Terms, Worker};
+use idem_core::{Delivery, Error, Gate, Inbox, Ordering, Outcome, RetryPolicy, Source, Terms, Worker};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -40,6 +40,7 @@ pub(super) struct Settings {
     pub(super) poll: Duration,
     pub(super) event_type: Option<&'static str>,
     pub(super) both: bool,
+    pub(super) ordering: Ordering,
 }
 
 impl Default for Settings {
@@ -54,6 +55,7 @@ impl Default for Settings {
             poll: Duration::from_millis(20),
             event_type: None,
             both: false,
+            ordering: Ordering::None,
         }
     }
 }
@@ -74,6 +76,12 @@ impl Running {
     /// Drains it, and waits for its end.
     pub(super) async fn stop(self) {
         soon(self.shut_down()).await.unwrap().unwrap();
+    }
+
+    /// Ends it as a crash does: everything in it vanishes where it stands.
+    pub(super) async fn crash(self) {
+        self.worker.abort();
+        let _ = soon(self.worker).await;
     }
 
     /// The error with which it refuses to start.
@@ -156,6 +164,7 @@ impl<W: World> Line<W> {
             .lease(Duration::from_secs(5))
             .poll(settings.poll)
             .drain(settings.drain)
+            .ordering(settings.ordering)
             .gate(Gate::new())
             .observe(observe);
         let (shutdown, when) = oneshot::channel();
