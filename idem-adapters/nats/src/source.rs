@@ -66,6 +66,7 @@ impl Stream {
         match self.made.replace(made) {
             Some(before) if before.stream != made.stream => {
                 tracing::warn!(stream = %self.name, "the stream was made anew");
+                self.leases.void();
             }
             Some(before) if !before.consumer_is(made.consumer) => {
                 tracing::warn!(stream = %self.name, consumer, "the consumer was made anew: it starts again");
