@@ -11,6 +11,8 @@ pub use crate::{
 pub use crate::Postgres;
 #[cfg(feature = "sqlite")]
 pub use crate::Sqlite;
+#[cfg(feature = "kafka")]
+pub use idem_kafka::Kafka;
 #[cfg(feature = "nats")]
 pub use idem_nats::Nats;
 #[cfg(feature = "rabbitmq")]

@@ -13,9 +13,12 @@ impl World for InProcess {
         event_type: true,
         header_bytes: true,
         redelivered: true,
+        presumes: false,
         confirms: true,
+        releases: true,
         survives: false,
         counts_released: true,
+        counts_unsettled: false,
     };
 
     async fn make() -> Option<Self> {

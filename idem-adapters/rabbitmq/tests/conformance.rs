@@ -25,9 +25,12 @@ impl World for Quorum {
         event_type: true,
         header_bytes: true,
         redelivered: true,
+        presumes: false,
         confirms: false,
+        releases: true,
         survives: false,
         counts_released: true,
+        counts_unsettled: false,
     };
 
     async fn make() -> Option<Self> {

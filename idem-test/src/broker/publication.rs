@@ -1,5 +1,7 @@
 //! What a producer publishes.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use idem_core::Headers;
 use serde::Serialize;
@@ -12,6 +14,8 @@ pub struct Publication {
     pub(crate) message_id: Option<String>,
     pub(crate) event_type: Option<String>,
     pub(crate) tombstone: bool,
+    pub(crate) published_at: Option<SystemTime>,
+    pub(crate) lane: Option<u64>,
 }
 
 impl Publication {
@@ -54,6 +58,18 @@ impl Publication {
     /// With the type of the event.
     pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
         self.event_type = Some(event_type.into());
+        self
+    }
+
+    /// Published then, by the broker's clock. By default the broker has no clock.
+    pub fn published_at(mut self, time: SystemTime) -> Self {
+        self.published_at = Some(time);
+        self
+    }
+
+    /// In this lane, where the worker asks for an order by partition or key; in the lane 0 by default.
+    pub fn lane(mut self, lane: u64) -> Self {
+        self.lane = Some(lane);
         self
     }
 

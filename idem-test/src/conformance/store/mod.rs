@@ -102,6 +102,7 @@ macro_rules! store_suite {
             a_rolled_back_start_leaves_row_and_claim
             a_start_with_a_stale_token_is_false
             a_second_start_is_false
+            a_message_is_parked_until_its_row_is_done
             a_duplicate_does_not_wait_for_a_row_that_runs
             // notes
             a_failure_counts_an_attempt_and_resets_starts_and_breaks
@@ -126,6 +127,7 @@ macro_rules! store_suite {
             replay_makes_a_dead_row_due
             replay_finds_dead_rows_only
             replay_of_what_its_handler_committed_needs_force
+            replay_of_what_is_too_old_needs_force
             replay_of_a_conflict_needs_a_key
             a_replayed_crash_runs_as_a_suspect
             replay_as_moves_a_conflict_to_a_key_of_its_own
@@ -139,6 +141,8 @@ macro_rules! store_suite {
             prune_never_deletes_a_claim_with_a_row
             prune_skips_a_claim_that_is_being_read
             pruners_do_not_meet
+            prune_tells_how_far_it_went
+            how_far_it_went_is_read_as_it_is_behind_the_claim
             // setup
             register_is_stable
             concurrent_registration_agrees

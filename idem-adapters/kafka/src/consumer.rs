@@ -1,0 +1,229 @@
+//! The thread of one subscription.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use idem_core::{Delivery, Ordering as Order};
+use rdkafka::consumer::base_consumer::PartitionQueue;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::message::Message;
+use tokio::sync::oneshot;
+
+use crate::connection::Witness;
+use crate::delivery::delivery;
+use crate::error::{Loss, setting};
+use crate::group::Member;
+use crate::plan::Plan;
+use crate::shared::{Phase, Shared};
+use crate::start::{self, Start};
+
+/// How often finished offsets are committed. A crash repeats at most what was finished since.
+const COMMIT: Duration = Duration::from_millis(200);
+
+/// How long the thread sleeps where nothing wakes it.
+const SLEEP: Duration = Duration::from_millis(100);
+
+/// How many records of a partition are received before the next one has its turn.
+const TURN: usize = 64;
+
+/// Starts the thread of one subscription. The receiver ends with it.
+///
+/// A thread of its own, because the callbacks of a rebalance run where the client is polled, and they have to wait. It
+/// polls as long as it lives, however slow the handlers are, so that the group never misses it.
+pub(crate) fn start(plan: Plan, shared: Arc<Shared>) -> io::Result<oneshot::Receiver<()>> {
+    let (ended, end) = oneshot::channel();
+    thread::Builder::new().name("idem-kafka".to_owned()).spawn(move || {
+        let last = Last { shared: Arc::clone(&shared), _ended: ended };
+        if let Err(loss) = run(plan, &shared) {
+            shared.end(loss);
+        }
+        drop(last);
+    })?;
+    Ok(end)
+}
+
+/// Says that the thread has ended, however it did.
+struct Last {
+    shared: Arc<Shared>,
+    _ended: oneshot::Sender<()>,
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let what = "the subscription has ended".to_owned();
+        self.shared.end(Loss::Broker(what, "the consumer's thread is gone: open it anew".to_owned()));
+    }
+}
+
+fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
+    if plan.start == Start::Latest {
+        // By a client that is in no group yet, so that no other member waits.
+        let look: BaseConsumer<Witness> =
+            plan.client().create_with_context(Witness::default()).map_err(|error| setting(&error))?;
+        plan.new = start::is_new(&look, &plan)?;
+    }
+    let (client, topic, order) = (plan.client(), Arc::clone(&plan.topic), plan.ordering);
+    let member = Member::new(plan, Arc::clone(shared));
+    let mut consumer: BaseConsumer<Member> = client.create_with_context(member).map_err(|error| setting(&error))?;
+    let bell = Arc::clone(shared);
+    consumer.set_nonempty_callback(move || bell.wake());
+    let member = Arc::clone(consumer.context());
+    // So that the topic's id is known before its first assignment.
+    consumer.fetch_metadata(Some(&topic), start::ANSWER).map_err(|error| member.broken(&error))?;
+    consumer.subscribe(&[&topic]).map_err(|error| member.broken(&error))?;
+    let consumer = Arc::new(consumer);
+    let queues = BTreeMap::new();
+    let mut thread = Thread { shared, member: &member, consumer: &consumer, topic, order, queues };
+    let ended = thread.work();
+    if let Err(loss) = &ended {
+        shared.end(loss.clone());
+    }
+    // They hold the consumer.
+    drop(thread);
+    // This leaves the group, here and now: what is ours is revoked in the usual way, which commits what is finished.
+    drop(consumer);
+    ended
+}
+
+struct Thread<'a> {
+    shared: &'a Arc<Shared>,
+    member: &'a Member,
+    consumer: &'a Arc<BaseConsumer<Member>>,
+    topic: Arc<str>,
+    order: Order,
+    queues: BTreeMap<i32, Queue>,
+}
+
+/// The records of one partition that wait for room. The client fetches no more when it has some.
+///
+/// A queue for each, because that is how one partition can wait and others go on. Pausing a partition would do so too,
+/// but it throws away what was fetched, and fetching it again waits for the answer to the fetch before, which the
+/// broker holds back for half a second if the other partitions have nothing.
+struct Queue {
+    /// The assignment it was made for.
+    epoch: u64,
+    /// What had come by the consumer's own queue before there was this one.
+    early: VecDeque<(i64, Delivery)>,
+    fetched: Option<PartitionQueue<Member>>,
+}
+
+impl Thread<'_> {
+    fn work(&mut self) -> Result<(), Loss> {
+        let mut committed = Instant::now();
+        loop {
+            if self.shared.lock().closing {
+                return Ok(());
+            }
+            if committed.elapsed() >= COMMIT {
+                committed = Instant::now();
+                self.commit();
+            }
+            self.serve()?;
+            self.split();
+            match self.receive()? {
+                Received::More => {}
+                Received::All => self.shared.sleep(SLEEP, false),
+                Received::NoRoom => self.shared.sleep(SLEEP, true),
+            }
+        }
+    }
+
+    fn commit(&self) {
+        // Both: each forgets what it was asked for.
+        if self.member.store(self.consumer) | self.member.uncommitted.swap(false, Ordering::Relaxed) {
+            self.member.commit(self.consumer, CommitMode::Async);
+        }
+    }
+
+    /// All events that there are: rebalances, errors, the answers to commits, the log.
+    fn serve(&mut self) -> Result<(), Loss> {
+        let consumer = self.consumer;
+        loop {
+            let served = self.member.served();
+            match consumer.poll(Duration::ZERO) {
+                // A poll ends after each of them.
+                None if served != self.member.served() => {}
+                None => break,
+                Some(Ok(record)) => {
+                    self.split();
+                    let early = (record.offset(), delivery(&self.topic, &record, self.order)?);
+                    if let Some(queue) = self.queues.get_mut(&record.partition()) {
+                        queue.early.push_back(early);
+                    }
+                }
+                Some(Err(error)) => self.member.judge(consumer, &error, None)?,
+            }
+        }
+        match &self.shared.lock().phase {
+            Phase::Ended(loss) => Err(loss.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives each partition that is newly ours a queue of its own.
+    fn split(&mut self) {
+        let ours: BTreeMap<i32, u64> = self.shared.lock().assigned.partitions().collect();
+        self.queues.retain(|partition, queue| ours.get(partition) == Some(&queue.epoch));
+        for (partition, epoch) in ours {
+            self.queues.entry(partition).or_insert_with(|| {
+                let mut fetched = self.consumer.split_partition_queue(&self.topic, partition);
+                if let Some(fetched) = &mut fetched {
+                    let bell = Arc::clone(self.shared);
+                    fetched.set_nonempty_callback(move || bell.wake());
+                }
+                Queue { epoch, early: VecDeque::new(), fetched }
+            });
+        }
+    }
+
+    /// Takes from each partition in turn what there is room for.
+    fn receive(&mut self) -> Result<Received, Loss> {
+        let (mut left, mut records) = (Received::All, Vec::new());
+        for (partition, queue) in &mut self.queues {
+            let room = self.shared.room(*partition);
+            let turn = room.min(TURN);
+            let mut received = Vec::new();
+            while received.len() < turn {
+                if let Some(early) = queue.early.pop_front() {
+                    received.push(early);
+                    continue;
+                }
+                match queue.fetched.as_ref().and_then(|fetched| fetched.poll(Duration::ZERO)) {
+                    None => break,
+                    Some(Ok(record)) => {
+                        received.push((record.offset(), delivery(&self.topic, &record, self.order)?));
+                    }
+                    Some(Err(error)) => {
+                        self.member.judge(self.consumer, &error, Some(*partition))?;
+                        break;
+                    }
+                }
+            }
+            if received.len() == turn {
+                left = left.max(if turn == room { Received::NoRoom } else { Received::More });
+            }
+            records.push(((*partition, queue.epoch), received));
+        }
+        // What was said before these were fetched has come by now. If it ends the subscription, they are of another
+        // topic.
+        self.serve()?;
+        for (partition, received) in records {
+            self.shared.receive(partition, received);
+        }
+        Ok(left)
+    }
+}
+
+/// What there is left to receive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Received {
+    /// Nothing, as yet.
+    All,
+    /// Something, for which there is no room.
+    NoRoom,
+    /// Something that can be received at once.
+    More,
+}

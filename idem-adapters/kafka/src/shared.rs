@@ -1,0 +1,224 @@
+//! What the consumer's thread and the tasks of the worker share.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use idem_core::Delivery;
+use tokio::sync::Notify;
+
+use crate::assigned::{Assigned, Ticket};
+use crate::error::Loss;
+
+/// The partitions that are ours, and how the subscription stands.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    inner: Mutex<Inner>,
+    /// Rung for the source: something can be taken, or will never be.
+    changed: Notify,
+    /// Rung for the thread.
+    wake: Condvar,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) assigned: Assigned,
+    pub(crate) phase: Phase,
+    /// There was an assignment, be it of no partition.
+    pub(crate) joined: bool,
+    pub(crate) draining: bool,
+    pub(crate) closing: bool,
+    /// The thread has something to do.
+    woken: bool,
+    /// The thread waits for something to be settled.
+    hungry: bool,
+}
+
+/// How the subscription stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It can be taken from.
+    Up,
+    /// No broker can be reached. The client goes on trying, and is still a member of its group.
+    Lost(Loss),
+    /// It is over. Only a new one helps.
+    Ended(Loss),
+}
+
+impl Shared {
+    pub(crate) fn new(window: usize, in_flight: usize) -> Self {
+        let assigned = Assigned::new(window, in_flight);
+        Self {
+            inner: Mutex::new(Inner {
+                assigned,
+                phase: Phase::Up,
+                joined: false,
+                draining: false,
+                closing: false,
+                woken: false,
+                hungry: false,
+            }),
+            changed: Notify::new(),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Never held across anything that waits.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next delivery. Cancel safe.
+    pub(crate) async fn next(&self) -> Result<(Ticket, Delivery), Loss> {
+        loop {
+            match &mut *self.lock() {
+                Inner { phase: Phase::Lost(loss) | Phase::Ended(loss), .. } => return Err(loss.clone()),
+                Inner { draining: true, .. } => {
+                    return Err(Loss::Broker("the source has been drained".to_owned(), "open it".to_owned()));
+                }
+                inner => {
+                    if let Some(taken) = inner.assigned.take() {
+                        return Ok(taken);
+                    }
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// Waits for the first assignment.
+    pub(crate) async fn joined(&self) -> Result<(), Loss> {
+        loop {
+            match &*self.lock() {
+                Inner { phase: Phase::Lost(loss) | Phase::Ended(loss), .. } => return Err(loss.clone()),
+                Inner { joined: true, .. } => return Ok(()),
+                _ => {}
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// How many more records of this partition may be received.
+    pub(crate) fn room(&self, partition: i32) -> usize {
+        let inner = self.lock();
+        if inner.draining { 0 } else { inner.assigned.room(partition) }
+    }
+
+    /// Records of an assignment of a partition, in order.
+    pub(crate) fn receive(&self, partition: (i32, u64), records: Vec<(i64, Delivery)>) {
+        let mut inner = self.lock();
+        if inner.draining {
+            return;
+        }
+        for (offset, delivery) in records {
+            inner.assigned.receive(partition, offset, delivery);
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn has_joined(&self) {
+        self.lock().joined = true;
+        self.changed.notify_one();
+    }
+
+    /// No broker can be reached. What is handed out stays ours as long as the group says nothing else.
+    pub(crate) fn lose(&self, loss: Loss) {
+        let mut inner = self.lock();
+        if inner.phase == Phase::Up {
+            inner.phase = Phase::Lost(loss);
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Whether no broker could be reached.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self.lock().phase, Phase::Lost(_))
+    }
+
+    /// The brokers are back. `false`: it was over meanwhile.
+    pub(crate) fn revive(&self) -> bool {
+        let mut inner = self.lock();
+        if let Phase::Lost(_) = inner.phase {
+            inner.phase = Phase::Up;
+        }
+        inner.phase == Phase::Up
+    }
+
+    /// It is over, unless it was already.
+    pub(crate) fn end(&self, loss: Loss) {
+        let mut inner = self.lock();
+        if !matches!(inner.phase, Phase::Ended(_)) {
+            inner.assigned.clear();
+            inner.phase = Phase::Ended(loss);
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn ack(&self, ticket: Ticket) -> bool {
+        self.settle(|assigned| assigned.finish(ticket))
+    }
+
+    /// A delivery is given back or dropped.
+    pub(crate) fn leave(&self, ticket: Ticket) -> bool {
+        self.settle(|assigned| assigned.leave_unsettled(ticket))
+    }
+
+    fn settle(&self, how: impl FnOnce(&mut Assigned) -> bool) -> bool {
+        let mut inner = self.lock();
+        let live = how(&mut inner.assigned);
+        let hungry = inner.hungry;
+        inner.woken |= hungry;
+        drop(inner);
+        if hungry {
+            self.wake.notify_one();
+        }
+        self.changed.notify_one();
+        live
+    }
+
+    /// The thread has something to do.
+    pub(crate) fn wake(&self) {
+        self.lock().woken = true;
+        self.wake.notify_one();
+    }
+
+    /// Blocks the thread until it is woken, but for no longer than this. A hungry one is woken by whatever is settled.
+    pub(crate) fn sleep(&self, longest: Duration, hungry: bool) {
+        let mut inner = self.lock();
+        inner.hungry = hungry;
+        if !inner.woken {
+            inner = self.wake.wait_timeout(inner, longest).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (inner.woken, inner.hungry) = (false, false);
+    }
+
+    /// Blocks the thread until nothing of these partitions is with anybody, or the patience is over.
+    pub(crate) fn finish(&self, partitions: &[i32], patience: Duration) {
+        let until = Instant::now() + patience;
+        let waits = |inner: &Inner| !inner.closing && inner.assigned.busy(partitions);
+        while waits(&self.lock()) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.sleep(left, true);
+        }
+    }
+
+    /// Ends what is handed out anew; what was can still be settled.
+    pub(crate) fn drain(&self) {
+        let mut inner = self.lock();
+        inner.draining = true;
+        inner.assigned.discard();
+    }
+
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.draining = true;
+        inner.closing = true;
+        drop(inner);
+        self.wake();
+    }
+}
