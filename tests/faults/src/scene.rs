@@ -90,6 +90,7 @@ impl<S: Site> Scene<S> {
         self.effects(expected.len()).await;
         let parked = "SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'parked'";
         until("nothing waits in the inbox", || async { self.world.number(parked).await == 0 }).await;
+        until("all is settled", || async { self.site.left().await == 0 }).await;
         // Those that are in the hands of a worker are not counted by each broker: so these end first.
         for worker in workers {
             worker.stop().await.unwrap();
