@@ -1,5 +1,6 @@
 //! A test on any of the brokers, in any mode.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use idem::store::Row;
@@ -62,10 +63,18 @@ impl<S: Site> Scene<S> {
         self.world.start(&self.store, source, |worker| tune(self.mode.tune(worker)))
     }
 
-    /// Waits until so many effects are there, beside those of the warm-up.
+    /// Waits until so many effects are there, beside those of the warm-up, for as long as there are more and more.
     pub async fn effects(&self, count: usize) {
         let asked = "SELECT count(*) FROM {schema}.effects WHERE id NOT LIKE 'warm-%'";
-        until(&format!("{count} effects"), || async { self.world.number(asked).await >= count as i64 }).await;
+        let seen = Cell::new(-1);
+        while seen.get() < count as i64 {
+            let before = seen.get();
+            until(&format!("{count} effects; so far {before}"), || async {
+                seen.set(self.world.number(asked).await);
+                seen.get() > before
+            })
+            .await;
+        }
     }
 
     /// The runs of the handler so far, beside those of the warm-up.

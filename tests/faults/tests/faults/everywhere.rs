@@ -7,7 +7,7 @@ use std::time::Duration;
 use idem_faults::{Mode, Scene, Site};
 
 /// Nothing takes so long that does not wait for what never comes.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs a case in a scene of its own.
 pub(crate) async fn run<S: Site>(mode: Mode, case: impl AsyncFnOnce(&Scene<S>)) {
