@@ -16,6 +16,7 @@ use crate::acker::{NatsAcker, release};
 use crate::config::{Config, unfit};
 use crate::connection::{Connection, Link};
 use crate::consumer::{Place, Start, Wishes};
+use crate::difference::SHORTEST;
 use crate::error::{self, broker};
 use crate::keeper::keep;
 use crate::lease::Leases;
@@ -147,6 +148,11 @@ impl Stream {
                 "JetStream has neither partitions nor keys, so that it cannot keep Ordering::{:?}: use Ordering::Queue, \
                  or one stream or filter for each partition",
                 terms.ordering
+            ));
+        }
+        if let Some(wait) = self.wishes.ack_wait.filter(|wait| *wait < SHORTEST) {
+            return refused(format!(
+                "an ack wait of {wait:?} is too short to be extended in time, over a network: allow at least {SHORTEST:?}"
             ));
         }
         let name = self.durable.as_deref().unwrap_or(&terms.consumer);
