@@ -13,6 +13,8 @@ pub use idem_macros::idempotent;
 pub use idem_core::Postgres;
 #[cfg(feature = "sqlite")]
 pub use idem_core::Sqlite;
+#[cfg(feature = "kafka")]
+pub use idem_kafka::{self as kafka, Kafka};
 #[cfg(feature = "rabbitmq")]
 pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 

@@ -11,5 +11,7 @@ pub use crate::{
 pub use crate::Postgres;
 #[cfg(feature = "sqlite")]
 pub use crate::Sqlite;
+#[cfg(feature = "kafka")]
+pub use idem_kafka::Kafka;
 #[cfg(feature = "rabbitmq")]
 pub use idem_rabbitmq::RabbitMq;

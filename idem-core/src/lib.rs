@@ -3,6 +3,7 @@
 //! Users depend on the facade `idem-rs`; this crate is for those who write an adapter or a store.
 
 mod acker;
+mod age;
 mod codec;
 mod delivery;
 mod error;
@@ -18,6 +19,7 @@ mod pipeline;
 mod private;
 mod ran;
 mod record;
+mod record_many;
 mod registry;
 mod retry;
 mod source;

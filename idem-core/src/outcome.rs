@@ -90,6 +90,13 @@ reasons! {
     Committed = "committed by its handler",
 }
 
+impl Reason {
+    /// Whether a dead letter of this reason is replayed only by force: effects of it may stand already.
+    pub fn needs_force(self) -> bool {
+        matches!(self, Self::Committed | Self::TooOld)
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
@@ -28,6 +28,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) outage: Outage,
     pub(crate) health: Health,
     pub(crate) gauges: Gauges,
+    /// Room for those that are stored alone, where deliveries are stored; none is needed where each has its lane.
+    pub(crate) alone: Option<Semaphore>,
     /// Rung when something was parked, so that the inbox need not wait for its poll.
     pub(crate) parked: Notify,
     /// The worker drains: what is not running is released.
@@ -81,12 +83,16 @@ impl<S: Store> Pipeline<S> {
 
     /// One try: what the database answers decides.
     async fn attempt(&self, delivery: &Delivery) -> Step {
+        let _room = match &self.alone {
+            Some(room) => room.acquire().await.ok(),
+            None => None,
+        };
         let work = match self.receive(delivery) {
             Ok(work) => work,
             Err(unfit) => return self.bury(delivery, unfit).await,
         };
         let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
-        if delivery.redelivered() {
+        if delivery.redelivered() || self.settings.inbox {
             return self.store_first(delivery, &work.identity).await;
         }
         let _room = self.gate.shared().await;
@@ -97,7 +103,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Limits, decode, key: all that can refuse a delivery before a transaction begins.
-    fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, Unfit> {
+    pub(crate) fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, Unfit> {
         self.limit(delivery)?;
         let route = self.routes.find(delivery)?;
         let (key, job) = route.handler.prepare(delivery, None)?;
@@ -136,6 +142,11 @@ impl<S: Store> Pipeline<S> {
             match found {
                 Ok(None) => {}
                 Ok(Some(found)) => return self.answer(txn, route, found).await,
+                Err(fault) => return self.abandon(txn, fault).await,
+            }
+            match self.too_old(&mut txn, route.id, delivery).await {
+                Ok(None) => {}
+                Ok(Some(why)) => return self.bury_too_old(txn, delivery, &identity, &why).await,
                 Err(fault) => return self.abandon(txn, fault).await,
             }
             match self.execute(route, ready, txn).await {
@@ -227,7 +238,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Tells the broker. The database has answered, so that nothing depends on whether this arrives.
-    async fn settle<A: Acker>(&self, acker: A) {
+    pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match acker.ack().await {
             Ok(Settled::Sent | Settled::Confirmed) => {}
             Ok(Settled::Stale) => self.gauges.stale.increment(1),
@@ -238,7 +249,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    async fn release<A: Acker>(&self, acker: A) {
+    pub(crate) async fn release<A: Acker>(&self, acker: A) {
         if let Err(error) = acker.release().await {
             tracing::debug!(error, "the delivery was not released; it goes back when the connection closes");
         }
@@ -265,7 +276,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Keeps a delivery for a while, without connection, row or transaction. The drain ends it.
-    async fn hold(&self, hold: Hold, holds: usize) {
+    pub(crate) async fn hold(&self, hold: Hold, holds: usize) {
         let wait = async {
             if hold != Hold::Busy {
                 self.outage.over().await;

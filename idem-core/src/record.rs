@@ -40,9 +40,7 @@ impl<S: Store> Pipeline<S> {
             }
             return Ok(Some(Found::Duplicate(standing.age)));
         }
-        let error = format!("another message was taken over under the key {} before", identity.key);
-        let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error: &error };
-        self.store.insert(txn, &row).await?;
+        self.conflict(txn, delivery, identity).await?;
         Ok(Some(Found::Conflict))
     }
 
@@ -72,6 +70,15 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 1, state, &failure.error).await
     }
 
+    /// Gives a message up that is too old. The claim of this transaction says that the message is processed, so that another
+    /// one takes it over.
+    pub(crate) async fn bury_too_old(&self, txn: S::Txn, delivery: &Delivery, identity: &Identity, why: &str) -> Step {
+        if let Err(fault) = self.store.rollback(txn).await {
+            return self.hold_for(fault);
+        }
+        self.record(delivery, identity, 0, Err(Reason::TooOld), why).await
+    }
+
     /// When a message runs again that has failed so often, or why it does not.
     pub(crate) fn next(&self, attempts: u32, failure: &Failure) -> Result<Duration, Reason> {
         match failure.given_up {
@@ -99,6 +106,15 @@ impl<S: Store> Pipeline<S> {
             Ok(Some(found)) => return self.answer(txn, route, found).await,
             Err(fault) => return self.abandon(txn, fault).await,
         }
+        // What is to run is looked at here where it was not looked at before a run.
+        let old = match state {
+            Ok(_) if attempts == 0 => match self.too_old(&mut txn, route.id, delivery).await {
+                Ok(old) => old,
+                Err(fault) => return self.abandon(txn, fault).await,
+            },
+            _ => None,
+        };
+        let (state, error) = old.as_deref().map_or((state, error), |why| (Err(Reason::TooOld), why));
         let row = NewRow { identity, delivery, attempts, state, error };
         if let Err(fault) = self.store.insert(&mut txn, &row).await {
             return self.abandon(txn, fault).await;

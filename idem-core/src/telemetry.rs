@@ -22,6 +22,8 @@ pub(crate) struct Meters {
     pub(crate) handler: Histogram,
     /// Guard and COMMIT.
     pub(crate) commit: Histogram,
+    /// From the time at which a row of the inbox was due to the begin of its run.
+    pub(crate) inbox_wait: Histogram,
     duplicate_age: Histogram,
 }
 
@@ -43,6 +45,7 @@ impl Meters {
             claim: histogram!("idem_claim_wait_seconds", &labels),
             handler: histogram!("idem_handler_seconds", &labels),
             commit: histogram!("idem_commit_seconds", &labels),
+            inbox_wait: histogram!("idem_inbox_wait_seconds", &labels),
             duplicate_age: histogram!("idem_duplicate_age_seconds", &labels),
         }
     }

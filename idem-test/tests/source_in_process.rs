@@ -8,7 +8,18 @@ struct InProcess(Broker);
 impl World for InProcess {
     type Source = Queue;
 
-    const FEATURES: Features = Features { properties: true, redelivered: true, confirms: true };
+    const FEATURES: Features = Features {
+        message_id: true,
+        event_type: true,
+        header_bytes: true,
+        redelivered: true,
+        presumes: false,
+        confirms: true,
+        releases: true,
+        survives: false,
+        counts_released: true,
+        counts_unsettled: false,
+    };
 
     async fn make() -> Option<Self> {
         Some(Self(Broker::new()))

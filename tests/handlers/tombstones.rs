@@ -1,12 +1,11 @@
 //! A handler whose message is an `Option` takes tombstones, and no other does.
+#![allow(unused_qualifications, reason = "an `Option` can be written with a path")]
 
 use idem::prelude::*;
 use idem::{Codec, Json};
 use sqlx::SqliteConnection;
 
 mod ours {
-    pub(crate) use std::option::Option;
-
     pub(crate) type Options = u64;
 }
 
@@ -16,7 +15,7 @@ async fn takes(row: Option<String>, _: &mut SqliteConnection) -> Result<(), Stri
 }
 
 #[idempotent(key = position)]
-async fn takes_by_its_path(_: ours::Option<u64>, _: &mut SqliteConnection) -> Result<(), BoxError> {
+async fn takes_by_its_path(_: std::option::Option<u64>, _: &mut SqliteConnection) -> Result<(), BoxError> {
     Ok(())
 }
 

@@ -20,7 +20,18 @@ struct Quorum {
 impl World for Quorum {
     type Source = Queue;
 
-    const FEATURES: Features = Features { properties: true, redelivered: true, confirms: false };
+    const FEATURES: Features = Features {
+        message_id: true,
+        event_type: true,
+        header_bytes: true,
+        redelivered: true,
+        presumes: false,
+        confirms: false,
+        releases: true,
+        survives: false,
+        counts_released: true,
+        counts_unsettled: false,
+    };
 
     async fn make() -> Option<Self> {
         let world = common::World::new().await?;

@@ -36,8 +36,8 @@ impl<S: Store> Inbox<S> {
         self.store.replay(&self.consumer, id, false).await.map_err(|fault| failed("replay a dead letter", fault))
     }
 
-    /// Replays a dead letter whose handler had run COMMIT. Effects that it had written by then are written again, unless
-    /// the handler has been made to look for them.
+    /// Replays a dead letter whose handler had run COMMIT, or that was too old to tell whether it was processed. Effects
+    /// that stand already are written again, unless the handler has been made to look for them.
     ///
     /// # Errors
     /// The database cannot be used.

@@ -1,6 +1,6 @@
 //! The run of one row that was taken from the inbox.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{Instrument, Span};
 
@@ -32,6 +32,7 @@ impl<S: Store> Pipeline<S> {
     /// Begin, start, handle, guard, commit; then the note of a failure. `None` where nothing became of it.
     async fn rerun(&self, row: &Row) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
+        let taken = Instant::now();
         for round in 0.. {
             let job = match self.limit(&row.delivery).and_then(|()| self.again(route, &row.delivery, &row.identity)) {
                 Ok(job) => job,
@@ -42,6 +43,9 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => return self.give_back(row, fault).await,
             };
             match self.store.start(&mut txn, row).await {
+                Ok(true) if round == 0 => {
+                    row.waited.into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + taken.elapsed()));
+                }
                 Ok(true) => {}
                 Ok(false) => return self.lease_lost(row, txn).await,
                 Err(fault) => {

@@ -1,7 +1,7 @@
 //! The loop that takes due rows from the inbox and runs them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
 use tokio::task::JoinSet;
@@ -15,10 +15,11 @@ use crate::store::{Fault, HandlerId, Kind, Row};
 ///
 /// Any number of processes may do so: a row is taken by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
-    let runner = Runner {
+    let mut runner = Runner {
         handlers: pipeline.routes.ids(),
-        slots: Arc::new(Semaphore::new(pipeline.settings.inbox_in_flight)),
+        slots: Arc::new(Semaphore::new(pipeline.settings.inbox_in_flight())),
         pipeline,
+        surveyed: None,
     };
     let mut running = JoinSet::new();
     while !runner.pipeline.draining.is_cancelled() {
@@ -28,6 +29,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         });
         while running.try_join_next().is_some() {}
         if !more {
+            runner.surveyed = None;
             runner.rest().await;
         }
     }
@@ -38,15 +40,24 @@ struct Runner<S: Store> {
     pipeline: Arc<Pipeline<S>>,
     handlers: Vec<HandlerId>,
     slots: Arc<Semaphore>,
+    /// When it was last looked what is due, as long as there is more of it than there are slots.
+    surveyed: Option<Instant>,
 }
+
+/// For how long takes go on without a survey while every slot is wanted: so much later does a suspect stop new starts.
+const SURVEY: Duration = Duration::from_millis(100);
 
 impl<S: Store> Runner<S> {
     /// Does what is due: judges, runs suspects alone, and starts as many ordinary rows as there is room for. Answers
     /// whether more may be due at once.
-    async fn round(&self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
+    async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
+        if self.surveyed.is_some_and(|at| at.elapsed() < SURVEY) {
+            return self.ordinary(running).await;
+        }
         let store = &self.pipeline.store;
         let lease = self.pipeline.settings.lease;
         let survey = store.survey(&self.handlers, lease).await?;
+        self.surveyed = Some(Instant::now());
         if survey.judge {
             let crashed = store.judge(&self.handlers, lease).await?;
             if crashed > 0 {

@@ -1,5 +1,7 @@
 //! How the facts of a delivery are kept in an inbox row.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +21,9 @@ struct Envelope {
     /// Left out where it is false, as rows of before it was known have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     tombstone: bool,
+    /// Microseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published_at: Option<u64>,
     headers: Vec<(String, Value)>,
 }
 
@@ -42,6 +47,7 @@ pub fn seal(delivery: &Delivery) -> Vec<u8> {
         event_type: delivery.event_type.clone(),
         position: delivery.position.clone(),
         tombstone: delivery.tombstone,
+        published_at: delivery.published_at.and_then(micros),
         headers: delivery.headers.iter().map(|(name, bytes)| (name.to_owned(), value(bytes))).collect(),
     };
     // Strings, byte lists and options always serialise; an empty envelope is what a damaged one opens to as well.
@@ -59,10 +65,19 @@ pub fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
         delivery.event_type = envelope.event_type;
         delivery.position = envelope.position;
         delivery.tombstone = envelope.tombstone;
+        delivery.published_at = envelope.published_at.and_then(time);
         delivery.headers =
             envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
     }
     delivery
+}
+
+fn micros(time: SystemTime) -> Option<u64> {
+    u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
+}
+
+fn time(micros: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_micros(micros))
 }
 
 impl From<Value> for Bytes {
@@ -89,12 +104,13 @@ mod tests {
         let delivery = Delivery::new("orders", "payload")
             .with_headers(headers)
             .with_message_id(Some("m\0".to_owned()))
-            .with_event_type(Some("paid".to_owned()));
+            .with_event_type(Some("paid".to_owned()))
+            .with_published_at(Some(UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456)));
         let opened = open(&seal(&delivery), delivery.payload().to_vec(), 2);
         assert_eq!(opened.headers(), delivery.headers());
         assert_eq!((opened.source(), opened.message_id()), ("orders", Some("m\0")));
         assert_eq!((opened.event_type(), opened.position()), (Some("paid"), None));
-        assert_eq!(opened.attempt(), 3);
+        assert_eq!((opened.attempt(), opened.published_at()), (3, delivery.published_at()));
     }
 
     #[test]

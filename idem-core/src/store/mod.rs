@@ -10,7 +10,7 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
@@ -48,6 +48,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// # Errors
     /// The store has fewer connections left than that. The text says how to get more.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error>;
+
+    /// How long dated claims are kept.
+    fn retention(&self) -> Duration;
 
     /// Asks the database for a sign of life, on a new connection where none is known to be good.
     fn ping(&self) -> impl Future<Output = Result<(), Fault>> + Send;
@@ -155,6 +158,16 @@ pub trait Store: Clone + Send + Sync + 'static {
         key: &Key,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
+    /// How far the claims of this handler were pruned: the highest time at which one of them was dated. `None` where none
+    /// was pruned. A message of before that can have been processed although it has no claim.
+    ///
+    /// Asked after the claim, and sees all that was committed until it is asked.
+    fn pruned_through(
+        &self,
+        txn: &mut Self::Txn,
+        handler: HandlerId,
+    ) -> impl Future<Output = Result<Option<SystemTime>, Fault>> + Send;
+
     // ===== inbox rows, each in a transaction =====
 
     /// Inserts an inbox row. Where one of this handler, key and fingerprint is there, a sighting is counted instead.
@@ -173,6 +186,20 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Counts a sighting of a dead row, if there is one; a parked row is left alone.
     fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// [`sight`](Self::sight) for several messages, in one statement where the database can. Copies among them count each.
+    fn sight_many(
+        &self,
+        txn: &mut Self::Txn,
+        identities: &[&Identity],
+    ) -> impl Future<Output = Result<(), Fault>> + Send {
+        async move {
+            for identity in identities {
+                self.sight(txn, identity).await?;
+            }
+            Ok(())
+        }
+    }
 
     /// Starts a taken row: deletes it and dates its claim, in one statement. `false` where the token is no longer the
     /// row's: the lease was lost.

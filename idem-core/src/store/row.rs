@@ -54,6 +54,8 @@ pub struct Row {
     pub due_at: SystemTime,
     /// When it was given up.
     pub died_at: Option<SystemTime>,
+    /// For how long it had been due when it was taken; only [`take`](crate::Store::take) tells.
+    pub waited: Option<Duration>,
 }
 
 /// Which due rows to take.
@@ -152,7 +154,8 @@ pub enum Replayed {
     Due,
     /// There is no dead row of this number (any more).
     NotFound,
-    /// Its handler had committed, so that effects may stand already: replay it by force, or discard it.
+    /// Its handler had committed, or it was too old to tell whether it was processed, so that effects may stand already:
+    /// replay it by force, or discard it.
     NeedsForce,
     /// Its key belongs to another message: replay it under a new key.
     NeedsKey,

@@ -116,15 +116,36 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// How many deliveries are worked on at once, each with a connection of its own; 16 by default. It is the prefetch
-    /// as well.
+    /// as well. With [`inbox`](Self::inbox) it is the prefetch alone.
     pub fn in_flight(mut self, deliveries: usize) -> Self {
         self.settings.in_flight = deliveries;
         self
     }
 
-    /// How many rows of the inbox are run at once, beside the deliveries; 4 by default.
+    /// How many rows of the inbox are run at once, beside the deliveries, each with a connection of its own; 4 by
+    /// default. With [`inbox`](Self::inbox) all messages run from there, so that the default is that of
+    /// [`in_flight`](Self::in_flight).
     pub fn inbox_in_flight(mut self, rows: usize) -> Self {
-        self.settings.inbox_in_flight = rows;
+        self.settings.inbox_in_flight = Some(rows);
+        self
+    }
+
+    /// Stores each message in the inbox, acks it, and then runs it from there: the same handlers, the same tables, the
+    /// same guarantee. Off by default: a message runs as it is delivered, and is acked when it is processed.
+    ///
+    /// Use it where a handler takes longer than a broker waits for an ack, or where the broker must not fill up because the
+    /// handlers are slow: a delivery is settled within milliseconds, whatever becomes of its message, and the backlog is in
+    /// the database. `in_flight` is then no more than the prefetch; what is there is stored together, up to 100 messages
+    /// with one commit.
+    ///
+    /// What it costs: a row that is written and deleted for each message, a commit for each batch that is stored and for each
+    /// that is taken, and so a few milliseconds from the delivery to the handler (the histogram
+    /// `idem_inbox_wait_seconds`). Messages run in no order. A worker on another machine finds rows that were stored here
+    /// by its [`poll`](Self::poll).
+    ///
+    /// Refused at the start together with an ordering.
+    pub fn inbox(mut self) -> Self {
+        self.settings.inbox = true;
         self
     }
 
@@ -206,7 +227,8 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Staffed> {
     /// broker delivers again.
     ///
     /// # Errors
-    /// Only at the start: settings that would lose or repeat messages, a pool that is too small, two handlers of one
+    /// Only at the start: settings that would lose or repeat messages, a broker that can deliver again what is older than
+    /// the claims that are kept, a pool that is too small, two handlers of one
     /// name or one type of event, inbox rows of handlers that are not here, a database or a broker that cannot be used.
     /// Once it runs, nothing but `shutdown` ends it.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_channel::Receiver;
 use futures_util::FutureExt;
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join_all, select};
 use tokio::sync::Notify;
 
 use crate::pipeline::Pipeline;
@@ -42,6 +42,24 @@ pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Outpu
     match select(pin!(work), extend).await {
         Either::Left((done, _)) => done,
         Either::Right((never, _)) => match never {},
+    }
+}
+
+/// The same for several deliveries, at a third of the shortest lease.
+pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: impl Future<Output = T>) -> T {
+    let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
+    let extend = pin!(async {
+        loop {
+            tokio::time::sleep(lease / 3).await;
+            let extended = join_all(ackers.iter_mut().map(|acker| acker.extend())).await;
+            if let Some(error) = extended.into_iter().find_map(Result::err) {
+                tracing::debug!(error, "the lease of a delivery was not extended");
+            }
+        }
+    });
+    match select(pin!(work), extend).await {
+        Either::Left((done, _)) => done,
+        Either::Right((never, _)) => never,
     }
 }
 

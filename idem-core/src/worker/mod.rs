@@ -16,7 +16,7 @@ pub use gate::Gate;
 pub use health::Health;
 
 pub(crate) use flights::Flights;
-pub(crate) use lane::extended;
+pub(crate) use lane::{extended, extended_all};
 pub(crate) use outage::{Outage, hold_wait};
 pub(crate) use settings::Settings;
 

@@ -31,6 +31,10 @@ pub(crate) async fn run<S: Store, Src: Source>(
             () = pipeline.draining.cancelled() => return,
             () = open(source, terms) => {}
         }
+        // It was changed while the worker ran: an end of the worker would help nobody.
+        if let Err(refused) = crate::age::check(source, pipeline.store.retention()) {
+            tracing::error!(%refused, "the broker keeps messages for longer than before");
+        }
         pipeline.health.set_broker(true);
         tracing::info!(source = source.name(), "the broker is back");
     }

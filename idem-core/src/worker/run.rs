@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,7 @@ use crate::pipeline::Pipeline;
 use crate::registry::{Registered, Route, Routes};
 use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
-use crate::{Error, Source, Store, Terms};
+use crate::{Error, Source, Store, Terms, age};
 
 use super::{Flights, Gate, Health, Outage, Settings, housekeeping, lane, receive};
 
@@ -70,6 +70,11 @@ async fn serve<S: Store, Src: Source>(
         () = &mut shutdown => return Ok(()),
     };
     opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
+    if let Err(refused) = age::check(&parts.source, parts.store.retention()) {
+        // What was handed to us meanwhile goes back.
+        let _ = timeout(LAST_WORDS, parts.source.close()).await;
+        return Err(refused);
+    }
     parts.health.set_broker(true);
     parts.health.set_database(true);
 
@@ -78,8 +83,12 @@ async fn serve<S: Store, Src: Source>(
     let (lanes, deliveries) = async_channel::unbounded();
     let broken = Arc::new(Notify::new());
     let mut working = JoinSet::new();
-    for _ in 0..lanes_wanted {
-        working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
+    if pipeline.settings.inbox {
+        working.spawn(crate::inbox::store(pipeline.clone(), deliveries, broken.clone()));
+    } else {
+        for _ in 0..lanes_wanted {
+            working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
+        }
     }
     working.spawn(crate::inbox::run(pipeline.clone()));
     // Dropped, and so ended, with this function.
@@ -202,8 +211,10 @@ async fn register<S: Store>(
 
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     let Parts { consumer, store, source, settings, health, gate, .. } = parts;
+    let alone = settings.inbox.then(|| Semaphore::new(crate::inbox::ALONE));
     let pipeline = Pipeline {
         store,
+        alone,
         system: source.system(),
         routes,
         settings,

@@ -8,7 +8,9 @@ use crate::{Error, Ordering, RetryPolicy};
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) in_flight: usize,
-    pub(crate) inbox_in_flight: usize,
+    /// Where it was not said, it depends on the mode.
+    pub(crate) inbox_in_flight: Option<usize>,
+    pub(crate) inbox: bool,
     pub(crate) deadline: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) payload_limit: usize,
@@ -25,7 +27,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             in_flight: 16,
-            inbox_in_flight: 4,
+            inbox_in_flight: None,
+            inbox: false,
             deadline: Duration::from_secs(30),
             retry: RetryPolicy::default(),
             payload_limit: 1024 * 1024,
@@ -46,7 +49,13 @@ const BOOKKEEPING: usize = 3;
 impl Settings {
     /// How many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
-        self.in_flight + self.inbox_in_flight + BOOKKEEPING
+        let deliveries = if self.inbox { crate::inbox::BATCHES + crate::inbox::ALONE } else { self.in_flight };
+        deliveries + self.inbox_in_flight() + BOOKKEEPING
+    }
+
+    /// How many rows of the inbox run at once. Where all messages run from there, as many as would run otherwise.
+    pub(crate) fn inbox_in_flight(&self) -> usize {
+        self.inbox_in_flight.unwrap_or(if self.inbox { self.in_flight } else { 4 })
     }
 
     pub(crate) fn check(&self, consumer: &str) -> Result<(), Error> {
@@ -57,7 +66,13 @@ impl Settings {
         if self.in_flight == 0 || u16::try_from(self.in_flight).is_err() {
             return refuse("`.in_flight(..)` must be 1 to 65535");
         }
-        if self.inbox_in_flight == 0 {
+        if self.inbox && self.ordering != Ordering::None {
+            return refuse(
+                "`.inbox()` runs messages side by side as they become due, which no order survives: take out `.inbox()` or \
+                 the ordering",
+            );
+        }
+        if self.inbox_in_flight() == 0 {
             return refuse("`.inbox_in_flight(..)` must be at least 1: retries run from the inbox");
         }
         if self.deadline.is_zero() || self.lease.is_zero() || self.poll.is_zero() {

@@ -9,6 +9,7 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_core::Horizon;
 use serde::Serialize;
 
 pub use acker::QueueAcker;
@@ -66,6 +67,11 @@ impl Broker {
     pub fn publish_json(&self, queue: &str, message: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
         self.publish(queue, Publication::json(message)?);
         Ok(())
+    }
+
+    /// Says how far back the broker can deliver again; [`Horizon::Unstated`] by default.
+    pub fn horizon(&self, horizon: Horizon) {
+        self.shared.change(|state| state.horizon = Some(horizon));
     }
 
     // ===== faults =====

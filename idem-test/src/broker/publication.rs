@@ -1,5 +1,7 @@
 //! What a producer publishes.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use idem_core::Headers;
 use serde::Serialize;
@@ -12,6 +14,7 @@ pub struct Publication {
     pub(crate) message_id: Option<String>,
     pub(crate) event_type: Option<String>,
     pub(crate) tombstone: bool,
+    pub(crate) published_at: Option<SystemTime>,
 }
 
 impl Publication {
@@ -54,6 +57,12 @@ impl Publication {
     /// With the type of the event.
     pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
         self.event_type = Some(event_type.into());
+        self
+    }
+
+    /// Published then, by the broker's clock. By default the broker has no clock.
+    pub fn published_at(mut self, time: SystemTime) -> Self {
+        self.published_at = Some(time);
         self
     }
 

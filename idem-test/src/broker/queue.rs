@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, Delivery, Source, Terms};
+use idem_core::{BoxError, Delivery, Horizon, Source, Terms};
 
 use super::state::Shared;
 use super::{Counts, QueueAcker};
@@ -73,6 +73,10 @@ impl Source for Queue {
         let number = self.shared.change(|state| state.subscribe()).ok_or("the broker refuses connections")?;
         self.subscription = Some(Subscription { number, room: terms.in_flight.into(), drained: false });
         Ok(())
+    }
+
+    fn horizon(&self) -> Horizon {
+        self.shared.look(|state| state.horizon).unwrap_or(Horizon::Unstated)
     }
 
     async fn next(&mut self) -> Result<(Delivery, QueueAcker), BoxError> {

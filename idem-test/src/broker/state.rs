@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_core::{Delivery, Settled};
+use idem_core::{Delivery, Horizon, Settled};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -29,6 +29,7 @@ pub(super) struct State {
     pub(super) acks_to_lose: usize,
     pub(super) to_double: usize,
     pub(super) lease: Option<Duration>,
+    pub(super) horizon: Option<Horizon>,
 }
 
 /// One queue.
@@ -178,6 +179,7 @@ impl State {
             .with_message_id(publication.message_id)
             .with_event_type(publication.event_type)
             .with_tombstone(publication.tombstone)
+            .with_published_at(publication.published_at)
             .with_redelivered(message.redelivered);
         let until = lease.map(|lease| (lease, Instant::now() + lease));
         queue.unsettled.insert(tag, Unsettled { place, message, subscription, lease: until });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Acker, BoxError, Delivery, Settled, Source, Terms};
+use idem_core::{Acker, BoxError, Delivery, Horizon, Settled, Source, Terms};
 
 use super::Crash;
 use super::crash::Fate;
@@ -42,6 +42,10 @@ impl<S: Source> Source for CrashingSource<S> {
         self.within.open(terms).await
     }
 
+    fn horizon(&self) -> Horizon {
+        self.within.horizon()
+    }
+
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
         let (delivery, within) = self.within.next().await?;
         Ok((delivery, CrashingAcker { within, fate: self.fate.clone() }))
@@ -61,6 +65,10 @@ impl<A: Acker> Acker for CrashingAcker<A> {
         let settled = self.within.ack().await;
         self.fate.reach(Crash::AfterAck).await;
         settled
+    }
+
+    fn stored(&mut self) {
+        self.within.stored();
     }
 
     async fn release(self) -> Result<Settled, BoxError> {

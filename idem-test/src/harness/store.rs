@@ -1,6 +1,6 @@
 //! A store that stops at a point.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::store::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
@@ -118,6 +118,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.ping().await
     }
 
+    fn retention(&self) -> Duration {
+        self.within.retention()
+    }
+
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
         self.within.lost_race(error)
     }
@@ -142,6 +146,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.reopen(&mut txn.within, handler, key).await
     }
 
+    async fn pruned_through(&self, txn: &mut Self::Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
+        self.within.pruned_through(&mut txn.within, handler).await
+    }
+
     async fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> Result<(), Fault> {
         self.within.insert(&mut txn.within, row).await
     }
@@ -152,6 +160,10 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> Result<(), Fault> {
         self.within.sight(&mut txn.within, identity).await
+    }
+
+    async fn sight_many(&self, txn: &mut Self::Txn, identities: &[&Identity]) -> Result<(), Fault> {
+        self.within.sight_many(&mut txn.within, identities).await
     }
 
     async fn remove(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {

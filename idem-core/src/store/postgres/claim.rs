@@ -68,7 +68,7 @@ impl Postgres {
             promise == Promise::Processed,
         );
         let answer = lane.ask(lanes::OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
-        let mut txn = Txn::of(lane);
+        let mut txn = Txn::of(lane, deadline);
         match answer {
             Ok(rows) => {
                 let claimed = txn.claimed(&rows)?;

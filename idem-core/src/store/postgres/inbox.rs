@@ -64,7 +64,7 @@ pub(super) const UNSTART: &str = "
 pub(super) fn take(which: &str) -> String {
     format!(
         "WITH due AS MATERIALIZED (
-            SELECT found.id FROM unnest($1::int[]) AS handler (id), LATERAL (
+            SELECT found.id, found.due_at FROM unnest($1::int[]) AS handler (id), LATERAL (
                 SELECT i.id, i.due_at FROM {{schema}}.inbox_messages AS i
                 WHERE i.handler_id = handler.id AND {which} AND i.due_at <= now()
                 ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
@@ -74,7 +74,7 @@ pub(super) fn take(which: &str) -> String {
         SET starts = i.starts + 1, token = $3, due_at = now() + $4::float8 * interval '1 second'
         FROM due, {{schema}}.handlers AS h
         WHERE i.id = due.id AND h.id = i.handler_id
-        RETURNING {COLUMNS}"
+        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due_at) * 1000000)::bigint"
     )
 }
 
@@ -161,7 +161,7 @@ impl Postgres {
         };
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self.ask(statement.query().bind(ids(handlers)).bind(limit).bind(token).bind(secs(lease))).await?;
-        rows::all(&rows)
+        rows::all_due(&rows)
     }
 
     pub(super) async fn taken_rows(&self, token: Uuid) -> Result<Vec<Row>, Fault> {

@@ -12,15 +12,19 @@ use super::inbox::number;
 use super::rows::secs;
 use super::{Postgres, Txn};
 
-/// As the claim of one message. Sorted here as well, since a join may come in any order. The lock timeout is given back
-/// behind an aggregate: in RETURNING, the first claim would give it back before the second one waits. `HAVING`: where
-/// nothing is new, no handler follows.
+/// How long many claims wait for one that is held up, in milliseconds: time for a commit. Each of the others would wait as
+/// long as one alone does, and can be had at once.
+const MANY_WAIT: u64 = 100;
+
+/// As the claim of one message, with a lock timeout of its own, which is set before the first row and given back behind
+/// an aggregate: in RETURNING, the first claim would give it back before the second one waits. Sorted here as well,
+/// since a join may come in any order.
 pub(super) const CLAIM: &str = "
     WITH claimed AS (
         INSERT INTO {schema}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
         SELECT new.handler_id, new.key, new.fingerprint, CASE WHEN $4 THEN now() END
         FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS new (handler_id, key, fingerprint)
-        WHERE NOT EXISTS (
+        WHERE (SELECT set_config('lock_timeout', $5, true)) IS NOT NULL AND NOT EXISTS (
             SELECT FROM {schema}.processed_messages AS known
             WHERE known.handler_id = new.handler_id AND known.key = new.key
         )
@@ -28,9 +32,9 @@ pub(super) const CLAIM: &str = "
         ON CONFLICT (handler_id, key) DO NOTHING
         RETURNING handler_id, key
     )
-    SELECT array_agg(handler_id), array_agg(key), pg_current_xact_id()::text,
-           set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true)
-    FROM claimed HAVING count(*) > 0";
+    SELECT array_agg(handler_id), array_agg(key), CASE WHEN count(*) > 0 THEN pg_current_xact_id()::text END,
+           set_config('lock_timeout', CASE WHEN count(*) > 0 THEN coalesce($6, $7) ELSE $7 END, true)
+    FROM claimed";
 
 /// Locks are taken behind the sort (PostgreSQL manual, SELECT, The Locking Clause).
 pub(super) const STANDING: &str = "
@@ -52,6 +56,19 @@ pub(super) const INSERT: &str = "
     ORDER BY new.handler_id, new.key, new.fingerprint
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1";
 
+/// The rows are locked in the order of their numbers, so that two transactions never wait for each other in a circle.
+pub(super) const SIGHT: &str = "
+    WITH seen AS (
+        SELECT handler_id, key, fingerprint, count(*) AS times
+        FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS seen (handler_id, key, fingerprint)
+        GROUP BY handler_id, key, fingerprint
+    ), dead AS MATERIALIZED (
+        SELECT i.id, seen.times FROM seen JOIN {schema}.inbox_messages AS i
+            ON i.handler_id = seen.handler_id AND i.key = seen.key AND i.fingerprint = seen.fingerprint
+        WHERE i.state = 'dead' ORDER BY i.id FOR UPDATE OF i
+    )
+    UPDATE {schema}.inbox_messages AS i SET sightings = i.sightings + dead.times FROM dead WHERE i.id = dead.id";
+
 impl Postgres {
     pub(super) async fn make_claims(
         &self,
@@ -59,18 +76,19 @@ impl Postgres {
         identities: &[&Identity],
         promise: Promise,
     ) -> Result<Vec<Claimed>, Fault> {
-        let lock_timeout = match promise {
+        let own = txn.lock_wait();
+        let handlers_own = match promise {
             Promise::Processed => Some(txn.lock_timeout()),
             Promise::Waiting => None,
         };
         let (handlers, keys) = columns(identities);
-        let fingerprints = identities.iter().map(|identity| identity.fingerprint.as_bytes()).collect::<Vec<_>>();
-        let query = self.sql().claim_many.query().bind(&handlers).bind(&keys).bind(&fingerprints);
-        let rows = txn.ask(query.bind(promise == Promise::Processed).bind(lock_timeout)).await?;
+        let query = self.sql().claim_many.query().bind(&handlers).bind(&keys).bind(fingerprints(identities));
+        let query = query.bind(promise == Promise::Processed).bind(own.min(MANY_WAIT).to_string());
+        let rows = txn.ask(query.bind(handlers_own).bind(own.to_string())).await?;
         let Some(row) = rows.first() else { return Ok(vec![Claimed::Found; identities.len()]) };
-        let new_handlers: Vec<i32> = row.try_get(0)?;
-        let new_keys: Vec<Vec<u8>> = row.try_get(1)?;
-        txn.guard(row.try_get(2)?);
+        let Some(xid) = row.try_get(2)? else { return Ok(vec![Claimed::Found; identities.len()]) };
+        txn.guard(xid);
+        let (new_handlers, new_keys): (Vec<i32>, Vec<Vec<u8>>) = (row.try_get(0)?, row.try_get(1)?);
         let new = new_handlers.iter().copied().zip(new_keys.iter().map(Vec::as_slice)).collect::<HashSet<_>>();
         let claimed = |at| if new.contains(&at) { Claimed::New } else { Claimed::Found };
         Ok(handlers.into_iter().zip(keys).map(claimed).collect())
@@ -93,16 +111,24 @@ impl Postgres {
         Ok(handlers.into_iter().zip(keys).map(|at| found.remove(&at)).collect())
     }
 
+    pub(super) async fn sight_rows(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), Fault> {
+        let (handlers, keys) = columns(identities);
+        let query = self.sql().sight_many.query().bind(handlers).bind(keys);
+        txn.ask(query.bind(fingerprints(identities))).await?;
+        Ok(())
+    }
+
     pub(super) async fn insert_rows(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {
-        let (handlers, keys) = columns(&rows.iter().map(|row| row.identity).collect::<Vec<_>>());
-        let fingerprints = rows.iter().map(|row| row.identity.fingerprint.as_bytes()).collect::<Vec<_>>();
+        let identities = rows.iter().map(|row| row.identity).collect::<Vec<_>>();
+        let (handlers, keys) = columns(&identities);
         let payloads = rows.iter().map(|row| &row.delivery.payload()[..]).collect::<Vec<_>>();
         let envelopes = rows.iter().map(|row| envelope::seal(row.delivery)).collect::<Vec<_>>();
         let attempts = rows.iter().map(|row| number(row.attempts)).collect::<Vec<_>>();
         let due = rows.iter().map(|row| secs(row.state.unwrap_or(Duration::ZERO))).collect::<Vec<_>>();
         let reasons = rows.iter().map(|row| row.state.err().map(crate::Reason::as_str)).collect::<Vec<_>>();
         let errors = rows.iter().map(|row| row.error.as_bytes()).collect::<Vec<_>>();
-        let query = self.sql().insert_many.query().bind(handlers).bind(keys).bind(fingerprints).bind(payloads);
+        let query =
+            self.sql().insert_many.query().bind(handlers).bind(keys).bind(fingerprints(&identities)).bind(payloads);
         txn.ask(query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors)).await?;
         Ok(())
     }
@@ -111,4 +137,8 @@ impl Postgres {
 /// Handlers and keys, for `unnest`.
 fn columns<'a>(identities: &[&'a Identity]) -> (Vec<i32>, Vec<&'a [u8]>) {
     identities.iter().map(|identity| (identity.handler.0, identity.key.as_bytes())).unzip()
+}
+
+fn fingerprints<'a>(identities: &[&'a Identity]) -> Vec<&'a [u8]> {
+    identities.iter().map(|identity| identity.fingerprint.as_bytes()).collect()
 }

@@ -36,7 +36,7 @@ mod txn;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -97,10 +97,6 @@ impl Postgres {
         &self.0.schema
     }
 
-    fn retention(&self) -> Duration {
-        self.0.retention
-    }
-
     /// One statement that is committed by itself.
     async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
         let mut lane = self.lanes().lane().await?;
@@ -152,6 +148,10 @@ impl Store for Postgres {
         })
     }
 
+    fn retention(&self) -> Duration {
+        self.0.retention
+    }
+
     async fn ping(&self) -> Result<(), Fault> {
         self.ask(sqlx::query("SELECT 1")).await.map(|_| ())
     }
@@ -201,6 +201,10 @@ impl Store for Postgres {
         self.reopen_claim(txn, handler, key).await
     }
 
+    async fn pruned_through(&self, txn: &mut Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
+        self.read_pruned_through(txn, handler).await
+    }
+
     async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
         self.insert_row(txn, row).await
     }
@@ -211,6 +215,10 @@ impl Store for Postgres {
 
     async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
         self.sight_row(txn, identity).await
+    }
+
+    async fn sight_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), Fault> {
+        self.sight_rows(txn, ids).await
     }
 
     async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {

@@ -11,9 +11,6 @@ use super::Postgres;
 use super::inbox::ids;
 use super::rows::{self, COLUMNS};
 
-/// The reason for which no replay happens without force.
-const NEEDS_FORCE: Reason = Reason::Committed;
-
 pub(super) const LEVEL: &str = "
     SELECT count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead'),
            (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'parked' AND due_at <= now())) * 1000000)::bigint
@@ -41,12 +38,14 @@ pub(super) fn replay() -> String {
             UPDATE {{schema}}.inbox_messages AS i
             SET state = 'parked', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
                 breaks = CASE WHEN found.reason IN ('{}', '{}') THEN 1 ELSE 0 END
-            FROM found WHERE i.id = found.id AND found.reason <> '{}' AND ($3 OR found.reason <> '{NEEDS_FORCE}')
+            FROM found WHERE i.id = found.id AND found.reason <> '{}' AND ($3 OR found.reason NOT IN ('{}', '{}'))
         )
         SELECT reason FROM found",
         Reason::Crashed,
         Reason::BrokeConnection,
         Reason::Conflict,
+        Reason::Committed,
+        Reason::TooOld,
     )
 }
 
@@ -116,7 +115,7 @@ impl Postgres {
         let reason: String = row.try_get(0)?;
         Ok(match Reason::parse(&reason) {
             Some(Reason::Conflict) => Replayed::NeedsKey,
-            Some(NEEDS_FORCE) if !force => Replayed::NeedsForce,
+            Some(reason) if reason.needs_force() && !force => Replayed::NeedsForce,
             _ => Replayed::Due,
         })
     }

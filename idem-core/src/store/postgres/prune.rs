@@ -1,16 +1,16 @@
 //! Prune: claims that are older than the retention go, in chunks.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sqlx::Row as _;
 
-use crate::store::{Fault, Pruned};
+use crate::store::{Fault, HandlerId, Pruned, Store as _};
 
-use super::Postgres;
 use super::answer::Failure;
 use super::lanes::{Lane, OWN};
-use super::rows::secs;
+use super::rows::{secs, time};
 use super::sql::Statement;
+use super::{Postgres, Txn};
 
 /// How many claims go in one transaction: few enough to be quick, enough that a commit each does not matter.
 const CHUNK: i64 = 5_000;
@@ -48,7 +48,21 @@ pub(super) const DELETE: &str = "
     )
     SELECT count(*) FROM gone";
 
+/// Of the isolation READ COMMITTED, so that a statement of its own sees what was committed before it.
+pub(super) const PRUNED_THROUGH: &str = "
+    SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {schema}.handlers WHERE id = $1";
+
 impl Postgres {
+    pub(super) async fn read_pruned_through(
+        &self,
+        txn: &mut Txn,
+        handler: HandlerId,
+    ) -> Result<Option<SystemTime>, Fault> {
+        let rows = txn.ask(self.sql().pruned_through.query().bind(handler.0)).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(row.try_get::<Option<i64>, _>(0)?.map(time))
+    }
+
     pub(super) async fn prune_claims(&self) -> Result<Pruned, Fault> {
         let mut lane = self.lanes().lane().await?;
         if !self.advise(&mut lane, &self.sql().prune_lock).await? {

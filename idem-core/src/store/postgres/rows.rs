@@ -19,6 +19,15 @@ pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, Fault> {
     Ok(rows.iter().map(decode).collect::<Result<_, _>>()?)
 }
 
+/// All of them, with a column more behind [`COLUMNS`]: for how long they had been due.
+pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, Fault> {
+    let decode = |row: &PgRow| {
+        let micros: i64 = row.try_get(17)?;
+        Ok(Row { waited: Some(Duration::from_micros(u64::try_from(micros).unwrap_or(0))), ..decode(row)? })
+    };
+    Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
+}
+
 fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
     let attempts = count(row.try_get(9)?);
     let reason: Option<String> = row.try_get(12)?;
@@ -43,6 +52,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         created_at: time(row.try_get(14)?),
         due_at: time(row.try_get(15)?),
         died_at: row.try_get::<Option<i64>, _>(16)?.map(time),
+        waited: None,
     })
 }
 
@@ -50,7 +60,7 @@ fn count(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
-fn time(micros: i64) -> SystemTime {
+pub(super) fn time(micros: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 

@@ -55,6 +55,7 @@ statements! {
     claim_many = many::CLAIM,
     standing_many = many::STANDING,
     insert_many = many::INSERT,
+    sight_many = many::SIGHT,
     remove = inbox::REMOVE,
     insert = inbox::INSERT,
     sight = inbox::SIGHT,
@@ -75,6 +76,7 @@ statements! {
     prune_unlock = prune::UNLOCK,
     prune_find = prune::FIND,
     prune_delete = prune::DELETE,
+    pruned_through = prune::PRUNED_THROUGH,
 }
 
 /// A name as an identifier, whatever is in it (PostgreSQL manual, 4.1.1).

@@ -17,6 +17,8 @@ pub struct Txn {
     lane: Lane,
     // The transaction's number, once it has made a claim or started a row.
     xid: Option<String>,
+    // How long a statement of our own waits for a lock, in milliseconds.
+    lock_wait: u64,
 }
 
 impl std::fmt::Debug for Txn {
@@ -50,27 +52,34 @@ pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Faul
     let text = text(&lane, deadline);
     // On any failure the lane is dropped: a transaction may be open in it.
     lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    Ok(Txn::of(lane))
+    Ok(Txn::of(lane, deadline))
 }
 
 /// BEGIN, with the limits of a handler of this deadline.
 pub(super) fn text(lane: &Lane, deadline: Duration) -> String {
-    let session = lane.session();
-    let statement = match session.statement_timeout {
-        0 => millis(deadline),
-        set => set.min(millis(deadline)),
-    };
-    // Shorter than the statement's, or a claim that is held up would look like a server that is too slow.
-    let lock = (statement / 2).clamp(1, LOCK_WAIT);
+    let statement = statement_timeout(lane, deadline);
+    let lock = lock_wait(statement);
     let mut text = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock}; \
          SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {};",
         millis(deadline.saturating_add(MARGIN)),
     );
     if lane.is_durable() {
-        text += &format!(" SET LOCAL synchronous_commit = {};", session.synchronous_commit());
+        text += &format!(" SET LOCAL synchronous_commit = {};", lane.session().synchronous_commit());
     }
     text
+}
+
+fn statement_timeout(lane: &Lane, deadline: Duration) -> u64 {
+    match lane.session().statement_timeout {
+        0 => millis(deadline),
+        set => set.min(millis(deadline)),
+    }
+}
+
+/// Shorter than the statement's, or a claim that is held up would look like a server that is too slow.
+fn lock_wait(statement: u64) -> u64 {
+    (statement / 2).clamp(1, LOCK_WAIT)
 }
 
 /// In whole milliseconds, from 1 (0 would be no limit) to the highest that the server takes.
@@ -80,8 +89,9 @@ fn millis(limit: Duration) -> u64 {
 
 impl Txn {
     /// In this lane, where a transaction has begun.
-    pub(super) fn of(lane: Lane) -> Self {
-        Self { lane, xid: None }
+    pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
+        let lock_wait = lock_wait(statement_timeout(&lane, deadline));
+        Self { lane, xid: None, lock_wait }
     }
 
     /// One of idem's own statements.
@@ -92,6 +102,11 @@ impl Txn {
     /// The session's own lock timeout, which the handler is to have.
     pub(super) fn lock_timeout(&self) -> String {
         self.lane.session().lock_timeout.clone()
+    }
+
+    /// How long a statement of our own waits for a lock, in milliseconds.
+    pub(super) fn lock_wait(&self) -> u64 {
+        self.lock_wait
     }
 
     /// Remembers the transaction's number, which the guard compares.

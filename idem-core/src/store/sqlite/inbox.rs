@@ -1,12 +1,13 @@
 //! Inbox rows: stored, taken, started, and what became of them.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-use super::sql::{ids, millis, rows};
+use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn};
 use crate::Reason;
 use crate::store::{
@@ -114,6 +115,18 @@ pub(super) async fn survey(store: &Sqlite, handlers: &[HandlerId], lease: Durati
     Ok(survey)
 }
 
+/// What a take is about to take, and for how long that has been due: RETURNING knows only what a row has become. By the
+/// same indexes as the take, and not in one transaction with it, since a row that comes or goes meanwhile is only missing
+/// in a histogram.
+const DUE: &str = r#"
+SELECT m.id, {now} - m.due_at AS waited FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+WHERE m.id IN (
+    SELECT i.id FROM "idem_inbox_messages" AS i
+    WHERE i.handler_id = h.value AND i.state = 'parked' AND i.starts = 0 AND i.breaks = 0 AND i.due_at <= {now}
+    ORDER BY i.due_at LIMIT ?2
+)
+ORDER BY m.due_at LIMIT ?2"#;
+
 /// The inner query is run for each handler, so that the index finds its earliest rows, however many are due and whatever
 /// other consumers have; SQLite has no LATERAL, and an `IN` list would sort all due rows.
 macro_rules! take {
@@ -151,15 +164,22 @@ pub(super) async fn take(
         Kind::Ordinary => TAKE_ORDINARY,
         Kind::Suspect => TAKE_SUSPECT,
     };
-    let query = sqlx::query(store.prefix.sql(text))
-        .bind(ids(handlers))
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .bind(millis(lease))
-        .bind(token);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let query = sqlx::query(store.prefix.sql(text)).bind(ids(handlers)).bind(limit).bind(millis(lease)).bind(token);
     let query = if kind == Kind::Suspect { query.bind(MAX_STARTS) } else { query };
     let mut lane = store.file.lane().await?;
-    let taken = query.fetch_all(lane.connection()).await;
-    let taken = taken.and_then(|taken| rows(&taken)).map_err(|error| store.file.fault(error))?;
+    let take = async {
+        let due =
+            sqlx::query(store.prefix.sql(DUE)).bind(ids(handlers)).bind(limit).fetch_all(lane.connection()).await?;
+        let mut waited = HashMap::with_capacity(due.len());
+        for row in &due {
+            waited.insert(row.try_get::<i64, _>("id")?, duration(row.try_get("waited")?));
+        }
+        let mut taken = rows(&query.fetch_all(lane.connection()).await?)?;
+        taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
+        Ok(taken)
+    };
+    let taken = take.await.map_err(|error| store.file.fault(error))?;
     lane.give_back();
     Ok(taken)
 }

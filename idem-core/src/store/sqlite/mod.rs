@@ -33,7 +33,7 @@ mod plans;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
@@ -148,6 +148,10 @@ impl Store for Sqlite {
         Reservation::of(&self.reserved, usize::MAX, connections).ok_or_else(refused)
     }
 
+    fn retention(&self) -> Duration {
+        self.retention
+    }
+
     async fn ping(&self) -> Result<(), Fault> {
         register::ping(self).await
     }
@@ -178,6 +182,10 @@ impl Store for Sqlite {
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         claim::reopen(self, txn, handler, key).await
+    }
+
+    async fn pruned_through(&self, txn: &mut Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
+        prune::pruned_through(self, txn, handler).await
     }
 
     async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {

@@ -120,7 +120,7 @@ pub(super) async fn replay(store: &Sqlite, consumer: &str, id: i64, force: bool)
         let answer = match find(store, txn.connection(), consumer, id).await? {
             None => Replayed::NotFound,
             Some(Dead { reason: Some(Reason::Conflict), .. }) => Replayed::NeedsKey,
-            Some(dead) if dead.reason == Some(Reason::Committed) && !force => Replayed::NeedsForce,
+            Some(dead) if dead.reason.is_some_and(Reason::needs_force) && !force => Replayed::NeedsForce,
             Some(_) => {
                 let query = sqlx::query(store.prefix.sql(REPLAY)).bind(id).bind(None::<&[u8]>);
                 query.execute(txn.connection()).await?;

@@ -1,14 +1,14 @@
 //! Removing old claims.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sqlx::Row as _;
 use uuid::Uuid;
 
-use super::Sqlite;
-use super::sql::millis;
-use crate::store::{Fault, Pruned};
+use super::sql::{millis, time};
+use super::{Sqlite, Txn};
+use crate::store::{Fault, HandlerId, Pruned};
 
 /// How many claims one transaction deletes: some 10 ms of the one writer.
 const CHUNK: usize = 1000;
@@ -36,6 +36,18 @@ RETURNING handler_id, processed_at"#;
 
 const PRUNED_THROUGH: &str = r#"
 UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2) WHERE id = ?1"#;
+
+const THROUGH: &str = r#"SELECT pruned_through FROM "idem_handlers" WHERE id = ?1"#;
+
+pub(super) async fn pruned_through(
+    store: &Sqlite,
+    txn: &mut Txn,
+    handler: HandlerId,
+) -> Result<Option<SystemTime>, Fault> {
+    let query = sqlx::query_scalar::<_, Option<i64>>(store.prefix.sql(THROUGH)).bind(handler.0);
+    let through = query.fetch_optional(txn.connection()).await.map_err(|error| store.file.fault(error))?;
+    Ok(through.flatten().map(time))
+}
 
 /// Pauses after each chunk for as long as the chunk took, so that claims of other processes, which poll for their turn,
 /// get in; those of this process stand in the same queue.

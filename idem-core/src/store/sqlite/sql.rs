@@ -61,7 +61,7 @@ pub(super) fn duration(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
-fn time(millis: i64) -> SystemTime {
+pub(super) fn time(millis: i64) -> SystemTime {
     UNIX_EPOCH + duration(millis)
 }
 
@@ -95,6 +95,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         created_at: time(row.try_get("created_at")?),
         due_at: time(row.try_get("due_at")?),
         died_at: row.try_get::<Option<i64>, _>("died_at")?.map(time),
+        waited: None,
     })
 }
 

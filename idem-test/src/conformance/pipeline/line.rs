@@ -82,7 +82,11 @@ impl Running {
 
 impl<W: World> Line<W> {
     pub(super) async fn new(world: W) -> Self {
-        let store = world.store(Setup::default()).await.unwrap();
+        Self::with(world, Setup::default()).await
+    }
+
+    pub(super) async fn with(world: W, setup: Setup) -> Self {
+        let store = world.store(setup).await.unwrap();
         let effects = world.name("effects");
         world.run(&format!("CREATE TABLE {effects} (name VARCHAR(300) NOT NULL)")).await;
         let broker = Broker::new();

@@ -2,6 +2,7 @@
 //!
 //! Its world is that of the suite for stores.
 
+mod ages;
 mod crashes;
 mod dead;
 mod drain;
@@ -14,6 +15,7 @@ mod routes;
 mod tombstones;
 
 pub use super::store::World;
+pub use ages::*;
 pub use crashes::*;
 pub use dead::*;
 pub use drain::*;
@@ -70,6 +72,13 @@ macro_rules! pipeline_suite {
             // tombstones
             a_tombstone_reaches_a_handler_that_takes_it
             a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept
+            // ages
+            what_is_older_than_the_pruned_claims_is_dead_as_too_old
+            what_is_redelivered_and_too_old_is_dead_and_never_run
+            what_is_younger_than_the_pruned_claims_is_processed
+            a_new_consumer_reads_a_long_history
+            a_row_of_the_inbox_is_never_too_old
+            a_broker_that_keeps_messages_for_longer_refuses_the_start
             // routes
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler

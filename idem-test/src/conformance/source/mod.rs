@@ -32,6 +32,11 @@ pub trait World: Sized + Send + Sync + 'static {
     /// Puts a message into the queue; it is there when the future is ready.
     fn publish(&self, publication: Publication) -> impl Future<Output = ()> + Send;
 
+    /// Makes a queue that two sources can share, where that is not so from the start.
+    fn share(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// A source of the queue, not yet opened.
     fn source(&self) -> impl Future<Output = Self::Source> + Send;
 
@@ -45,12 +50,27 @@ pub trait World: Sized + Send + Sync + 'static {
 /// What a broker can do.
 #[derive(Debug, Clone, Copy)]
 pub struct Features {
-    /// It carries a message id and a type of event beside the headers.
-    pub properties: bool,
+    /// It carries a message id beside the headers.
+    pub message_id: bool,
+    /// It carries a type of event beside the headers.
+    pub event_type: bool,
+    /// A header's value may hold any bytes, and not only text.
+    pub header_bytes: bool,
     /// It marks what it had delivered before.
     pub redelivered: bool,
+    /// It cannot tell what it had delivered before, and so marks the first deliveries of each subscription.
+    pub presumes: bool,
     /// It confirms acks.
     pub confirms: bool,
+    /// It takes a single delivery back, and delivers it again at once. Otherwise that comes again when the subscription
+    /// has ended.
+    pub releases: bool,
+    /// A delivery outlives its connection: it is still ours after a loss, does not come again, and can be settled.
+    pub survives: bool,
+    /// What was released is among what it counts as ready.
+    pub counts_released: bool,
+    /// What is handed out and unsettled is among what it counts as ready.
+    pub counts_unsettled: bool,
 }
 
 /// Stamps the suite for a [`World`]: `source_suite!(path::to::World);`
@@ -116,6 +136,11 @@ async fn until_ready<W: World>(world: &W, ready: usize) {
         }
     })
     .await;
+}
+
+/// What the broker counts, where so many wait and so many are handed out.
+fn counted<W: World>(waiting: usize, unsettled: usize) -> usize {
+    waiting + if W::FEATURES.counts_unsettled { unsettled } else { 0 }
 }
 
 /// Asserts that nothing comes. A broker that is about to send has no signal for "nothing", so this waits a little.

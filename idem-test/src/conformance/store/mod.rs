@@ -126,6 +126,7 @@ macro_rules! store_suite {
             replay_makes_a_dead_row_due
             replay_finds_dead_rows_only
             replay_of_what_its_handler_committed_needs_force
+            replay_of_what_is_too_old_needs_force
             replay_of_a_conflict_needs_a_key
             a_replayed_crash_runs_as_a_suspect
             replay_as_moves_a_conflict_to_a_key_of_its_own
@@ -139,6 +140,8 @@ macro_rules! store_suite {
             prune_never_deletes_a_claim_with_a_row
             prune_skips_a_claim_that_is_being_read
             pruners_do_not_meet
+            prune_tells_how_far_it_went
+            how_far_it_went_is_read_as_it_is_behind_the_claim
             // setup
             register_is_stable
             concurrent_registration_agrees

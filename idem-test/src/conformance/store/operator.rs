@@ -83,10 +83,19 @@ pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
 
 /// Effects may stand already.
 pub async fn replay_of_what_its_handler_committed_needs_force<W: World>(world: W) {
+    needs_force(world, Reason::Committed).await;
+}
+
+/// It may have been processed.
+pub async fn replay_of_what_is_too_old_needs_force<W: World>(world: W) {
+    needs_force(world, Reason::TooOld).await;
+}
+
+async fn needs_force<W: World>(world: W, reason: Reason) {
     let stage = Stage::new(world).await;
-    let id = stage.bury("a", Reason::Committed).await;
+    let id = stage.bury("a", reason).await;
     assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::NeedsForce);
-    assert_eq!(stage.one_dead().await.reason, Some(Reason::Committed));
+    assert_eq!(stage.one_dead().await.reason, Some(reason));
     assert_eq!(stage.store.replay("billing", id, true).await.unwrap(), Replayed::Due);
     stage.take_one(Kind::Ordinary).await;
 }

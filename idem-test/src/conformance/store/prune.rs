@@ -1,10 +1,11 @@
 //! Pruning: only what is dated, old, and has no inbox row.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::store::{Claimed, Promise, Pruned};
 use idem_core::{Key, Reason, Store};
 
+use super::stage::register;
 use super::{Setup, Stage, World, committed};
 
 const RETENTION: Duration = Duration::from_secs(3600);
@@ -39,6 +40,51 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
         assert_eq!(stage.claim_now(&stage.id(key)).await, Claimed::Found, "{key}");
     }
     assert_eq!(stage.store.prune().await.unwrap(), pruned(0));
+}
+
+/// Where the newest of the claims that went was dated, which is further back than the retention; not less after a prune of
+/// older ones, and of this handler only.
+pub async fn prune_tells_how_far_it_went<W: World>(world: W) {
+    let stage = stage(world).await;
+    assert_eq!(stage.store.retention(), RETENTION);
+    let other = register(&stage.store, "billing", "order_shipped").await;
+    let through = async |handler| {
+        let mut txn = stage.begin().await;
+        let through = stage.store.pruned_through(&mut txn, handler).await.unwrap();
+        stage.store.rollback(txn).await.unwrap();
+        through.map(|through| SystemTime::now().duration_since(through).unwrap_or_default())
+    };
+    assert_eq!(through(stage.handler).await, None);
+    stage.process("older").await;
+    stage.claims_earlier(RETENTION).await;
+    stage.process("old").await;
+    stage.claims_earlier(RETENTION * 2).await;
+    stage.process("fresh").await;
+    assert_eq!(stage.store.prune().await.unwrap(), pruned(2));
+    let around = |age: Duration| age.abs_diff(RETENTION * 2) < Duration::from_secs(60);
+    let age = through(stage.handler).await.unwrap();
+    assert!(around(age), "{age:?}");
+    assert_eq!(through(other).await, None);
+
+    stage.claims_earlier(RETENTION * 9).await;
+    assert_eq!(stage.store.prune().await.unwrap(), pruned(1));
+    let age = through(stage.handler).await.unwrap();
+    assert!(around(age), "{age:?}");
+}
+
+/// A statement of its own: what was pruned while the claim was made is seen.
+pub async fn how_far_it_went_is_read_as_it_is_behind_the_claim<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let stage = stage(world).await;
+    stage.process("old").await;
+    stage.claims_earlier(RETENTION * 2).await;
+    let mut txn = stage.claimed(&stage.id("new")).await;
+    assert_eq!(stage.store.pruned_through(&mut txn, stage.handler).await.unwrap(), None);
+    assert_eq!(stage.store.prune().await.unwrap(), pruned(1));
+    assert!(stage.store.pruned_through(&mut txn, stage.handler).await.unwrap().is_some());
+    committed(stage.commit(txn).await);
 }
 
 /// A conflict stands beside a dated claim, which tells what it conflicts with.

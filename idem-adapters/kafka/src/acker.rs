@@ -1,0 +1,69 @@
+//! Settling one delivery.
+
+use std::fmt;
+use std::sync::Arc;
+
+use idem_core::{Acker, BoxError, Settled};
+
+use crate::assigned::Ticket;
+use crate::shared::Shared;
+
+/// Settles one delivery of a [`Topic`](crate::Topic), in the assignment that brought it and in no other.
+///
+/// An ack marks the delivery as finished. What Kafka is told, a little later, is the offset up to which all of the
+/// partition is finished: that is why the best answer is [`Settled::Sent`]. When the partition has gone to another
+/// member of the group, or the subscription has ended, settling answers [`Settled::Stale`] and nothing is told.
+///
+/// Kafka cannot take one delivery back: what is released or dropped holds the finished offset of its partition back, and
+/// comes again to the partition's next owner.
+pub struct KafkaAcker {
+    shared: Arc<Shared>,
+    ticket: Ticket,
+    settled: bool,
+}
+
+impl KafkaAcker {
+    pub(crate) fn new(shared: Arc<Shared>, ticket: Ticket) -> Self {
+        Self { shared, ticket, settled: false }
+    }
+}
+
+impl Acker for KafkaAcker {
+    /// Never fails.
+    async fn ack(mut self) -> Result<Settled, BoxError> {
+        self.settled = true;
+        Ok(if self.shared.ack(self.ticket) { Settled::Sent } else { Settled::Stale })
+    }
+
+    fn stored(&mut self) {
+        self.shared.lock().assigned.stored(self.ticket);
+    }
+
+    /// Never fails.
+    async fn release(mut self) -> Result<Settled, BoxError> {
+        self.settled = true;
+        Ok(if self.shared.leave(self.ticket) { Settled::Sent } else { Settled::Stale })
+    }
+
+    fn is_live(&self) -> bool {
+        self.shared.lock().assigned.is_live(self.ticket)
+    }
+}
+
+impl Drop for KafkaAcker {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.shared.leave(self.ticket);
+        }
+    }
+}
+
+impl fmt::Debug for KafkaAcker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaAcker")
+            .field("partition", &self.ticket.partition)
+            .field("offset", &self.ticket.offset)
+            .field("live", &self.is_live())
+            .finish()
+    }
+}

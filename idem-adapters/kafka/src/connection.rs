@@ -1,0 +1,126 @@
+//! A look at the brokers by a client of its own, which is in no group.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use idem_core::Error;
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+
+use crate::config::Config;
+use crate::error::{Loss, connecting, no_topic, setting};
+
+/// From the first packet to the answer.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// So that a login that was refused is noticed long before that.
+const STEP: Duration = Duration::from_millis(250);
+
+/// Sees that a broker answers and that the login works.
+pub(crate) async fn connect(config: &Config) -> Result<(), Error> {
+    look(config, None).await.map(drop)
+}
+
+/// The partitions of a topic, which must exist.
+pub(crate) async fn partitions(config: &Config, topic: &str) -> Result<Vec<i32>, Error> {
+    look(config, Some(topic)).await
+}
+
+async fn look(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Error> {
+    let (place, client) = (config.place.clone(), config.client.clone());
+    let topic = topic.map(str::to_owned);
+    let work = move || ask(&Config { place, client }, topic.as_deref());
+    match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => Ok(answer?),
+        // The runtime is shutting down.
+        Err(error) => Err(Error::Broker { what: "the look at the brokers was cut off".to_owned(), source: error.into() }),
+    }
+}
+
+fn ask(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Loss> {
+    let witness = Witness::default();
+    let consumer: BaseConsumer<Witness> =
+        config.client.create_with_context(witness.clone()).map_err(|error| setting(&error))?;
+    let until = Instant::now() + CONNECT;
+    loop {
+        let error = match consumer.fetch_metadata(Some(topic.unwrap_or(NO_TOPIC)), STEP) {
+            Ok(metadata) => return topic.map_or(Ok(Vec::new()), |topic| found(config, topic, &metadata)),
+            Err(error) => error,
+        };
+        // Events are told only to who polls.
+        while consumer.poll(Duration::ZERO).is_some() {}
+        let said = witness.said();
+        if said.final_word || Instant::now() >= until || !waits(&error) {
+            let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
+            return Err(connecting(config, said.code.or(error.rdkafka_error_code()), reason));
+        }
+    }
+}
+
+/// Asked for where no topic is: with none, the answer would be that of all topics of the cluster. No broker makes it.
+const NO_TOPIC: &str = "idem";
+
+fn waits(error: &KafkaError) -> bool {
+    matches!(error.rdkafka_error_code(), Some(Code::BrokerTransportFailure | Code::OperationTimedOut))
+}
+
+fn found(config: &Config, topic: &str, metadata: &rdkafka::metadata::Metadata) -> Result<Vec<i32>, Loss> {
+    let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
+        return Err(no_topic(config, topic));
+    };
+    match found.error().map(Code::from) {
+        None => Ok(found.partitions().iter().map(|partition| partition.id()).collect()),
+        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Err(no_topic(config, topic)),
+        Some(Code::TopicAuthorizationFailed) => Err(Loss::Refused(format!(
+            "the user may not see the topic `{topic}` at {}: allow it to describe and read the topic, for example by \
+             `kafka-acls.sh --add --operation Read --topic {topic}`",
+            config.place
+        ))),
+        Some(code) => {
+            Err(Loss::Broker(format!("the topic `{topic}` at {} cannot be looked at", config.place), code.to_string()))
+        }
+    }
+}
+
+/// Remembers what librdkafka says, which its answers leave out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Witness(Arc<Mutex<Said>>);
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Said {
+    pub(crate) code: Option<Code>,
+    pub(crate) reason: String,
+    /// Trying on would not help.
+    pub(crate) final_word: bool,
+}
+
+impl Witness {
+    pub(crate) fn said(&self) -> Said {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn hears(&self, error: &KafkaError, reason: &str) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = error.rdkafka_error_code();
+        let first = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL));
+        let down = code == Some(Code::AllBrokersDown);
+        if !down && (first || !said.final_word) {
+            (said.code, said.reason) = (code, reason.to_owned());
+        }
+        said.final_word |= first || down;
+    }
+}
+
+impl ClientContext for Witness {
+    fn log(&self, _: RDKafkaLogLevel, part: &str, text: &str) {
+        tracing::debug!(target: "idem_kafka::librdkafka", part, text);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.hears(&error, reason);
+    }
+}
+
+impl ConsumerContext for Witness {}

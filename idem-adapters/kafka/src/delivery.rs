@@ -1,0 +1,96 @@
+//! What Kafka delivers, as idem knows it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use idem_core::{Delivery, Headers, Ordering};
+use rdkafka::Timestamp;
+use rdkafka::message::{Headers as _, Message};
+
+/// A header's name is not UTF-8.
+#[derive(Debug)]
+pub(crate) struct Unreadable;
+
+/// The facts of a record.
+pub(crate) fn delivery(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Result<Delivery, Unreadable> {
+    let payload = record.payload().map(Bytes::copy_from_slice);
+    Ok(Delivery::new(Arc::clone(topic), payload.clone().unwrap_or_default())
+        .with_tombstone(payload.is_none())
+        .with_headers(headers(record)?)
+        .with_position(position(topic, record.partition(), record.offset(), record.timestamp()))
+        .with_published_at(published_at(record.timestamp()))
+        .with_lane(lane(ordering, record.partition(), record.key())))
+}
+
+fn headers(record: &impl Message) -> Result<Headers, Unreadable> {
+    let Some(headers) = record.headers() else { return Ok(Headers::new()) };
+    // rdkafka panics at a name that is not UTF-8, and has no other way to read one.
+    catch_unwind(AssertUnwindSafe(|| {
+        headers.iter().map(|header| (header.key, Bytes::copy_from_slice(header.value.unwrap_or_default()))).collect()
+    }))
+    .map_err(|_| Unreadable)
+}
+
+/// With the time, because a topic that is made anew starts at offset 0 again.
+fn position(topic: &str, partition: i32, offset: i64, timestamp: Timestamp) -> Option<String> {
+    timestamp.to_millis().map(|time| format!("{topic}/{partition}/{offset}@{time}"))
+}
+
+/// The other kind of timestamp is the producer's clock.
+fn published_at(timestamp: Timestamp) -> Option<SystemTime> {
+    let Timestamp::LogAppendTime(millis) = timestamp else { return None };
+    Some(SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).ok()?))
+}
+
+fn lane(ordering: Ordering, partition: i32, key: Option<&[u8]>) -> Option<u64> {
+    let key = match ordering {
+        Ordering::Partition => None,
+        Ordering::Key => key,
+        _ => return None,
+    };
+    let mut lane = DefaultHasher::new();
+    // Keys of one partition only: a producer may send one key to several, and between those there is no order.
+    (partition, key).hash(&mut lane);
+    Some(lane.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_has_the_time_or_does_not_exist() {
+        let at = |timestamp| position("orders", 2, 7, timestamp);
+        assert_eq!(at(Timestamp::CreateTime(1_700_000_000_000)).as_deref(), Some("orders/2/7@1700000000000"));
+        assert_eq!(at(Timestamp::LogAppendTime(1)).as_deref(), Some("orders/2/7@1"));
+        for none in [Timestamp::NotAvailable, Timestamp::CreateTime(-1), Timestamp::LogAppendTime(-1)] {
+            assert_eq!(at(none), None);
+        }
+    }
+
+    #[test]
+    fn only_the_brokers_clock_tells_the_age() {
+        assert_eq!(published_at(Timestamp::CreateTime(5000)), None);
+        assert_eq!(published_at(Timestamp::NotAvailable), None);
+        assert_eq!(published_at(Timestamp::LogAppendTime(-1)), None);
+        let five = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
+        assert_eq!(published_at(Timestamp::LogAppendTime(5000)), Some(five));
+    }
+
+    #[test]
+    fn a_lane_is_a_partition_or_a_key_in_it() {
+        assert_eq!(lane(Ordering::None, 1, Some(b"a")), None);
+        let partition = |partition, key| lane(Ordering::Partition, partition, key);
+        assert_eq!(partition(1, Some(&b"a"[..])), partition(1, None));
+        assert_ne!(partition(1, None), partition(2, None));
+        let key = |partition, key| lane(Ordering::Key, partition, key);
+        assert_eq!(key(1, Some(&b"a"[..])), key(1, Some(&b"a"[..])));
+        assert_ne!(key(1, Some(&b"a"[..])), key(1, Some(&b"b"[..])));
+        assert_ne!(key(1, Some(&b"a"[..])), key(2, Some(&b"a"[..])));
+        assert_eq!(key(1, None), key(1, None));
+        assert_ne!(key(1, None), key(1, Some(&b""[..])));
+    }
+}

@@ -1,0 +1,87 @@
+//! What is said when Kafka cannot be used. No text holds a secret: they name addresses and settings, never values.
+
+use idem_core::Error;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use crate::config::Config;
+
+/// Why nothing more comes. It is said as often as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The cure is in the text.
+    Refused(String),
+    /// What was tried, and what the client said.
+    Broker(String, String),
+}
+
+impl From<Loss> for Error {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            Loss::Refused(text) => Self::Refused(text),
+            Loss::Broker(what, source) => Self::Broker { what, source: source.into() },
+        }
+    }
+}
+
+/// A connection could not be made. `reason` is what librdkafka said last.
+pub(crate) fn connecting(config: &Config, code: Option<RDKafkaErrorCode>, reason: String) -> Loss {
+    use RDKafkaErrorCode as Code;
+    let cure = match code {
+        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
+            "check user, password and the SASL mechanism"
+        }
+        Some(Code::SSL) => {
+            "the server's certificate must be valid for this host name and come from a CA of this system: for a \
+             private CA use .tls_ca(pem), and check that the port speaks TLS"
+        }
+        Some(Code::Resolve) => "the name of the host is not known here",
+        _ => {
+            "check that the server runs, that the port can be reached from here, and that it is the port of a listener \
+             with the same security (plain, TLS, SASL)"
+        }
+    };
+    Loss::Broker(format!("cannot connect to Kafka at {}: {cure}", config.place), reason)
+}
+
+/// The topic is not there.
+pub(crate) fn no_topic(config: &Config, topic: &str) -> Loss {
+    Loss::Refused(format!(
+        "the topic `{topic}` does not exist at {}, and idem makes none: create it, for example by \
+         `kafka-topics.sh --bootstrap-server {} --create --topic {topic} --partitions 3`",
+        config.place, config.place
+    ))
+}
+
+/// The group stands where the partition has nothing.
+pub(crate) fn out_of_range(config: &Config, group: &str, place: (&str, i32, i64), range: (i64, i64)) -> Loss {
+    let ((topic, partition, offset), (low, high)) = (place, range);
+    Loss::Refused(format!(
+        "offset {offset} of {topic}/{partition}, where the group `{group}` goes on, is out of range: the partition has \
+         {low} to {high}. Messages in between were removed by the topic's retention before they were handled, or the \
+         topic was made anew. Nothing was skipped. To go on, stop all members of the group and tell it where, by \
+         `kafka-consumer-groups.sh --bootstrap-server {} --group {group} --topic {topic}:{partition} --reset-offsets \
+         --to-earliest --execute` (or --to-latest, which skips what is there)",
+        config.place
+    ))
+}
+
+/// What a setting came to. librdkafka's words may hold the value, and values may be secrets.
+pub(crate) fn setting(error: &KafkaError) -> Loss {
+    Loss::Refused(match error {
+        KafkaError::ClientConfig(_, said, key, _) if said.starts_with("No such") => {
+            format!("librdkafka has no setting `{key}`: see its CONFIGURATION.md for the names")
+        }
+        KafkaError::ClientConfig(_, said, key, _) if said.contains("not supported in this build") => {
+            format!("the setting `{key}` needs a part of librdkafka that was not built in: {SSL}")
+        }
+        KafkaError::ClientConfig(_, _, key, _) => {
+            format!("librdkafka refuses the value of `{key}`: see its CONFIGURATION.md for what it may be")
+        }
+        KafkaError::ClientCreation(said) if said.contains("OpenSSL") => format!("{said}. {SSL}"),
+        error => format!("the settings for Kafka do not fit together: {error}"),
+    })
+}
+
+/// How TLS is had.
+pub(crate) const SSL: &str = "TLS and SCRAM need OpenSSL, which is linked only with the feature `ssl` of idem-kafka \
+                              (`kafka-ssl` of idem-rs)";

@@ -1,0 +1,60 @@
+//! What one subscription is to be.
+
+use std::sync::Arc;
+
+use idem_core::{Ordering, Terms};
+use rdkafka::ClientConfig;
+
+use crate::config::Config;
+use crate::start::Start;
+
+/// One subscription: which topic, in which group, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) config: Arc<Config>,
+    pub(crate) topic: Arc<str>,
+    pub(crate) group: String,
+    pub(crate) member: Option<String>,
+    pub(crate) start: Start,
+    pub(crate) window: usize,
+    pub(crate) ordering: Ordering,
+    pub(crate) in_flight: usize,
+    /// The partitions that there were when it began.
+    pub(crate) known: Vec<i32>,
+    /// The group had committed nothing then.
+    pub(crate) new: bool,
+}
+
+impl Plan {
+    /// The topic, the group and where they are, for errors.
+    pub(crate) fn place(&self) -> String {
+        format!("topic `{}` on {} (group `{}`)", self.topic, self.config.place, self.group)
+    }
+
+    /// Whether a partition without a committed offset begins at its end.
+    pub(crate) fn skips(&self, partition: i32) -> bool {
+        self.start == Start::Latest && self.new && self.known.contains(&partition)
+    }
+
+    /// Whether a subscription that was made by this plan serves such terms.
+    pub(crate) fn serves(&self, group: &str, terms: &Terms) -> bool {
+        self.group == group && self.in_flight == usize::from(terms.in_flight) && self.ordering == terms.ordering
+    }
+
+    /// The settings of the consumer. None of these can be the user's.
+    pub(crate) fn client(&self) -> ClientConfig {
+        let mut client = self.config.client.clone();
+        client
+            .set("group.id", &self.group)
+            .set("enable.auto.commit", "false")
+            // Without this, what was only received counts as done: it is not part of the setting above.
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "error")
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("isolation.level", "read_committed");
+        if let Some(member) = &self.member {
+            client.set("group.instance.id", member);
+        }
+        client
+    }
+}

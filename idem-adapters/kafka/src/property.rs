@@ -1,0 +1,33 @@
+//! Which settings of librdkafka are idem's own.
+
+use idem_core::Error;
+
+/// The settings that are not the user's, and why.
+const OWN: &[(&str, &str)] = &[
+    ("bootstrap.servers", "the brokers are what `Kafka::connect` and `Kafka::options` are given"),
+    ("metadata.broker.list", "the brokers are what `Kafka::connect` and `Kafka::options` are given"),
+    ("group.id", "the group is the worker's name: give another one by `.group(..)` of the topic"),
+    ("group.instance.id", "say `.static_member(..)` on the topic"),
+    ("group.protocol", "partitions are given back by the classic protocol, with cooperative-sticky"),
+    ("group.protocol.type", "it is that of consumers"),
+    ("group.remote.assignor", "it belongs to another group protocol"),
+    ("partition.assignment.strategy", "all members must give partitions back one by one (cooperative-sticky)"),
+    ("enable.auto.commit", "only what is finished is committed, and idem does that"),
+    ("auto.commit.enable", "only what is finished is committed, and idem does that"),
+    ("auto.commit.interval.ms", "only what is finished is committed, and idem does that"),
+    ("enable.auto.offset.store", "what was only received would be committed, and lost in a crash"),
+    ("auto.offset.reset", "an offset out of range must not be skipped without a word; where a group begins is `.start(..)`"),
+    ("offset.store.method", "offsets are kept by the brokers"),
+    ("offset.store.path", "offsets are kept by the brokers"),
+    ("isolation.level", "messages of transactions that were aborted would be handled"),
+    ("enable.partition.eof", "the end of a partition is no event for a worker"),
+    ("allow.auto.create.topics", "a topic that does not exist is refused"),
+];
+
+/// Refuses what would break the guarantee.
+pub(crate) fn check(name: &str) -> Result<(), Error> {
+    match OWN.iter().find(|(own, _)| *own == name) {
+        Some((_, why)) => Err(Error::Refused(format!("the setting `{name}` is idem's own: {why}. Leave it out"))),
+        None => Ok(()),
+    }
+}

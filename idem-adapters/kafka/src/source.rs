@@ -1,0 +1,221 @@
+//! One topic as a source of deliveries.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::acker::KafkaAcker;
+use crate::config::Config;
+use crate::plan::Plan;
+use crate::shared::Shared;
+use crate::start::Start;
+use crate::{connection, consumer, horizon};
+
+/// One topic, consumed as a member of a group, made by [`Kafka::topic`](crate::Kafka::topic).
+///
+/// Each [`open`](Source::open) joins the group anew and leaves it before. Only when no broker could be reached and nothing
+/// else had changed it goes on as the member that it was, so that the group need not wait until its session is over.
+pub struct Topic {
+    config: Arc<Config>,
+    name: Arc<str>,
+    group: Option<String>,
+    member: Option<String>,
+    start: Start,
+    window: usize,
+    horizon: Horizon,
+    subscription: Option<Subscription>,
+}
+
+/// What one `open` made.
+struct Subscription {
+    plan: Plan,
+    shared: Arc<Shared>,
+    ended: oneshot::Receiver<()>,
+}
+
+/// The default of [`Topic::window`].
+const WINDOW: usize = 256;
+
+/// How long `open` waits for the first assignment. Members that are slow to give partitions back may take longer.
+const JOIN: Duration = Duration::from_secs(10);
+
+/// The limit to what a broker that does not answer can delay a shutdown by.
+const CLOSE: Duration = Duration::from_secs(10);
+
+impl Topic {
+    pub(crate) fn new(config: Arc<Config>, name: String) -> Self {
+        Self {
+            config,
+            name: name.into(),
+            group: None,
+            member: None,
+            start: Start::default(),
+            window: WINDOW,
+            horizon: Horizon::Unstated,
+            subscription: None,
+        }
+    }
+
+    /// The consumer group, if it is not the worker's name.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Where the group begins in a partition in which it has committed nothing yet. By default at the oldest message.
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// How many deliveries of one partition may lie between its first unfinished one and the last. By default 256.
+    ///
+    /// A slow message at the front lets its partition go on for so many, and no further. After each assignment so many
+    /// are stored in the inbox before they run, since the owner before may have died of one of them: so all members of a
+    /// group need the same window, and it must not be made smaller while a group is at work. To make it smaller, stop
+    /// all its members in good order first.
+    pub fn window(mut self, deliveries: u16) -> Self {
+        self.window = usize::from(deliveries);
+        self
+    }
+
+    /// A name of this member that no other has, and that stays the same over a restart (Kafka's `group.instance.id`).
+    /// Its partitions then wait for it, until its session is over, instead of moving to others and back.
+    pub fn static_member(mut self, name: impl Into<String>) -> Self {
+        self.member = Some(name.into());
+        self
+    }
+
+    fn check(&self, terms: &Terms) -> Result<String, Error> {
+        let refused = |text: &str| Err(Error::Refused(text.to_owned()));
+        let group = self.group.as_ref().unwrap_or(&terms.consumer);
+        if terms.in_flight == 0 {
+            return refused("with 0 deliveries in flight nothing is ever delivered: allow at least 1");
+        }
+        if self.window == 0 {
+            return refused("a window of 0 delivers nothing: give `.window(..)` at least 1");
+        }
+        if group.is_empty() || group.contains('\0') || self.member.as_ref().is_some_and(|name| name.contains('\0')) {
+            return refused("a consumer group's name is not empty, and neither it nor a member's holds NUL");
+        }
+        if terms.ordering == Ordering::Queue {
+            return refused(
+                "Kafka keeps no order between the partitions of a topic: ask for Ordering::Partition or Ordering::Key, \
+                 or for Ordering::Partition with a topic of one partition, which is all of it in order",
+            );
+        }
+        Ok(group.clone())
+    }
+
+    fn ended(&self) -> Error {
+        let what = format!("the subscription to topic `{}` on {} has ended", self.name, self.config.place);
+        Error::Broker { what, source: "it is not open: open it".into() }
+    }
+
+    /// Goes on as the member that it was, if it can.
+    async fn go_on(&self, group: &str, terms: &Terms) -> Result<bool, Error> {
+        let Some(subscription) = &self.subscription else { return Ok(false) };
+        if !subscription.shared.is_lost() || !subscription.plan.serves(group, terms) {
+            return Ok(false);
+        }
+        connection::partitions(&self.config, &self.name).await?;
+        Ok(subscription.shared.revive())
+    }
+
+    async fn joined(&self) -> Result<(), Error> {
+        let Some(subscription) = &self.subscription else { return Err(self.ended()) };
+        match timeout(JOIN, subscription.shared.joined()).await {
+            Ok(joined) => Ok(joined?),
+            Err(_) => {
+                tracing::info!(topic = %self.name, "the group has not assigned partitions yet");
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Source for Topic {
+    type Acker = KafkaAcker;
+
+    fn system(&self) -> &'static str {
+        "kafka"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits until the group has assigned partitions, but for no longer than 10 seconds.
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        let group = self.check(&terms)?;
+        if self.go_on(&group, &terms).await? {
+            return Ok(self.joined().await?);
+        }
+        self.close().await;
+        let known = connection::partitions(&self.config, &self.name).await?;
+        self.horizon = horizon::of(&self.config, &self.name).await;
+        let plan = Plan {
+            config: Arc::clone(&self.config),
+            topic: Arc::clone(&self.name),
+            group,
+            member: self.member.clone(),
+            start: self.start,
+            window: self.window,
+            ordering: terms.ordering,
+            in_flight: usize::from(terms.in_flight),
+            known,
+            new: false,
+        };
+        let shared = Arc::new(Shared::new(plan.window, plan.in_flight));
+        let ended = consumer::start(plan.clone(), Arc::clone(&shared))?;
+        self.subscription = Some(Subscription { plan, shared, ended });
+        Ok(self.joined().await?)
+    }
+
+    /// The topic's `retention.ms`. A topic that is only compacted has no limit.
+    fn horizon(&self) -> Horizon {
+        self.horizon
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, KafkaAcker), BoxError> {
+        let Some(subscription) = &self.subscription else { return Err(self.ended().into()) };
+        let (ticket, delivery) = subscription.shared.next().await.map_err(Error::from)?;
+        Ok((delivery, KafkaAcker::new(Arc::clone(&subscription.shared), ticket)))
+    }
+
+    /// Stays in the group until [`close`](Source::close), so that what is finished can be committed.
+    async fn drain(&mut self) {
+        if let Some(subscription) = &self.subscription {
+            subscription.shared.drain();
+        }
+    }
+
+    /// Commits what is finished and leaves the group. Gives up after 10 seconds without an answer: the group then takes
+    /// the partitions back when the session is over.
+    async fn close(&mut self) {
+        let Some(mut subscription) = self.subscription.take() else { return };
+        subscription.shared.close();
+        let _ = timeout(CLOSE, &mut subscription.ended).await;
+    }
+}
+
+/// Without it the thread would stay a member of the group.
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl fmt::Debug for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topic")
+            .field("name", &self.name)
+            .field("config", &self.config)
+            .field("open", &self.subscription.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,226 @@
+//! A topic for each test, a client beside the one that is tested, and a relay that can be cut.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
+
+pub(crate) mod relay;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use idem_core::{BoxError, Delivery, Source, Terms};
+use idem_kafka::{Kafka, KafkaAcker, Options, Topic};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use tokio::time::timeout;
+
+/// Nothing here takes that long; a test that waits for it has failed.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// The group of all tests. Each has a topic of its own, so that none is in another's way.
+pub(crate) const GROUP: &str = "billing";
+
+pub(crate) fn brokers() -> Option<String> {
+    let brokers = std::env::var("KAFKA_BROKERS").ok();
+    if brokers.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "KAFKA_BROKERS is not set");
+        println!("skipped: KAFKA_BROKERS is not set, run cargo xtask test");
+    }
+    brokers
+}
+
+/// The test's own topic and group, seen by a client of its own.
+pub(crate) struct World {
+    pub(crate) brokers: String,
+    pub(crate) topic: String,
+    pub(crate) group: String,
+    pub(crate) admin: AdminClient<DefaultClientContext>,
+    pub(crate) producer: FutureProducer,
+}
+
+impl World {
+    /// With a topic of one partition, or `None` where there is no broker to test against.
+    pub(crate) async fn new() -> Option<Self> {
+        Self::with(1).await
+    }
+
+    pub(crate) async fn with(partitions: i32) -> Option<Self> {
+        let world = Self::empty().await?;
+        world.create(partitions, &[]).await;
+        Some(world)
+    }
+
+    /// Without a topic yet.
+    pub(crate) async fn empty() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let brokers = brokers()?;
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+        let topic = format!("idem-test-{}-{now}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let client = client(&brokers);
+        let (admin, producer) = (client.create().unwrap(), client.create().unwrap());
+        Some(Self { brokers, group: format!("{GROUP}-{topic}"), topic, admin, producer })
+    }
+
+    pub(crate) async fn create(&self, partitions: i32, settings: &[(&str, &str)]) {
+        let mut topic = NewTopic::new(&self.topic, partitions, TopicReplication::Fixed(1)).set("max.message.bytes", "8388608");
+        for (name, value) in settings {
+            topic = topic.set(name, value);
+        }
+        let wait = async {
+            // A topic that was just deleted is in the way for a moment.
+            while self.admin.create_topics([&topic], &AdminOptions::new()).await.unwrap()[0].is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            // It exists a moment before it has a leader.
+            loop {
+                let metadata = self.producer_metadata();
+                if metadata.0 == partitions as usize && metadata.1 {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(LONG, wait).await.expect("the topic was not made");
+    }
+
+    /// How many partitions there are, and whether each has a leader.
+    fn producer_metadata(&self) -> (usize, bool) {
+        use rdkafka::producer::Producer;
+        let metadata = self.producer.client().fetch_metadata(Some(&self.topic), LONG).unwrap();
+        let partitions = metadata.topics()[0].partitions();
+        (partitions.len(), partitions.iter().all(|partition| partition.leader() >= 0 && partition.error().is_none()))
+    }
+
+    pub(crate) async fn delete(&self) {
+        self.admin.delete_topics(&[&self.topic], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
+    }
+
+    pub(crate) async fn set(&self, name: &str, value: &str) {
+        let change = AlterConfig::new(ResourceSpecifier::Topic(&self.topic)).set(name, value);
+        self.admin.alter_configs([&change], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
+    }
+
+    pub(crate) async fn grow(&self, partitions: usize) {
+        let more = NewPartitions::new(&self.topic, partitions);
+        self.admin.create_partitions([&more], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
+        let wait = async {
+            while self.producer_metadata() != (partitions, true) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(LONG, wait).await.expect("the partition was not made");
+    }
+
+    pub(crate) async fn kafka(&self) -> Kafka {
+        options(&self.brokers).connect().await.unwrap()
+    }
+
+    pub(crate) async fn topic(&self) -> Topic {
+        self.kafka().await.topic(&self.topic).await.unwrap().group(&self.group)
+    }
+
+    /// The source, open.
+    pub(crate) async fn open(&self, in_flight: u16) -> Topic {
+        let mut topic = self.topic().await;
+        topic.open(terms(in_flight)).await.unwrap();
+        topic
+    }
+
+    /// The source by way of a relay, open.
+    pub(crate) async fn open_through(&self, relay: &relay::Relay, in_flight: u16) -> Topic {
+        let kafka = options(&relay.broker()).connect().await.unwrap();
+        let mut topic = kafka.topic(&self.topic).await.unwrap().group(&self.group);
+        topic.open(terms(in_flight)).await.unwrap();
+        topic
+    }
+
+    /// To partition 0.
+    pub(crate) async fn publish(&self, payload: impl AsRef<[u8]>) {
+        self.publish_to(0, payload).await;
+    }
+
+    pub(crate) async fn publish_to(&self, partition: i32, payload: impl AsRef<[u8]>) {
+        self.send(FutureRecord::<[u8], _>::to(&self.topic).partition(partition).payload(payload.as_ref())).await;
+    }
+
+    pub(crate) async fn send(&self, record: FutureRecord<'_, [u8], [u8]>) {
+        self.producer.send(record, LONG).await.unwrap();
+    }
+
+    /// What the group has committed.
+    pub(crate) fn committed(&self, partition: i32) -> Option<i64> {
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&self.topic, partition);
+        let committed = self.member().committed_offsets(list, LONG).unwrap();
+        committed.elements()[0].offset().to_raw().filter(|offset| *offset >= 0)
+    }
+
+    /// Returns when the group has committed this offset.
+    pub(crate) async fn until_committed(&self, partition: i32, offset: i64) {
+        let mut seen = None;
+        let wait = async {
+            while seen != Some(offset) {
+                seen = self.committed(partition);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if timeout(LONG, wait).await.is_err() {
+            panic!("{seen:?} is committed, and {offset} should be");
+        }
+    }
+
+    /// Has the group stand at this offset, as an operator does while no member is there.
+    pub(crate) fn commit(&self, partition: i32, offset: i64) {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.topic, partition, Offset::Offset(offset)).unwrap();
+        self.member().commit(&list, CommitMode::Sync).unwrap();
+    }
+
+    /// A client of the group that never joins it.
+    pub(crate) fn member(&self) -> BaseConsumer {
+        let mut client = client(&self.brokers);
+        client.set("group.id", &self.group).set("enable.auto.commit", "false");
+        client.create().unwrap()
+    }
+
+    /// The first offset that is there, and the next.
+    pub(crate) fn range(&self, partition: i32) -> (i64, i64) {
+        use rdkafka::producer::Producer;
+        self.producer.client().fetch_watermarks(&self.topic, partition, LONG).unwrap()
+    }
+}
+
+pub(crate) fn client(brokers: &str) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client.set("bootstrap.servers", brokers).set("message.max.bytes", "8388608").set("linger.ms", "0");
+    client
+}
+
+/// Quick to notice, quick to give back.
+pub(crate) fn options(brokers: &str) -> Options {
+    Kafka::options(brokers)
+        .property("session.timeout.ms", "6000")
+        .property("heartbeat.interval.ms", "300")
+        .property("topic.metadata.refresh.interval.ms", "300")
+}
+
+pub(crate) fn terms(in_flight: u16) -> Terms {
+    Terms::new(GROUP, in_flight)
+}
+
+pub(crate) async fn next(topic: &mut Topic) -> (Delivery, KafkaAcker) {
+    timeout(LONG, topic.next()).await.expect("no delivery came").unwrap()
+}
+
+/// The error that `next` ends with.
+pub(crate) async fn loss(topic: &mut Topic) -> BoxError {
+    timeout(LONG, topic.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
+}
+
+/// All that an error says, to a person and to a programmer.
+pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.map(|error| format!("{error}\n{error:?}\n")).collect()
+}

@@ -1,0 +1,79 @@
+//! A TCP relay in front of a broker that can be cut and can refuse. A broker tells its clients where it is, and they
+//! connect there: so the relay writes its own port into those answers.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+pub(crate) struct Relay {
+    port: u16,
+    state: watch::Sender<State>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct State {
+    generation: u32,
+    refuses: bool,
+}
+
+impl Relay {
+    /// In front of the broker at this `host:port`, which must be what it says of itself.
+    pub(crate) async fn start(broker: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (host, real) = broker.rsplit_once(':').unwrap();
+        let place = |port: u16| [host.as_bytes(), &i32::from(port).to_be_bytes()].concat();
+        let (said, instead) = (place(real.parse().unwrap()), place(port));
+        let (state, seen) = watch::channel(State { generation: 0, refuses: false });
+        let target = broker.to_owned();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                if seen.borrow().refuses {
+                    continue;
+                }
+                let server = TcpStream::connect(&target).await.unwrap();
+                let (mut seen, said, instead) = (seen.clone(), said.clone(), instead.clone());
+                tokio::spawn(async move {
+                    let generation = seen.borrow_and_update().generation;
+                    let (mut from_client, to_client) = client.into_split();
+                    let (from_server, mut to_server) = server.into_split();
+                    tokio::select! {
+                        _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
+                        _ = answers(from_server, to_client, &said, &instead) => {}
+                        _ = seen.wait_for(|state| state.generation != generation) => {}
+                    }
+                });
+            }
+        });
+        Self { port, state }
+    }
+
+    pub(crate) fn broker(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Ends all connections, and accepts new ones.
+    pub(crate) fn cut(&self) {
+        self.state.send_modify(|state| state.generation += 1);
+    }
+
+    /// Ends all connections, and refuses new ones or no longer.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
+    }
+}
+
+/// Passes answers on, frame by frame.
+async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, said: &[u8], instead: &[u8]) -> std::io::Result<()> {
+    loop {
+        let length = from.read_u32().await?;
+        let mut frame = vec![0; length as usize];
+        from.read_exact(&mut frame).await?;
+        while let Some(at) = frame.windows(said.len()).position(|window| window == said) {
+            frame[at..at + said.len()].copy_from_slice(instead);
+        }
+        to.write_u32(length).await?;
+        to.write_all(&frame).await?;
+    }
+}

@@ -1,0 +1,82 @@
+//! The suite for sources, over Kafka.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use common::relay::Relay;
+use common::options;
+use idem_kafka::Topic;
+use idem_test::Publication;
+use idem_test::conformance::source::{Features, World};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::FutureRecord;
+
+/// A topic of one partition, consumed by way of a relay that can be cut.
+struct Partitioned {
+    world: common::World,
+    relay: Relay,
+    partitions: AtomicI32,
+    published: AtomicI32,
+}
+
+impl World for Partitioned {
+    type Source = Topic;
+
+    const FEATURES: Features = Features {
+        message_id: false,
+        event_type: false,
+        header_bytes: true,
+        redelivered: true,
+        presumes: true,
+        confirms: false,
+        releases: false,
+        survives: true,
+        counts_released: true,
+        counts_unsettled: true,
+    };
+
+    async fn make() -> Option<Self> {
+        let world = common::World::new().await?;
+        let relay = Relay::start(&world.brokers).await;
+        Some(Self { world, relay, partitions: AtomicI32::new(1), published: AtomicI32::new(0) })
+    }
+
+    /// One partition has one owner.
+    async fn share(&self) {
+        self.world.grow(2).await;
+        self.partitions.store(2, Ordering::Relaxed);
+    }
+
+    /// To each partition in turn.
+    async fn publish(&self, publication: Publication) {
+        let mut headers = OwnedHeaders::new();
+        for (key, value) in publication.get_headers().iter() {
+            headers = headers.insert(Header { key, value: Some(value) });
+        }
+        let partition = self.published.fetch_add(1, Ordering::Relaxed) % self.partitions.load(Ordering::Relaxed);
+        let record = FutureRecord::to(&self.world.topic).partition(partition).payload(publication.payload().as_ref());
+        self.world.send(record.headers(headers)).await;
+    }
+
+    async fn source(&self) -> Topic {
+        let kafka = options(&self.relay.broker()).connect().await.unwrap();
+        kafka.topic(&self.world.topic).await.unwrap().group(&self.world.group)
+    }
+
+    async fn cut(&self) {
+        self.relay.cut();
+    }
+
+    /// The lag of the group: a partition's consumer may stand anywhere between.
+    async fn ready(&self) -> usize {
+        let lag = |partition| {
+            let (low, high) = self.world.range(partition);
+            high - self.world.committed(partition).unwrap_or(low)
+        };
+        (0..self.partitions.load(Ordering::Relaxed)).map(lag).sum::<i64>().try_into().unwrap()
+    }
+}
+
+idem_test::source_suite!(Partitioned);

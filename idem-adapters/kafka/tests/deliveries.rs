@@ -1,0 +1,322 @@
+//! What arrives, and what settling it does.
+
+mod common;
+
+use std::time::{Duration, SystemTime};
+
+use common::{GROUP, LONG, World, loss, next, options, terms};
+use idem_core::{Acker, Horizon, Ordering, Settled, Source, Terms};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::FutureRecord;
+
+#[tokio::test]
+async fn a_record_arrives_with_all_that_kafka_says_of_it() {
+    let Some(world) = World::with(2).await else { return };
+    let headers = OwnedHeaders::new()
+        .insert(Header { key: "trace", value: Some("00-ab") })
+        .insert(Header { key: "raw", value: Some(&[0u8, 0xff][..]) })
+        .insert(Header { key: "trace", value: Some("second") })
+        .insert(Header::<&[u8]> { key: "null", value: None });
+    world.publish_to(1, "before").await;
+    let record = FutureRecord::<[u8], [u8]>::to(&world.topic).partition(1).timestamp(1_700_000_000_123);
+    world.send(record.payload(b"x").key(b"k").headers(headers)).await;
+    let mut topic = world.open(4).await;
+    next(&mut topic).await;
+    let (delivery, _) = next(&mut topic).await;
+    assert_eq!((delivery.payload().as_ref(), delivery.is_tombstone()), (&b"x"[..], false));
+    let expected: [(&str, &[u8]); 4] =
+        [("trace", b"00-ab"), ("raw", &[0, 0xff]), ("trace", b"second"), ("null", b"")];
+    assert_eq!(delivery.headers().iter().collect::<Vec<_>>(), expected);
+    assert_eq!(delivery.source(), world.topic);
+    assert_eq!(delivery.position(), Some(format!("{}/1/1@1700000000123", world.topic).as_str()));
+    // The time is the producer's.
+    assert_eq!(delivery.published_at(), None);
+    assert_eq!((delivery.message_id(), delivery.event_type(), delivery.attempt()), (None, None, 1));
+}
+
+#[tokio::test]
+async fn the_brokers_own_clock_tells_when_a_record_was_published() {
+    let Some(world) = World::empty().await else { return };
+    world.create(1, &[("message.timestamp.type", "LogAppendTime")]).await;
+    let before = SystemTime::now() - Duration::from_secs(1);
+    let record = FutureRecord::<[u8], [u8]>::to(&world.topic).partition(0).timestamp(7);
+    world.send(record.payload(b"x")).await;
+    let (delivery, _) = next(&mut world.open(1).await).await;
+    let published = delivery.published_at().unwrap();
+    assert!(published > before && published < SystemTime::now() + Duration::from_secs(1), "{published:?}");
+}
+
+#[tokio::test]
+async fn a_tombstone_is_no_empty_payload() {
+    let Some(world) = World::new().await else { return };
+    world.send(FutureRecord::<[u8], [u8]>::to(&world.topic).partition(0).key(b"k")).await;
+    world.send(FutureRecord::<[u8], [u8]>::to(&world.topic).partition(0).key(b"k").payload(b"")).await;
+    let mut topic = world.open(2).await;
+    let (first, second) = (next(&mut topic).await.0, next(&mut topic).await.0);
+    assert!(first.is_tombstone() && first.payload().is_empty());
+    assert!(!second.is_tombstone() && second.payload().is_empty());
+}
+
+#[tokio::test]
+async fn large_and_many_records_arrive_each_once_and_in_order() {
+    let Some(world) = World::with(2).await else { return };
+    let (count, large) = (2_000usize, vec![b'x'; (1 << 20) + 1]);
+    let mut sent = Vec::new();
+    for n in 0..count {
+        let payload = if n % 500 == 7 { large.clone() } else { n.to_string().into_bytes() };
+        let partition = (n % 2) as i32;
+        let record = FutureRecord::<[u8], _>::to(&world.topic).partition(partition).payload(&payload);
+        sent.push(world.producer.send_result(record).unwrap());
+    }
+    for sent in sent {
+        sent.await.unwrap().unwrap();
+    }
+    // The window is much smaller, so that partitions are paused and resumed over and over.
+    let mut topic = world.topic().await.window(16);
+    topic.open(terms(8)).await.unwrap();
+    let mut offsets = [Vec::new(), Vec::new()];
+    for _ in 0..count {
+        let (delivery, acker) = next(&mut topic).await;
+        let position = delivery.position().unwrap().rsplit_once('@').unwrap().0.to_owned();
+        let mut parts = position.rsplit('/');
+        let (offset, partition) = (parts.next().unwrap(), parts.next().unwrap());
+        offsets[partition.parse::<usize>().unwrap()].push(offset.parse::<usize>().unwrap());
+        acker.ack().await.unwrap();
+    }
+    for offsets in offsets {
+        assert!(offsets == (0..count / 2).collect::<Vec<_>>(), "{offsets:?}");
+    }
+    world.until_committed(0, 1000).await;
+    world.until_committed(1, 1000).await;
+}
+
+#[tokio::test]
+async fn only_what_is_finished_from_the_front_on_is_committed() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..5 {
+        world.publish(n.to_string()).await;
+    }
+    let mut topic = world.open(5).await;
+    let mut ackers = Vec::new();
+    for _ in 0..5 {
+        ackers.push(Some(next(&mut topic).await.1));
+    }
+    for n in [0, 2, 4] {
+        assert_eq!(ackers[n].take().unwrap().ack().await.unwrap(), Settled::Sent);
+    }
+    world.until_committed(0, 1).await;
+    ackers[1].take().unwrap().ack().await.unwrap();
+    world.until_committed(0, 3).await;
+    // As a crash does, which settles nothing.
+    topic.close().await;
+    assert_eq!(world.committed(0), Some(3));
+    let mut again = world.open(5).await;
+    assert_eq!(next(&mut again).await.0.payload(), "3");
+    assert_eq!(next(&mut again).await.0.payload(), "4");
+}
+
+#[tokio::test]
+async fn a_message_at_the_front_lets_its_partition_go_on_for_a_window_and_no_further() {
+    let Some(world) = World::with(2).await else { return };
+    for n in 0..20 {
+        world.publish(n.to_string()).await;
+    }
+    let mut topic = world.topic().await.window(8);
+    topic.open(terms(100)).await.unwrap();
+    let (_, first) = next(&mut topic).await;
+    for _ in 1..8 {
+        next(&mut topic).await.1.ack().await.unwrap();
+    }
+    world.publish_to(1, "other").await;
+    let (other, _) = next(&mut topic).await;
+    assert_eq!(other.payload(), "other", "the other partition goes on");
+    first.ack().await.unwrap();
+    assert_eq!(next(&mut topic).await.0.payload(), "8");
+}
+
+#[tokio::test]
+async fn after_an_assignment_a_window_of_deliveries_is_marked_until_they_were_stored() {
+    let Some(world) = World::new().await else { return };
+    let mut topic = world.topic().await.window(3);
+    topic.open(terms(1)).await.unwrap();
+    for (stores, marked) in [(true, true), (false, true), (true, true), (true, true), (true, false), (true, false)] {
+        world.publish("x").await;
+        let (delivery, mut acker) = next(&mut topic).await;
+        assert_eq!(delivery.redelivered(), marked);
+        if stores {
+            acker.stored();
+        }
+        acker.ack().await.unwrap();
+    }
+    topic.close().await;
+    topic.open(terms(1)).await.unwrap();
+    world.publish("x").await;
+    assert!(next(&mut topic).await.0.redelivered());
+}
+
+#[tokio::test]
+async fn a_delivery_that_was_dropped_comes_again_after_the_close() {
+    let Some(world) = World::new().await else { return };
+    for payload in ["a", "b"] {
+        world.publish(payload).await;
+    }
+    let mut topic = world.open(1).await;
+    drop(next(&mut topic).await);
+    // It is unsettled, so that there is no room for another one.
+    assert!(tokio::time::timeout(Duration::from_millis(300), topic.next()).await.is_err());
+    topic.close().await;
+    topic.open(terms(1)).await.unwrap();
+    assert_eq!(next(&mut topic).await.0.payload(), "a");
+}
+
+#[tokio::test]
+async fn a_source_that_was_dropped_gives_everything_back() {
+    let Some(world) = World::new().await else { return };
+    world.publish("a").await;
+    let mut topic = world.open(2).await;
+    let (_, acker) = next(&mut topic).await;
+    drop(topic);
+    assert_eq!(next(&mut world.open(2).await).await.0.payload(), "a");
+    assert_eq!(acker.ack().await.unwrap(), Settled::Stale);
+}
+
+#[tokio::test]
+async fn draining_and_closing_what_was_never_opened_does_nothing() {
+    let Some(world) = World::new().await else { return };
+    let mut topic = world.topic().await;
+    topic.drain().await;
+    topic.close().await;
+    loss(&mut topic).await;
+}
+
+#[tokio::test]
+async fn what_is_acked_while_it_drains_is_committed_by_the_close() {
+    let Some(world) = World::new().await else { return };
+    for payload in ["a", "b"] {
+        world.publish(payload).await;
+    }
+    let mut topic = world.open(2).await;
+    let (first, second) = (next(&mut topic).await.1, next(&mut topic).await.1);
+    topic.drain().await;
+    loss(&mut topic).await;
+    assert_eq!(first.ack().await.unwrap(), Settled::Sent);
+    assert_eq!(second.ack().await.unwrap(), Settled::Sent);
+    topic.close().await;
+    assert_eq!(world.committed(0), Some(2));
+}
+
+#[tokio::test]
+async fn a_lane_is_a_partition_or_a_key_and_records_without_a_key_share_one() {
+    let Some(world) = World::new().await else { return };
+    for key in [Some("a"), Some("b"), None, Some("a"), None] {
+        let record = FutureRecord::<[u8], [u8]>::to(&world.topic).partition(0).payload(b"x");
+        let record = if let Some(key) = key { record.key(key.as_bytes()) } else { record };
+        world.send(record).await;
+    }
+    let mut topic = world.topic().await;
+    let mut lanes = Vec::new();
+    for ordering in [Ordering::Key, Ordering::Partition, Ordering::None] {
+        topic.open(Terms { ordering, ..terms(5) }).await.unwrap();
+        let mut shown = Vec::new();
+        for _ in 0..5 {
+            let text = format!("{:?}", next(&mut topic).await.0);
+            shown.push(text.rsplit_once("lane: ").unwrap().1.to_owned());
+        }
+        lanes.push(shown);
+        topic.close().await;
+    }
+    let [keys, partitions, none] = &lanes[..] else { unreachable!() };
+    assert!(keys[0] == keys[3] && keys[2] == keys[4], "{keys:?}");
+    assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2], "{keys:?}");
+    assert!(partitions.iter().all(|lane| *lane == partitions[0] && lane.contains("Some")), "{partitions:?}");
+    assert!(none.iter().all(|lane| lane.contains("None")), "{none:?}");
+}
+
+#[tokio::test]
+async fn the_group_is_the_workers_name_unless_another_one_was_given() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut named = world.kafka().await.topic(&world.topic).await.unwrap();
+    named.open(Terms::new(&world.group, 1)).await.unwrap();
+    next(&mut named).await.1.ack().await.unwrap();
+    world.until_committed(0, 1).await;
+    named.close().await;
+    let mut other = world.topic().await.group(format!("other-{GROUP}-{}", world.topic));
+    other.open(terms(1)).await.unwrap();
+    assert_eq!(next(&mut other).await.0.payload(), "x");
+}
+
+#[tokio::test]
+async fn messages_of_a_transaction_that_was_aborted_never_come() {
+    use rdkafka::producer::{FutureProducer, Producer};
+    let Some(world) = World::new().await else { return };
+    let mut client = common::client(&world.brokers);
+    let producer: FutureProducer = client.set("transactional.id", &world.topic).create().unwrap();
+    let transactions = producer.clone();
+    let topic = world.topic.clone();
+    let publish = move || {
+        transactions.init_transactions(LONG).unwrap();
+        for (payload, commit) in [("aborted", false), ("committed", true), ("aborted", false), ("last", true)] {
+            transactions.begin_transaction().unwrap();
+            let record = FutureRecord::<[u8], _>::to(&topic).partition(0).payload(payload.as_bytes());
+            drop(transactions.send_result(record).unwrap());
+            if commit { transactions.commit_transaction(LONG) } else { transactions.abort_transaction(LONG) }.unwrap();
+        }
+    };
+    tokio::task::spawn_blocking(publish).await.unwrap();
+    let mut topic = world.open(1).await;
+    for expected in ["committed", "last"] {
+        let (delivery, acker) = next(&mut topic).await;
+        assert_eq!(delivery.payload(), expected);
+        acker.ack().await.unwrap();
+    }
+    drop(producer);
+}
+
+#[tokio::test]
+async fn the_topics_retention_is_how_far_back_kafka_can_deliver_again() {
+    let Some(world) = World::empty().await else { return };
+    world.create(1, &[("retention.ms", "86400000")]).await;
+    let mut topic = world.open(1).await;
+    assert_eq!(topic.horizon(), Horizon::Within(Duration::from_secs(86_400)));
+    for (name, value) in [("retention.ms", "-1"), ("cleanup.policy", "compact")] {
+        world.set(name, value).await;
+        topic.open(terms(1)).await.unwrap();
+        assert_eq!(topic.horizon(), Horizon::Unlimited, "{name}={value}");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_next_loses_no_delivery() {
+    let Some(world) = World::new().await else { return };
+    let mut topic = world.open(1).await;
+    for n in 0..50 {
+        let payload = n.to_string();
+        let (_, (delivery, acker)) = tokio::join!(world.publish(&payload), async {
+            loop {
+                tokio::select! {
+                    biased;
+                    delivery = topic.next() => break delivery.unwrap(),
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+        });
+        assert_eq!(delivery.payload(), &payload);
+        acker.ack().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_static_member_comes_back_to_its_partitions() {
+    let Some(world) = World::new().await else { return };
+    let topic = async || options(&world.brokers).connect().await.unwrap().topic(&world.topic).await.unwrap();
+    let mut first = topic().await.group(&world.group).static_member("one");
+    first.open(terms(1)).await.unwrap();
+    world.publish("a").await;
+    next(&mut first).await.1.ack().await.unwrap();
+    first.close().await;
+    world.publish("b").await;
+    let mut again = topic().await.group(&world.group).static_member("one");
+    again.open(terms(1)).await.unwrap();
+    assert_eq!(next(&mut again).await.0.payload(), "b");
+}

@@ -1,0 +1,151 @@
+//! Where the servers are, and the login that stood in the URL.
+
+use std::fmt;
+
+use async_nats::ServerAddr;
+use idem_core::Error;
+use percent_encoding::percent_decode_str;
+
+/// Where the servers are, without password or token.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) servers: Vec<ServerAddr>,
+    user: Option<String>,
+}
+
+/// What an URL says of the login.
+pub(crate) enum Login {
+    None,
+    Token(String),
+    Password(String, String),
+}
+
+impl Address {
+    /// Reads one URL, or several with commas between. Errors of the parser are not passed on, so that no text repeats
+    /// what may be a password.
+    pub(crate) fn parse(urls: &str) -> Result<(Self, Login), Error> {
+        let (mut servers, mut login) = (Vec::new(), Login::None);
+        for url in urls.split(',').map(str::trim) {
+            let (server, its) = server(url)?;
+            servers.push(server);
+            if matches!(login, Login::None) {
+                login = its;
+            }
+        }
+        let user = match &login {
+            Login::Password(user, _) => Some(user.clone()),
+            // What stands alone is a token, and secret.
+            Login::None | Login::Token(_) => None,
+        };
+        Ok((Self { servers, user }, login))
+    }
+
+    /// Whether every URL asks for TLS.
+    pub(crate) fn encrypted(&self) -> bool {
+        self.servers.iter().all(ServerAddr::tls_required)
+    }
+}
+
+fn bad(what: &str) -> Error {
+    Error::Refused(format!(
+        "the URL of NATS {what}: write nats://host:4222, nats://user:password@host or nats://token@host, with the \
+         special characters percent-encoded, or tls:// for TLS; several servers stand with commas between"
+    ))
+}
+
+fn server(url: &str) -> Result<(ServerAddr, Login), Error> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
+    if !matches!(scheme, "nats" | "tls") {
+        return Err(bad("does not begin with nats:// or tls://"));
+    }
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    // A password with a bare `/`, `?` or `#` ends the authority early, and what is left would be taken for a host.
+    if rest[authority.len()..].contains('@') {
+        return Err(bad("has an @ behind its host"));
+    }
+    let (login, host) = authority.rsplit_once('@').map_or((None, authority), |(login, host)| (Some(login), host));
+    if host.is_empty() {
+        return Err(bad("names no host"));
+    }
+    // Without the login, which async-nats would show, and which it does not read from here either.
+    let server = format!("{scheme}://{host}").parse().map_err(|_| bad("cannot be read"))?;
+    let decoded = |text: &str| {
+        percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| bad("has a login that is not UTF-8"))
+    };
+    let login = match login.map(|login| login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word))))
+    {
+        None | Some(("", None)) => Login::None,
+        Some((token, None)) => Login::Token(decoded(token)?),
+        Some((user, Some(word))) => Login::Password(decoded(user)?, decoded(word)?),
+    };
+    Ok((server, login))
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, server) in self.servers.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let host =
+                if server.host().contains(':') { format!("[{}]", server.host()) } else { server.host().to_owned() };
+            write!(f, "{comma}{}://{host}:{}", server.scheme(), server.port())?;
+        }
+        if let Some(user) = &self.user {
+            write!(f, " (user `{user}`)")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_url_that_cannot_be_read_is_repeated() {
+        for url in [
+            "",
+            "nats://",
+            "nats://s3ntinel@",
+            "http://u:s3ntinel@localhost",
+            "ws://u:s3ntinel@localhost",
+            "nats://u:s3/ntinel@localhost",
+            "nats://u:12#s3ntinel@localhost",
+            "nats://u:12?s3ntinel@localhost:4222",
+            "nats://u:s3ntinel@localhost:port",
+            "nats://u:s3ntinel%ff@localhost",
+            "nats://u:s3ntinel@[::1",
+            "nats://a,nats://u:s3ntinel@b:c",
+        ] {
+            let error = Address::parse(url).map(|(address, _)| address).unwrap_err();
+            assert!(matches!(error, Error::Refused(_)));
+            for text in [error.to_string(), format!("{error:?}")] {
+                assert!(!text.contains("ntinel"), "{url}: {text}");
+                assert!(text.contains("percent-encoded"), "{url}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_address_has_neither_password_nor_token() {
+        let shown = |url| Address::parse(url).unwrap().0.to_string();
+        assert_eq!(shown("tls://al%40ice:s3ntinel@broker.example"), "tls://broker.example:4222 (user `al@ice`)");
+        assert_eq!(shown("s3ntinel@[fd00::7]:4223"), "nats://[fd00::7]:4223");
+        assert_eq!(shown("nats://u:s3ntinel@a, b:4223"), "nats://a:4222, nats://b:4223 (user `u`)");
+    }
+
+    #[test]
+    fn a_login_is_decoded() {
+        let login = |url| Address::parse(url).unwrap().1;
+        assert!(
+            matches!(login("nats://u%3A:p%40%2F@h"), Login::Password(user, word) if (&*user, &*word) == ("u:", "p@/"))
+        );
+        assert!(matches!(login("nats://t%2B@h"), Login::Token(token) if token == "t+"));
+        assert!(matches!(login("h:4222"), Login::None));
+    }
+}

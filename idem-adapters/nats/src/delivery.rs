@@ -1,0 +1,77 @@
+//! What JetStream delivers, as idem knows it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::{HeaderMap, Message};
+use bytes::Bytes;
+use idem_core::{Delivery, Headers};
+
+/// What the subject of the ack says of a delivery (ADR-15 of nats-architecture-and-design).
+#[derive(Debug, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) sequence: u64,
+    delivered: u64,
+    /// Nanoseconds since 1970, by the clock of the server.
+    published: u64,
+}
+
+impl Facts {
+    /// `None` where it is no subject of an ack.
+    pub(crate) fn parse(reply: &str) -> Option<Self> {
+        let mut tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
+        // Domain and account stand in front from the second version of the subject on.
+        if tokens.len() >= 9 {
+            tokens.drain(..2);
+        }
+        let number = |at: usize| tokens.get(at)?.parse().ok();
+        Some(Self { delivered: number(2)?, sequence: number(3)?, published: number(5)? })
+    }
+}
+
+/// The facts of a delivery. The count of the server is no attempt: it also rises for what was only prefetched.
+pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, lane: Option<u64>) -> Delivery {
+    let (headers, id) = message.headers.as_ref().map(headers).unwrap_or_default();
+    Delivery::new(Arc::clone(stream), message.payload)
+        .with_headers(headers)
+        .with_message_id(id)
+        // With the time, because a stream that was made anew counts from 1 again.
+        .with_position(Some(format!("{stream}/{}@{}", facts.sequence, facts.published)))
+        .with_published_at(SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(facts.published)))
+        .with_redelivered(facts.delivered > 1)
+        .with_lane(lane)
+}
+
+/// By name, since async-nats has lost the order of the names; the values of one name in their own.
+fn headers(map: &HeaderMap) -> (Headers, Option<String>) {
+    let mut names: Vec<_> = map.iter().map(|(name, values)| (name.to_string(), values)).collect();
+    names.sort_unstable_by(|(one, _), (two, _)| one.cmp(two));
+    let mut headers = Headers::new();
+    for (name, values) in names {
+        for value in values {
+            headers.push(name.as_str(), Bytes::copy_from_slice(value.as_str().as_bytes()));
+        }
+    }
+    (headers, map.get(NATS_MESSAGE_ID).map(ToString::to_string))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_subject_of_an_ack_is_read_in_both_versions() {
+        let facts = Some(Facts { sequence: 7, delivered: 2, published: 1_700_000_000_000_000_001 });
+        for reply in [
+            "$JS.ACK.ORDERS.billing.2.7.9.1700000000000000001.0",
+            "$JS.ACK._.hash.ORDERS.billing.2.7.9.1700000000000000001.0",
+            "$JS.ACK.hub.hash.ORDERS.billing.2.7.9.1700000000000000001.0.token.more",
+        ] {
+            assert_eq!(Facts::parse(reply), facts, "{reply}");
+        }
+        for reply in ["", "_INBOX.x.1", "$JS.ACK.", "$JS.ACK.ORDERS.billing.2.x.9.1.0", "$JS.ACK.a.b.1.2"] {
+            assert_eq!(Facts::parse(reply), None, "{reply}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What is said when NATS cannot be used. No text holds a password, a token or a seed: they name an address, which has
+//! none.
+
+use async_nats::ConnectErrorKind;
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::context::GetStreamErrorKind;
+use idem_core::{BoxError, Error};
+
+use crate::address::Address;
+
+/// The broker cannot be used, and `source` says why.
+pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
+    Error::Broker { what, source: source.into() }
+}
+
+/// The connection could not be made.
+pub(crate) fn connecting(address: &Address, error: async_nats::ConnectError) -> Error {
+    let cure = match error.kind() {
+        ConnectErrorKind::AuthorizationViolation => {
+            "the server refuses the login: check user and password, or the token, in the URL, the file given to \
+             .credentials_file, or the seed given to .nkey"
+        }
+        ConnectErrorKind::Authentication => "the login could not be signed: check the file of credentials or the seed",
+        ConnectErrorKind::Tls => TLS,
+        ConnectErrorKind::Io if is_tls(&error) => TLS,
+        ConnectErrorKind::Dns => "the host's name cannot be resolved: check it",
+        _ => "check that the server runs and that its port can be reached from here",
+    };
+    broker(format!("cannot connect to NATS at {address}: {cure}"), error)
+}
+
+const TLS: &str = "the server's certificate must be valid for this host name and come from a CA of this system: for a \
+                   private CA use .tls_ca(pem), and check that the server speaks TLS";
+
+/// The stream could not be looked at.
+pub(crate) fn stream(name: &str, address: &Address, error: async_nats::error::Error<GetStreamErrorKind>) -> Error {
+    if let GetStreamErrorKind::JetStream(answer) = error.kind() {
+        if answer.error_code() == ErrorCode::STREAM_NOT_FOUND {
+            return Error::Refused(format!(
+                "stream `{name}` on {address} does not exist: make it (nats stream add {name}), or check its name and \
+                 the account of the login"
+            ));
+        }
+        if matches!(
+            answer.error_code(),
+            ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT
+        ) {
+            return Error::Refused(format!("{address} has no JetStream for this account: {ENABLE}"));
+        }
+        return broker(format!("cannot look at stream `{name}` on {address}"), error);
+    }
+    broker(
+        format!(
+            "no answer about stream `{name}` from {address}: {ENABLE}, and check that the login may publish to \
+             $JS.API.STREAM.INFO.{name} and subscribe to _INBOX.>"
+        ),
+        error,
+    )
+}
+
+const ENABLE: &str = "start the server with JetStream (-js, or a jetstream block), enabled for the account";
+
+/// rustls reports a failed handshake as an I/O error of kind `InvalidData` (or `UnexpectedEof` inside of it).
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| {
+        error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::InvalidData)
+    })
+}

@@ -1,0 +1,260 @@
+//! Leases: how long deliveries are ours, and which of them are unsettled.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How long one delivery is ours.
+///
+/// The server does not tell attempts of one message apart: a release that comes late would take the message from the
+/// one who has it by then. So this errs on the side of a lease that has ended.
+pub(crate) struct Lease {
+    /// Where the consumer listens for what becomes of the delivery.
+    pub(crate) reply: String,
+    pub(crate) sequence: u64,
+    pub(crate) wait: Duration,
+    state: Mutex<State>,
+}
+
+struct State {
+    since: Instant,
+    holder: Holder,
+    /// Another attempt of the same message has come, so that this one has ended on the server.
+    superseded: bool,
+}
+
+/// In whose hands a delivery is.
+#[derive(Clone, Copy, PartialEq)]
+enum Holder {
+    /// An acker, or the buffer.
+    Held,
+    /// Nobody: it was dropped.
+    Nobody,
+    /// It is being settled, or was, or may have been.
+    Settling,
+    /// The source was closed, or the stream or the consumer made anew: the number may be that of another message.
+    Void,
+}
+
+impl Lease {
+    pub(crate) fn new(reply: String, sequence: u64, wait: Duration) -> Self {
+        let state = State { since: Instant::now(), holder: Holder::Held, superseded: false };
+        Self { reply, sequence, wait, state: Mutex::new(state) }
+    }
+
+    /// Whether the delivery is surely still ours.
+    pub(crate) fn is_live(&self) -> bool {
+        self.end() > Instant::now()
+    }
+
+    /// Until when the delivery is surely ours. The server began to count when it sent; a tenth is for the way here.
+    pub(crate) fn end(&self) -> Instant {
+        let state = self.state();
+        if state.superseded || state.holder == Holder::Void { state.since } else { state.since + self.wait * 9 / 10 }
+    }
+
+    /// The server has confirmed what was sent `at` this time: the lease began again then, or later. One that had ended
+    /// stays so, since the confirmation may be meant for the next attempt.
+    pub(crate) fn extended(&self, at: Instant) {
+        let live = self.is_live();
+        let mut state = self.state();
+        if live {
+            state.since = state.since.max(at);
+        }
+    }
+
+    /// It was dropped. What is being settled is left alone: it may have been settled already.
+    pub(crate) fn drop_it(&self) {
+        let mut state = self.state();
+        if state.holder == Holder::Held {
+            state.holder = Holder::Nobody;
+        }
+    }
+
+    /// It is about to be settled. `false` where it can no longer be.
+    pub(crate) fn settle(&self) -> bool {
+        let mut state = self.state();
+        let can = state.holder != Holder::Void;
+        if can {
+            state.holder = Holder::Settling;
+        }
+        can
+    }
+
+    fn is(&self, holder: Holder) -> bool {
+        self.state().holder == holder
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The deliveries of a source that are unsettled, by the number of the message in the stream.
+#[derive(Default)]
+pub(crate) struct Leases {
+    held: Mutex<HashMap<u64, Arc<Lease>>>,
+    /// Rung when there is one less.
+    pub(crate) freed: Notify,
+}
+
+impl Leases {
+    pub(crate) fn add(&self, lease: &Arc<Lease>) {
+        if let Some(earlier) = self.held().insert(lease.sequence, Arc::clone(lease)) {
+            earlier.state().superseded = true;
+        }
+    }
+
+    /// It is settled.
+    pub(crate) fn remove(&self, lease: &Arc<Lease>) {
+        let mut held = self.held();
+        if held.get(&lease.sequence).is_some_and(|found| Arc::ptr_eq(found, lease)) {
+            held.remove(&lease.sequence);
+            drop(held);
+            self.freed.notify_one();
+        }
+    }
+
+    /// How many are unsettled. What nobody holds counts until its lease has run out, when the server has it back.
+    pub(crate) fn count(&self) -> usize {
+        let mut held = self.held();
+        held.retain(|_, lease| lease.is(Holder::Held) || lease.is_live());
+        held.len()
+    }
+
+    /// Those that somebody holds and whose lease has run for a third.
+    pub(crate) fn due(&self) -> Vec<Arc<Lease>> {
+        let now = Instant::now();
+        self.some(|lease| {
+            lease.is(Holder::Held) && lease.is_live() && now.duration_since(lease.state().since) * 3 >= lease.wait
+        })
+    }
+
+    /// Takes over those that nobody holds and that are still ours, or with `all` those that somebody holds, too.
+    pub(crate) fn take(&self, all: bool) -> Vec<Arc<Lease>> {
+        let left = self.some(|lease| {
+            (lease.is(Holder::Nobody) || all && lease.is(Holder::Held)) && lease.is_live() && lease.settle()
+        });
+        left.iter().for_each(|lease| self.remove(lease));
+        left
+    }
+
+    /// The stream or the consumer are other ones, or the source was closed: nothing of before can be settled any more.
+    pub(crate) fn void(&self) {
+        for (_, lease) in self.held().drain() {
+            lease.state().holder = Holder::Void;
+        }
+        self.freed.notify_one();
+    }
+
+    fn some(&self, which: impl Fn(&Lease) -> bool) -> Vec<Arc<Lease>> {
+        self.held().values().filter(|lease| which(lease)).cloned().collect()
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<Lease>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(30);
+
+    fn lease(leases: &Leases, sequence: u64) -> Arc<Lease> {
+        let lease = Arc::new(Lease::new(String::new(), sequence, WAIT));
+        leases.add(&lease);
+        lease
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_ends_a_tenth_before_the_ack_wait() {
+        let lease = lease(&Leases::default(), 1);
+        advance(Duration::from_secs(26)).await;
+        assert!(lease.is_live());
+        advance(Duration::from_secs(1)).await;
+        assert!(!lease.is_live());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_extended_from_when_it_was_asked_for_and_never_revived() {
+        let lease = lease(&Leases::default(), 1);
+        advance(Duration::from_secs(20)).await;
+        let asked = Instant::now();
+        advance(Duration::from_secs(5)).await;
+        lease.extended(asked);
+        advance(Duration::from_secs(21)).await;
+        assert!(lease.is_live());
+        advance(Duration::from_secs(1)).await;
+        assert!(!lease.is_live());
+        lease.extended(Instant::now());
+        assert!(!lease.is_live(), "the server may have given it to another in the meantime");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_is_due_at_a_third_and_what_is_not_never() {
+        let leases = Leases::default();
+        let (held, dropped, settling) = (lease(&leases, 1), lease(&leases, 2), lease(&leases, 3));
+        dropped.drop_it();
+        assert!(settling.settle());
+        advance(Duration::from_secs(9)).await;
+        assert!(leases.due().is_empty());
+        advance(Duration::from_secs(1)).await;
+        let due = leases.due();
+        assert!(due.len() == 1 && Arc::ptr_eq(&due[0], &held));
+        held.extended(Instant::now());
+        assert!(leases.due().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_holds_counts_until_its_lease_has_run_out() {
+        let leases = Leases::default();
+        let (held, dropped) = (lease(&leases, 1), lease(&leases, 2));
+        dropped.drop_it();
+        assert_eq!(leases.count(), 2);
+        advance(WAIT).await;
+        assert_eq!(leases.count(), 1, "its lane is still busy with the first");
+        leases.remove(&held);
+        assert_eq!(leases.count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_attempt_ends_the_lease_of_the_one_before_and_keeps_its_own_place() {
+        let leases = Leases::default();
+        let (first, second) = (lease(&leases, 1), lease(&leases, 1));
+        assert!(!first.is_live() && second.is_live());
+        leases.remove(&first);
+        assert_eq!(leases.count(), 1);
+        assert!(first.settle(), "an ack can still be sent");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_surely_ours_is_taken_over_to_be_released() {
+        let leases = Leases::default();
+        let (_held, dropped, settling, late) =
+            (lease(&leases, 1), lease(&leases, 2), lease(&leases, 3), lease(&leases, 4));
+        dropped.drop_it();
+        settling.settle();
+        settling.drop_it();
+        late.drop_it();
+        late.state().superseded = true;
+        let numbers = |all| leases.take(all).iter().map(|lease| lease.sequence).collect::<Vec<_>>();
+        assert_eq!(numbers(false), [2]);
+        assert_eq!(numbers(true), [1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_of_before_is_settled_where_the_numbers_are_those_of_others() {
+        let leases = Leases::default();
+        let old = lease(&leases, 1);
+        leases.void();
+        assert!(!old.is_live() && !old.settle());
+        assert_eq!(leases.count(), 0);
+    }
+}

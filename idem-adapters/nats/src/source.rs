@@ -1,0 +1,294 @@
+//! One stream as a source of deliveries.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::join_all;
+use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::acker::{NatsAcker, release};
+use crate::config::{Config, unfit};
+use crate::connection::{Connection, Link};
+use crate::consumer::{Place, Start, Wishes};
+use crate::error::{self, broker};
+use crate::keeper::keep;
+use crate::lease::Leases;
+use crate::pull::{Arrival, Pull};
+
+/// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
+/// it is read.
+///
+/// Each [`open`](Source::open) makes a connection of its own. Deliveries of the earlier ones stay ours, are extended,
+/// and can be settled by the new one, unless the stream or the consumer was made anew in the meantime.
+pub struct Stream {
+    config: Arc<Config>,
+    name: Arc<str>,
+    durable: Option<String>,
+    wishes: Wishes,
+    confirmed: bool,
+    link: Link,
+    leases: Arc<Leases>,
+    made: Option<Made>,
+    horizon: Horizon,
+    subscription: Option<Subscription>,
+    /// Ends with the source. It outlives subscriptions, as the deliveries do.
+    keeper: JoinSet<Infallible>,
+}
+
+/// When stream and consumer were made: one of the same name that was made later counts from 1 again.
+#[derive(Clone, Copy, PartialEq)]
+struct Made {
+    stream: SystemTime,
+    consumer: SystemTime,
+}
+
+/// What one `open` made.
+struct Subscription {
+    arrivals: UnboundedReceiver<Arrival>,
+    stop: CancellationToken,
+    puller: JoinSet<()>,
+    /// Whether deliveries may still come.
+    live: bool,
+}
+
+/// The limit to what a broker that does not answer can delay a shutdown by.
+const DRAIN: Duration = Duration::from_secs(5);
+
+impl Stream {
+    pub(crate) fn new(config: Arc<Config>, name: String) -> Self {
+        Self {
+            config,
+            name: name.into(),
+            durable: None,
+            wishes: Wishes::default(),
+            confirmed: true,
+            link: Link::new(),
+            leases: Arc::default(),
+            made: None,
+            horizon: Horizon::Unstated,
+            subscription: None,
+            keeper: JoinSet::new(),
+        }
+    }
+
+    /// The name of the durable consumer, if it is not to be that of the worker.
+    pub fn durable(mut self, name: impl Into<String>) -> Self {
+        self.durable = Some(name.into());
+        self
+    }
+
+    /// Takes only messages with this subject, which may hold wildcards. Said more than once it adds to the others, which
+    /// needs a server of 2.10 or newer.
+    pub fn filter_subject(mut self, subject: impl Into<String>) -> Self {
+        self.wishes.filters.push(subject.into());
+        self
+    }
+
+    /// How long a delivery stays ours without being extended: by so much later it comes again after a process has died.
+    /// For a new consumer 30 seconds are the default. An existing one may have any of a second or more, unless it is said
+    /// here; then it must have that.
+    pub fn ack_wait(mut self, wait: Duration) -> Self {
+        self.wishes.ack_wait = Some(wait);
+        self
+    }
+
+    /// Where a new consumer begins, default [`Start::All`]. It changes nothing about one that exists.
+    pub fn start(mut self, start: Start) -> Self {
+        self.wishes.start = start;
+        self
+    }
+
+    /// Updates an existing consumer whose settings are not as they must be, instead of refusing it. What the server
+    /// cannot change is refused all the same.
+    pub fn reconcile(mut self) -> Self {
+        self.wishes.reconcile = true;
+        self
+    }
+
+    /// Does not wait for the server's answer to an ack. That saves a round trip after the commit; an ack that is lost
+    /// comes to one more delivery, which the claim answers.
+    pub fn unconfirmed_acks(mut self) -> Self {
+        self.confirmed = false;
+        self
+    }
+
+    /// The stream and where it is, for errors.
+    fn place(&self) -> String {
+        format!("stream `{}` on {}", self.name, self.config.address)
+    }
+
+    fn ended(&self, source: impl Into<BoxError>) -> BoxError {
+        broker(format!("the subscription to {} has ended", self.place()), source).into()
+    }
+
+    /// The name of the consumer, where all can be kept that is asked for.
+    fn check(&self, terms: &Terms) -> Result<String, Error> {
+        let refused = |text: String| Err(Error::Refused(text));
+        if terms.in_flight == 0 {
+            return refused("with 0 deliveries in flight nothing would ever come: allow at least 1".to_owned());
+        }
+        if matches!(terms.ordering, Ordering::Partition | Ordering::Key) {
+            return refused(format!(
+                "JetStream has neither partitions nor keys, so that it cannot keep Ordering::{:?}: use Ordering::Queue, \
+                 or one stream or filter for each partition",
+                terms.ordering
+            ));
+        }
+        let name = self.durable.as_deref().unwrap_or(&terms.consumer);
+        match unfit(name) {
+            Some(why) => refused(format!(
+                "no consumer of JetStream can have the name {name:?}, since it {why}: give it another by .durable(..)"
+            )),
+            None => Ok(name.to_owned()),
+        }
+    }
+
+    async fn subscribe(&mut self, terms: &Terms, consumer: String, connection: Connection) -> Result<(), BoxError> {
+        let jetstream = connection.jetstream();
+        let stream = jetstream.get_stream(&*self.name).await;
+        let stream = stream.map_err(|error| error::stream(&self.name, &self.config.address, error))?;
+        let stream = stream.cached_info();
+        let place = Place {
+            client: &connection.client,
+            jetstream: &jetstream,
+            address: &self.config.address,
+            stream: &self.name,
+            name: &consumer,
+        };
+        let since = self.made.map(|made| made.consumer);
+        let info = place.ensure(&self.wishes, terms, since).await?;
+
+        let made = Made { stream: stream.created.into(), consumer: info.created.into() };
+        if self.made.replace(made).is_some_and(|before| before != made) {
+            tracing::warn!(stream = %self.name, consumer, "the stream or its consumer was made anew");
+            self.leases.void();
+        }
+        self.link.set(Some(connection.clone()));
+        self.give_back(false).await;
+        self.keeper.shutdown().await;
+        self.keeper.spawn(keep(self.link.clone(), Arc::clone(&self.leases), info.config.ack_wait));
+
+        let limit = |limit: Duration| if limit.is_zero() { Duration::MAX } else { limit };
+        let pull = Pull {
+            connection,
+            link: self.link.clone(),
+            leases: Arc::clone(&self.leases),
+            stream: Arc::clone(&self.name),
+            consumer,
+            wait: info.config.ack_wait,
+            lane: (terms.ordering == Ordering::Queue).then_some(0),
+            confirmed: self.confirmed,
+            in_flight: terms.in_flight.into(),
+            max_batch: usize::try_from(info.config.max_batch).ok().filter(|max| *max > 0).unwrap_or(usize::MAX),
+            max_expires: limit(info.config.max_expires),
+        };
+        let (sender, arrivals) = unbounded_channel();
+        let (stop, mut puller) = (CancellationToken::new(), JoinSet::new());
+        puller.spawn(pull.start(sender, stop.clone()).await?);
+        self.subscription = Some(Subscription { arrivals, stop, puller, live: true });
+        self.horizon = match stream.config.max_age {
+            Duration::ZERO => Horizon::Unlimited,
+            age => Horizon::Within(age),
+        };
+        Ok(())
+    }
+
+    /// Releases what nobody holds any more, or with `all` whatever is unsettled, as far as it is ours.
+    async fn give_back(&self, all: bool) {
+        let left = self.leases.take(all);
+        for answer in join_all(left.iter().map(|lease| release(&self.link, lease))).await {
+            if let Err(error) = answer {
+                tracing::debug!(error, "a delivery was not released; it comes again when its lease has run out");
+            }
+        }
+    }
+}
+
+impl Source for Stream {
+    type Acker = NatsAcker;
+
+    fn system(&self) -> &'static str {
+        "nats"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Stream and consumer are looked at again each time, and a consumer that is not there is made.
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        let consumer = self.check(&terms)?;
+        // Where the connection is lost, the next one releases what was buffered.
+        if self.link.now().is_some() {
+            self.drain().await;
+        }
+        self.subscription = None;
+        let connection = Connection::open(&self.config, &self.name).await?;
+        self.subscribe(&terms, consumer, connection).await
+    }
+
+    /// The age limit of the stream. With the retentions interest and work queue, too: what was acked is gone there, but
+    /// acks can be lost with the server's power.
+    fn horizon(&self) -> Horizon {
+        self.horizon
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, NatsAcker), BoxError> {
+        let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else {
+            return Err(self.ended("it is not open: open it"));
+        };
+        let end = loop {
+            match subscription.arrivals.recv().await {
+                // It has waited for longer than its lease: the server delivers it again.
+                Some(Ok((_, acker))) if !idem_core::Acker::is_live(&acker) => {}
+                Some(Ok(delivery)) => return Ok(delivery),
+                Some(Err(error)) => break error,
+                None => break "it was ended by a defect of idem".into(),
+            }
+        };
+        subscription.live = false;
+        Err(self.ended(end))
+    }
+
+    /// Gives up where the broker does not answer: what was buffered then comes again when its lease has run out.
+    async fn drain(&mut self) {
+        let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else { return };
+        subscription.live = false;
+        subscription.stop.cancel();
+        let _ = timeout(DRAIN, async {
+            while subscription.puller.join_next().await.is_some() {}
+            subscription.arrivals.close();
+            while subscription.arrivals.recv().await.is_some() {}
+        })
+        .await;
+        let _ = timeout(DRAIN, self.give_back(false)).await;
+    }
+
+    /// Releases what is unsettled, so that it need not wait for the end of its lease. Gives up after 5 seconds without
+    /// an answer.
+    async fn close(&mut self) {
+        self.subscription = None;
+        self.keeper.shutdown().await;
+        let _ = timeout(DRAIN, self.give_back(true)).await;
+        self.leases.void();
+        self.link.set(None);
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("name", &self.name)
+            .field("durable", &self.durable)
+            .field("config", &self.config)
+            .field("wishes", &self.wishes)
+            .field("open", &self.subscription.as_ref().is_some_and(|subscription| subscription.live))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,136 @@
+//! One batch of deliveries that are stored together.
+
+use futures_util::future::join_all;
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::Span;
+
+use crate::pipeline::{Pipeline, Step};
+use crate::record::Found;
+use crate::record_many::Known;
+use crate::worker::{Hold, extended_all};
+use crate::{Acker, Outcome, Reason, Store, telemetry};
+
+use super::storing::{Arrived, Counted};
+
+/// A delivery that can be stored.
+struct Item<A> {
+    message: Known,
+    span: Span,
+    acker: A,
+    counted: Counted,
+}
+
+impl<A> Item<A> {
+    /// Out of the batch, and on a way of its own.
+    fn alone(self) -> Arrived<A> {
+        Arrived::again(self.message.delivery, self.acker, self.counted)
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Stores a batch. Answers those that have to be taken over alone; all others are settled, or left to the broker
+    /// where they are no longer ours. `room` is given back before the last of them are settled.
+    pub(super) async fn store_batch<A: Acker>(
+        &self,
+        arrived: Vec<Arrived<A>>,
+        room: OwnedSemaphorePermit,
+    ) -> Vec<Arrived<A>> {
+        let mut alone = Vec::new();
+        let mut batch = Vec::with_capacity(arrived.len());
+        for arrived in arrived {
+            self.identify(arrived).map_or_else(|unfit| alone.push(unfit), |item| batch.push(item));
+        }
+        // Stable, so that of copies the one that came first is the one that is stored.
+        batch.sort_by(|one, other| one.message.place().cmp(&other.message.place()));
+        let (mut room, mut parts) = (Some(room), vec![batch]);
+        while let Some(part) = parts.pop() {
+            let stored = self.store_part(part, &mut parts, &mut alone).await;
+            if parts.is_empty() {
+                room = None;
+            }
+            join_all(stored.into_iter().map(|(item, found)| self.finish(item, found))).await;
+        }
+        drop(room);
+        alone
+    }
+
+    /// Limits, decode, key. What is unfit is found so again on its own way, which buries it.
+    fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
+        let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
+        let identity = span.in_scope(|| self.receive(&arrived.delivery).map(|work| work.identity));
+        match identity {
+            Ok(identity) => {
+                let Arrived { delivery, acker, counted, .. } = arrived;
+                Ok(Item { message: Known { delivery, identity }, span, acker, counted })
+            }
+            Err(_) => Err(arrived),
+        }
+    }
+
+    /// Stores sorted messages in one transaction, and repeats that until the database has answered. Where a claim is held
+    /// up, the half behind becomes a part of its own, until the one that is held up is alone.
+    async fn store_part<A: Acker>(
+        &self,
+        mut part: Vec<Item<A>>,
+        parts: &mut Vec<Vec<Item<A>>>,
+        alone: &mut Vec<Arrived<A>>,
+    ) -> Vec<(Item<A>, Option<Found>)> {
+        for holds in 0.. {
+            part.retain(|item| item.acker.is_live());
+            if part.is_empty() {
+                break;
+            }
+            if self.draining.is_cancelled() {
+                join_all(part.into_iter().map(|item| self.release(item.acker))).await;
+                break;
+            }
+            let (messages, ackers): (Vec<_>, Vec<_>) =
+                part.iter_mut().map(|item| (&item.message, &mut item.acker)).unzip();
+            let hold = match extended_all(ackers, self.store_many(&messages)).await {
+                Ok(found) => {
+                    let (gone, stored): (Vec<_>, Vec<_>) =
+                        part.into_iter().zip(found).partition(|(_, found)| matches!(found, Some(Found::Gone)));
+                    alone.extend(gone.into_iter().map(|(item, _)| item.alone()));
+                    return stored;
+                }
+                Err(Step::Hold(Hold::Busy)) => {
+                    if part.len() == 1 {
+                        alone.extend(part.into_iter().map(Item::alone));
+                    } else {
+                        parts.push(part.split_off(part.len() / 2));
+                        parts.push(part);
+                    }
+                    break;
+                }
+                Err(Step::Hold(hold)) => hold,
+                Err(_) => Hold::Again,
+            };
+            part.iter().for_each(|item| self.routes.meters(item.message.identity.handler).held());
+            let ackers = part.iter_mut().map(|item| &mut item.acker).collect();
+            extended_all(ackers, self.hold(hold, holds)).await;
+        }
+        Vec::new()
+    }
+
+    /// Settles a delivery by its own answer, after the commit.
+    async fn finish<A: Acker>(&self, item: Item<A>, found: Option<Found>) {
+        let Item { message: Known { delivery, identity }, span, mut acker, counted } = item;
+        let meters = self.routes.meters(identity.handler);
+        let outcome = match found {
+            None => {
+                acker.stored();
+                Outcome::Parked { attempt: 0, due: std::time::Duration::ZERO }
+            }
+            Some(Found::Conflict) => Outcome::Dead { reason: Reason::Conflict },
+            Some(Found::Duplicate(age)) => {
+                age.into_iter().for_each(|age| meters.duplicate_age(age));
+                Outcome::Duplicate
+            }
+            // It was taken out before.
+            Some(Found::Gone) => return,
+        };
+        self.settle(acker).await;
+        drop(counted);
+        span.in_scope(|| self.emit(meters, &delivery, &outcome));
+    }
+}

@@ -1,0 +1,151 @@
+//! Storing deliveries in batches: what a worker with `.inbox()` does with them instead of running them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use async_channel::Receiver;
+use futures_util::future::join_all;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::pipeline::Pipeline;
+use crate::{Acker, Delivery, Store};
+
+/// How many batches are stored at once, each on a connection of its own. One is written while the other waits for its
+/// commit; more would only be smaller.
+pub(crate) const BATCHES: usize = 2;
+/// How many deliveries are taken over one by one at once, beside the batches: those that are unfit or held up.
+pub(crate) const ALONE: usize = 2;
+
+/// The most deliveries in a batch, and about the most bytes, since they are in memory twice while they are sent.
+const MOST: usize = 100;
+const BYTES: usize = 4 * 1024 * 1024;
+
+/// Stores deliveries until the channel is closed and empty, and then finishes what is begun.
+///
+/// A batch is what is there when a connection is free; nothing is waited for. What is odd about a delivery (it is unfit,
+/// its key is held by another process, its claim was removed meanwhile) takes it out of the batch and on a way of its own,
+/// so that it keeps nobody.
+pub(crate) async fn store<S: Store, A: Acker>(
+    pipeline: Arc<Pipeline<S>>,
+    deliveries: Receiver<(Delivery, A)>,
+    broken: Arc<Notify>,
+) {
+    let room = Arc::new(Semaphore::new(BATCHES));
+    let (mut waiting, mut working) = (VecDeque::new(), JoinSet::new());
+    loop {
+        let extension = third_of_lease(&waiting);
+        tokio::select! {
+            biased;
+            Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working, &broken),
+            received = deliveries.recv() => match received {
+                Ok((delivery, acker)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
+                Err(_) => break,
+            },
+            () = at(extension) => extend(&mut waiting).await,
+            Ok(room) = room.clone().acquire_owned(), if !waiting.is_empty() => {
+                let (pipeline, batch) = (pipeline.clone(), next(&mut waiting));
+                working.spawn(async move { pipeline.store_batch(batch, room).await });
+            }
+        }
+    }
+    join_all(waiting.into_iter().map(|arrived| pipeline.release(arrived.acker))).await;
+    while let Some(ended) = working.join_next().await {
+        follow(&pipeline, ended, &mut working, &broken);
+    }
+}
+
+/// Sends what a batch has left out on ways of their own.
+fn follow<S: Store, A: Acker>(
+    pipeline: &Arc<Pipeline<S>>,
+    ended: Result<Vec<Arrived<A>>, JoinError>,
+    working: &mut JoinSet<Vec<Arrived<A>>>,
+    broken: &Notify,
+) {
+    match ended {
+        Ok(alone) => alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
+            let pipeline = pipeline.clone();
+            working.spawn(async move {
+                pipeline.deliver(delivery, acker).await;
+                drop(counted);
+                Vec::new()
+            });
+        }),
+        // As in a lane: a defect of idem or of an adapter. The deliveries were not settled; a new subscription brings
+        // them back.
+        Err(ended) if ended.is_panic() => {
+            tracing::error!("a batch panicked; the source is opened anew");
+            broken.notify_one();
+        }
+        Err(_) => {}
+    }
+}
+
+/// Takes the next batch.
+fn next<A>(waiting: &mut VecDeque<Arrived<A>>) -> Vec<Arrived<A>> {
+    let mut bytes = 0;
+    let mut fits = |arrived: &Arrived<A>| {
+        bytes += arrived.delivery.payload().len();
+        bytes <= BYTES
+    };
+    let number = waiting.iter().take(MOST).take_while(|arrived| fits(arrived)).count();
+    waiting.drain(..number.max(1)).collect()
+}
+
+/// When a third of a lease is over of those that wait for their batch.
+fn third_of_lease<A: Acker>(waiting: &VecDeque<Arrived<A>>) -> Option<Instant> {
+    let first = waiting.front()?;
+    Some(first.since + first.acker.lease()? / 3)
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn extend<A: Acker>(waiting: &mut VecDeque<Arrived<A>>) {
+    let extended = join_all(waiting.iter_mut().map(|arrived| arrived.acker.extend())).await;
+    if let Some(error) = extended.into_iter().find_map(Result::err) {
+        tracing::debug!(error, "the lease of a delivery was not extended");
+    }
+    waiting.iter_mut().for_each(|arrived| arrived.since = Instant::now());
+}
+
+/// A delivery that is to be stored.
+pub(super) struct Arrived<A> {
+    pub(super) delivery: Delivery,
+    pub(super) acker: A,
+    /// When its lease began.
+    since: Instant,
+    pub(super) counted: Counted,
+}
+
+impl<A> Arrived<A> {
+    fn new<S: Store>(pipeline: &Pipeline<S>, delivery: Delivery, acker: A) -> Self {
+        Self::again(delivery, acker, Counted::new(&pipeline.gauges.in_flight))
+    }
+
+    /// Back from a batch.
+    pub(super) fn again(delivery: Delivery, acker: A, counted: Counted) -> Self {
+        Self { delivery, acker, since: Instant::now(), counted }
+    }
+}
+
+/// Counts a delivery as in flight for as long as it lives.
+pub(super) struct Counted(metrics::Gauge);
+
+impl Counted {
+    fn new(in_flight: &metrics::Gauge) -> Self {
+        in_flight.increment(1);
+        Self(in_flight.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
+}

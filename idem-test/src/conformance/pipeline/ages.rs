@@ -1,0 +1,121 @@
+//! Messages that are older than claims are kept.
+
+use std::time::{Duration, SystemTime};
+
+use idem_core::store::Replayed;
+use idem_core::{Horizon, Reason, RetryPolicy, Store};
+
+use crate::Publication;
+use crate::conformance::store::Setup;
+
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Claims are kept for an hour, and one was pruned that was three hours old.
+async fn pruned<W: World>(world: W) -> Line<W> {
+    let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
+    line.publish(Order::ok("seen"));
+    line.run(1).await;
+    prune(&line, 3 * HOUR).await;
+    line
+}
+
+/// Prunes all claims, which are so old.
+async fn prune<W: World>(line: &Line<W>, age: Duration) {
+    let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", age));
+    line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    assert!(line.store.prune().await.unwrap().claims > 0);
+}
+
+fn ago(order: Order, age: Duration) -> Publication {
+    Publication::from(order).published_at(SystemTime::now() - age)
+}
+
+/// Nobody can tell whether it was processed: this one was.
+pub async fn what_is_older_than_the_pruned_claims_is_dead_as_too_old<W: World>(world: W) {
+    let line = pruned(world).await;
+    line.publish(ago(Order::ok("seen"), 3 * HOUR + MINUTE));
+    assert_eq!(line.run(2).await[1], "dead: too old");
+    line.publish(ago(Order::ok("seen"), 3 * HOUR + MINUTE));
+    assert_eq!(line.run(3).await[2], "duplicate");
+    assert_eq!((line.effects("seen").await, line.desk.runs("seen")), (1, 1));
+    let dead = line.one_dead().await;
+    assert_eq!((dead.reason, dead.attempts, dead.sightings), (Some(Reason::TooOld), 0, 2));
+    assert!(dead.error.contains("1 hour") && dead.error.contains(".retention("), "{}", dead.error);
+
+    assert_eq!(line.inbox().replay(dead.id).await.unwrap(), Replayed::NeedsForce);
+    assert_eq!(line.inbox().replay_by_force(dead.id).await.unwrap(), Replayed::Due);
+    assert_eq!(line.run(4).await[3], "processed");
+    assert_eq!(line.effects("seen").await, 2, "as the operator was told");
+}
+
+/// What the broker marks is looked at when it is stored.
+pub async fn what_is_redelivered_and_too_old_is_dead_and_never_run<W: World>(world: W) {
+    let line = pruned(world).await;
+    line.publish_redelivered(ago(Order::ok("a"), 4 * HOUR)).await;
+    assert_eq!(line.run(2).await[1], "dead: too old");
+    assert_eq!((line.desk.runs("a"), line.one_dead().await.reason), (0, Some(Reason::TooOld)));
+}
+
+/// No claim of its time was pruned, be it ever so old; clocks may differ by a margin.
+pub async fn what_is_younger_than_the_pruned_claims_is_processed<W: World>(world: W) {
+    let line = pruned(world).await;
+    line.publish(ago(Order::ok("within the margin"), 3 * HOUR - 3 * MINUTE));
+    assert_eq!(line.run(2).await[1], "dead: too old");
+    line.publish(ago(Order::ok("beyond the margin"), 3 * HOUR - 8 * MINUTE));
+    line.publish(ago(Order::ok("older than the retention"), 2 * HOUR));
+    line.publish_redelivered(ago(Order::ok("redelivered"), 2 * HOUR)).await;
+    line.publish(ago(Order::ok("fresh"), Duration::ZERO));
+    line.publish(Order::ok("without a clock"));
+    line.run(8).await;
+    for id in ["beyond the margin", "older than the retention", "redelivered", "fresh", "without a clock"] {
+        assert_eq!(line.effects(id).await, 1, "{id}");
+    }
+    assert_eq!(line.dead().await.len(), 1);
+}
+
+/// Nothing was pruned of it, whatever was pruned of others.
+pub async fn a_new_consumer_reads_a_long_history<W: World>(world: W) {
+    let line = pruned(world).await;
+    let shipping = Settings { consumer: "shipping", ..Settings::default() };
+    line.publish(ago(Order::ok("history"), 1000 * 24 * HOUR));
+    assert_eq!(line.run_with(shipping, 2).await[1], "processed");
+    assert_eq!(line.effects("history").await, 1);
+}
+
+/// It has its claim, which is never pruned, so that it can wait as long as it must.
+pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
+    let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
+    let late = RetryPolicy::new().first(HOUR).longest(HOUR);
+    line.publish(ago(Order::new("a", &[Act::Fail, Act::Ok]), 4 * HOUR));
+    line.run_with(Settings { retry: late, ..Settings::default() }, 1).await;
+    line.publish(Order::ok("seen"));
+    line.run(2).await;
+    prune(&line, 3 * HOUR).await;
+    let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", 3 * HOUR));
+    line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
+    assert_eq!(line.run(3).await, ["parked 1", "processed", "processed"]);
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// The text names both durations, and the cures.
+pub async fn a_broker_that_keeps_messages_for_longer_refuses_the_start<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let day = 24 * HOUR;
+    line.publish(Order::ok("a"));
+    line.broker.horizon(Horizon::Within(8 * day));
+    let refused = line.start().refused().await;
+    for said in ["orders", "8 days", "7 days", ".retention(", "let the broker keep"] {
+        assert!(refused.contains(said), "{refused}");
+    }
+    let counts = line.queue.counts();
+    assert_eq!((counts.ready, counts.acks, line.desk.runs("a")), (1, 0, 0));
+    for (n, horizon) in [Horizon::Within(7 * day), Horizon::Unlimited, Horizon::Unstated].into_iter().enumerate() {
+        line.broker.horizon(horizon);
+        line.publish(Order::ok(&n.to_string()));
+        line.run(n + 2).await;
+    }
+}
