@@ -87,6 +87,11 @@ impl Case {
         }
     }
 
+    /// How many messages about so many are: enough that each lane has its share.
+    pub(crate) fn round(&self, messages: f64) -> usize {
+        (messages as usize).clamp(40 * self.lanes, 500_000)
+    }
+
     /// Its name in tables and files.
     pub(crate) fn label(&self, peers: &[String]) -> String {
         let side = match self.side {

@@ -42,6 +42,12 @@ impl Machine {
             settings,
         })
     }
+
+    /// In one line.
+    pub(crate) fn line(&self) -> String {
+        let Self { date, cores, model, postgresql, .. } = self;
+        format!("{date}, {cores} cores, {model}, PostgreSQL {postgresql}")
+    }
 }
 
 impl fmt::Display for Machine {

@@ -1,7 +1,6 @@
 //! What a run is asked for.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -45,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) only: Option<String>,
     /// The server was started for this run, so that its checkpoints may be moved out of the measured time.
-    #[arg(long)]
+    #[arg(long, env = "IDEM_BENCH_OWN_SERVER")]
     pub(crate) own_server: bool,
     /// The command that was given, for the output.
     #[arg(long, default_value = "cargo xtask bench")]
@@ -53,8 +52,9 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn time(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds)
+    /// Whether this is to be measured.
+    pub(crate) fn wants(&self, label: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| label.contains(only))
     }
 }
 

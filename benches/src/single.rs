@@ -12,7 +12,8 @@ use sqlx::{Connection, PgConnection, PgPool};
 use crate::by_hand::{self, Shape};
 use crate::message::{self, BY_HAND, IDEM, SCHEMA};
 use crate::pgbench::Pgbench;
-use crate::report::{Column, Machine, Report, Side};
+use crate::machine::Machine;
+use crate::report::{Column, Report, Side};
 use crate::worker;
 
 const ROUNDS: usize = 11;
