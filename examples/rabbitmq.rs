@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Postgres::connect(&database).await?;
     // `.queue("orders")` takes a queue that exists; this one declares a quorum queue where there is none.
     let orders = RabbitMq::connect(&std::env::var("AMQP_URL")?).await?.declare("orders").await?;
-    println!("consuming the queue orders; end with ctrl-c");
+    println!("consuming orders; end with ctrl-c");
     Worker::new("billing", store, orders)
         .handler::<order_paid>()
         .observe(|_, outcome| println!("{}", outcome.as_str()))

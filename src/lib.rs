@@ -15,6 +15,8 @@ pub use idem_core::Postgres;
 pub use idem_core::Sqlite;
 #[cfg(feature = "kafka")]
 pub use idem_kafka::{self as kafka, Kafka};
+#[cfg(feature = "nats")]
+pub use idem_nats::{self as nats, Nats};
 #[cfg(feature = "rabbitmq")]
 pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 

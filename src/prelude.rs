@@ -13,5 +13,7 @@ pub use crate::Postgres;
 pub use crate::Sqlite;
 #[cfg(feature = "kafka")]
 pub use idem_kafka::Kafka;
+#[cfg(feature = "nats")]
+pub use idem_nats::Nats;
 #[cfg(feature = "rabbitmq")]
 pub use idem_rabbitmq::RabbitMq;

@@ -17,25 +17,35 @@ impl<S: Store> Pipeline<S> {
         handler: HandlerId,
         delivery: &Delivery,
     ) -> Result<Option<String>, Fault> {
-        let Some(published) = delivery.published_at() else { return Ok(None) };
+        if self.is_fresh(delivery) {
+            return Ok(None);
+        }
+        let through = self.store.pruned_through(txn, handler).await?;
+        Ok(through.and_then(|through| self.older(delivery, through)))
+    }
+
+    /// Whether nobody need ask how old it is. Our clock decides nothing: it spares the question of all that is fresh.
+    pub(crate) fn is_fresh(&self, delivery: &Delivery) -> bool {
+        let Some(published) = delivery.published_at() else { return true };
         let retention = self.store.retention();
-        let margin = margin(retention);
-        // Our clock decides nothing: it spares the question of all that is fresh.
-        if SystemTime::now().duration_since(published).unwrap_or_default() < retention.saturating_sub(margin) {
-            return Ok(None);
-        }
-        let Some(through) = self.store.pruned_through(txn, handler).await? else { return Ok(None) };
+        SystemTime::now().duration_since(published).unwrap_or_default() < retention.saturating_sub(margin(retention))
+    }
+
+    /// Why it is too old, where claims up to this time were pruned.
+    pub(crate) fn older(&self, delivery: &Delivery, through: SystemTime) -> Option<String> {
+        let published = delivery.published_at()?;
+        let retention = self.store.retention();
         // What was processed before it was published, by another clock, differs by no more than the margin.
-        if published.duration_since(through).is_ok_and(|later| later > margin) {
-            return Ok(None);
+        if published.duration_since(through).is_ok_and(|later| later > margin(retention)) {
+            return None;
         }
-        Ok(Some(format!(
+        Some(format!(
             "it was published {} ago, and claims are kept for {}: claims as old as it were pruned, so that nobody can tell \
              whether it was processed. If it was not, replay it by force; if this happens again, keep claims longer, \
              `.retention(..)` of the store",
             text(SystemTime::now().duration_since(published).unwrap_or_default()),
             text(retention)
-        )))
+        ))
     }
 }
 

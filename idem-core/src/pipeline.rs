@@ -13,7 +13,7 @@ use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work, panic_text};
 use crate::store::{Fault, Identity, Promise, Undone};
 use crate::telemetry::{self, Gauges};
-use crate::worker::{Flights, Gate, Health, Hold, Outage, Settings, extended};
+use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, Settings, extended};
 use crate::{Acker, BoxError, Delivery, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
@@ -32,8 +32,15 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) alone: Option<Semaphore>,
     /// Rung when something was parked, so that the inbox need not wait for its poll.
     pub(crate) parked: Notify,
+    /// Rung when a row has run here, for the lanes that wait for one.
+    pub(crate) ran: Notify,
+    pub(crate) lanes: Lanes,
+    /// One of these for each delivery that is tried; closed once no further one may be.
+    pub(crate) tries: Semaphore,
     /// The worker drains: what is not running is released.
     pub(crate) draining: CancellationToken,
+    /// What is to be released can be: with an order, only once nothing runs any more.
+    pub(crate) releasing: CancellationToken,
     /// The patience of the drain has ended: what runs is cut off.
     pub(crate) stop: CancellationToken,
 }
@@ -42,6 +49,8 @@ pub(crate) struct Pipeline<S: Store> {
 pub(crate) enum Step {
     /// The database has answered.
     Done(Outcome),
+    /// It has, for a delivery of a lane, and the message is in the inbox, or may be: its lane waits for it.
+    InRow(Outcome, Box<Identity>),
     /// It has not; the delivery is kept unsettled and tried again.
     Hold(Hold),
     /// The run was cut off by the end of the worker.
@@ -50,12 +59,15 @@ pub(crate) enum Step {
 
 impl<S: Store> Pipeline<S> {
     /// Takes one delivery all the way. It ends settled, or left to the broker where it is no longer ours.
-    pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A) {
+    pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A, place: Option<Place>) {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
-        self.drive(delivery, acker).instrument(span).await;
+        self.drive(delivery, acker, place.as_ref()).instrument(span).await;
     }
 
-    async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A) {
+    async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Option<&Place>) {
+        if let Some(place) = place {
+            self.turn(&mut acker, place).await;
+        }
         let mut holds = 0;
         let outcome = loop {
             if !acker.is_live() {
@@ -65,8 +77,27 @@ impl<S: Store> Pipeline<S> {
             if self.draining.is_cancelled() {
                 return self.release(acker).await;
             }
-            match extended(&mut acker, self.attempt(&delivery)).await {
+            let step = extended(&mut acker, self.attempt(&delivery)).await;
+            if let Step::Done(Outcome::Parked { attempt: 0, .. }) | Step::InRow(Outcome::Parked { attempt: 0, .. }, _) =
+                &step
+            {
+                acker.stored();
+            }
+            match step {
                 Step::Done(outcome) => break outcome,
+                Step::InRow(outcome, identity) => {
+                    let known = outcome == Outcome::Duplicate;
+                    if !known {
+                        self.emit(self.meters(&delivery), &delivery, &outcome);
+                    }
+                    if self.row_done(&mut acker, &identity).await {
+                        self.settle(acker).await;
+                        if known {
+                            self.emit(self.meters(&delivery), &delivery, &outcome);
+                        }
+                        return;
+                    }
+                }
                 Step::Stopped => return self.release(acker).await,
                 Step::Hold(hold) => {
                     // A process or a connection may have died on it: from now on it goes by way of the inbox.
@@ -83,6 +114,7 @@ impl<S: Store> Pipeline<S> {
 
     /// One try: what the database answers decides.
     async fn attempt(&self, delivery: &Delivery) -> Step {
+        let Ok(_try) = self.tries.acquire().await else { return Step::Stopped };
         let _room = match &self.alone {
             Some(room) => room.acquire().await.ok(),
             None => None,
@@ -92,9 +124,23 @@ impl<S: Store> Pipeline<S> {
             Err(unfit) => return self.bury(delivery, unfit).await,
         };
         let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
-        if delivery.redelivered() || self.settings.inbox {
-            return self.store_first(delivery, &work.identity).await;
+        let in_lane = delivery.lane.map(|_| Box::new(work.identity.clone()));
+        let step = if delivery.redelivered() || self.settings.inbox {
+            self.store_first(delivery, &work.identity).await
+        } else {
+            self.run_beside(delivery, work).await
+        };
+        match (step, in_lane) {
+            // Known is no more than that there is a claim: its row may be waiting.
+            (Step::Done(outcome @ (Outcome::Parked { .. } | Outcome::Duplicate)), Some(identity)) => {
+                Step::InRow(outcome, identity)
+            }
+            (step, _) => step,
         }
+    }
+
+    /// Runs beside others, unless a suspect runs.
+    async fn run_beside(&self, delivery: &Delivery, work: Work<'_, S>) -> Step {
         let _room = self.gate.shared().await;
         if self.draining.is_cancelled() {
             return Step::Stopped;
@@ -250,6 +296,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     pub(crate) async fn release<A: Acker>(&self, acker: A) {
+        self.releasing.cancelled().await;
         if let Err(error) = acker.release().await {
             tracing::debug!(error, "the delivery was not released; it goes back when the connection closes");
         }

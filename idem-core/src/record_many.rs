@@ -1,5 +1,6 @@
 //! Taking several messages over in one transaction.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::pipeline::{Pipeline, Step};
@@ -18,6 +19,22 @@ impl Known {
     pub(crate) fn place(&self) -> (i32, &[u8]) {
         (self.identity.handler.0, self.identity.key.as_bytes())
     }
+
+    /// Its row: due now, or dead, since it is too old for this reason.
+    fn row<'a>(&'a self, old: Option<&'a str>) -> NewRow<'a> {
+        let state = if old.is_some() { Err(Reason::TooOld) } else { Ok(Duration::ZERO) };
+        let error = old.unwrap_or_default();
+        NewRow { identity: &self.identity, delivery: &self.delivery, attempts: 0, state, error }
+    }
+}
+
+/// What became of a message that was to be stored.
+pub(crate) enum Kept {
+    /// Its row is there, and due.
+    Stored,
+    /// Its row is a dead letter.
+    TooOld,
+    Found(Found),
 }
 
 impl<S: Store> Pipeline<S> {
@@ -68,32 +85,54 @@ impl<S: Store> Pipeline<S> {
         Ok(answers)
     }
 
-    /// Stores sorted messages in the inbox, in one transaction: claims first, then the rows. `None` is stored; the others
-    /// are what they are. An error is the step that holds all of them.
-    pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Option<Found>>, Step> {
+    /// Stores sorted messages in the inbox, in one transaction: claims first, then the rows. An error is the step that holds
+    /// all of them.
+    pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Kept>, Step> {
         let mut txn = self.store.begin(self.settings.deadline).await.map_err(|fault| self.hold_for(fault))?;
-        let found = match self.write_many(&mut txn, messages).await {
-            Ok(found) => found,
+        let kept = match self.keep_many(&mut txn, messages).await {
+            Ok(kept) => kept,
             Err(fault) => return Err(self.abandon(txn, fault).await),
         };
         settled(self.store.commit(txn).await).map_err(|fault| self.hold_for(fault))?;
-        if found.iter().any(Option::is_none) {
+        if kept.iter().any(|kept| matches!(kept, Kept::Stored)) {
             self.parked.notify_one();
         }
-        Ok(found)
+        Ok(kept)
     }
 
-    async fn write_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Option<Found>>, Fault> {
+    async fn keep_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Kept>, Fault> {
         let found = self.promise_many(txn, messages, Promise::Waiting).await?;
         let new = messages.iter().zip(&found).filter(|(_, found)| found.is_none());
-        let state = Ok(Duration::ZERO);
-        let rows: Vec<_> = new
-            .map(|(Known { identity, delivery }, _)| NewRow { identity, delivery, attempts: 0, state, error: "" })
-            .collect();
+        let new: Vec<&Known> = new.map(|(message, _)| *message).collect();
+        let old = self.too_old_ones(txn, &new).await?;
+        let rows: Vec<NewRow<'_>> = new.iter().zip(&old).map(|(message, old)| message.row(old.as_deref())).collect();
         if !rows.is_empty() {
             self.store.insert_many(txn, &rows).await?;
         }
-        Ok(found)
+        let mut old = old.iter();
+        let kept = |found| match found {
+            Some(found) => Kept::Found(found),
+            None if old.next().is_some_and(Option::is_some) => Kept::TooOld,
+            None => Kept::Stored,
+        };
+        Ok(found.into_iter().map(kept).collect())
+    }
+
+    /// [`too_old`](Self::too_old) of several messages. What is fresh costs nothing, and of each handler it is asked once.
+    async fn too_old_ones(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Option<String>>, Fault> {
+        let (mut old, mut pruned) = (vec![None; messages.len()], HashMap::new());
+        for (Known { delivery, identity }, old) in messages.iter().zip(&mut old) {
+            if self.is_fresh(delivery) {
+                continue;
+            }
+            let through = match pruned.get(&identity.handler) {
+                Some(through) => *through,
+                None => self.store.pruned_through(txn, identity.handler).await?,
+            };
+            pruned.insert(identity.handler, through);
+            *old = through.and_then(|through| self.older(delivery, through));
+        }
+        Ok(old)
     }
 
     /// Writes the row of another message under a key that is claimed.

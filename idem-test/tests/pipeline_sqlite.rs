@@ -4,3 +4,7 @@
 mod world;
 
 idem_test::pipeline_suite!(world::SqliteWorld);
+
+mod inbox {
+    idem_test::pipeline_suite!(super::world::SqliteWorld, inbox);
+}

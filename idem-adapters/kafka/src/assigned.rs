@@ -22,7 +22,6 @@ pub(crate) struct Assigned {
     bytes: usize,
     unsettled: usize,
     epoch: u64,
-    full: bool,
 }
 
 /// Names one delivery of one assignment of its partition. Offsets come again in the next assignment, epochs do not.
@@ -47,7 +46,6 @@ struct Partition {
     to_store: usize,
     /// How far its finished prefix was told to the client.
     told: Option<i64>,
-    paused: bool,
     /// It is being revoked: what runs may end, and nothing begins.
     leaving: bool,
 }
@@ -62,7 +60,6 @@ impl Assigned {
             bytes: 0,
             unsettled: 0,
             epoch: 0,
-            full: false,
         }
     }
 
@@ -78,7 +75,6 @@ impl Assigned {
             left: 0,
             to_store: self.window,
             told: None,
-            paused: false,
             leaving: false,
         };
         self.partitions.insert(partition, assigned);
@@ -86,8 +82,9 @@ impl Assigned {
 
     /// A record has come. Until a window of deliveries has been stored each one may be what the owner before died of,
     /// and Kafka does not tell.
-    pub(crate) fn receive(&mut self, partition: i32, offset: i64, delivery: Delivery) {
-        let Some(owned) = self.partitions.get_mut(&partition).filter(|owned| !owned.leaving) else { return };
+    pub(crate) fn receive(&mut self, (partition, epoch): (i32, u64), offset: i64, delivery: Delivery) {
+        let owned = self.partitions.get_mut(&partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
+        let Some(owned) = owned else { return };
         if owned.tracker.deliver(offset) {
             let delivery = delivery.with_redelivered(owned.to_store > 0);
             self.bytes += delivery.payload().len();
@@ -173,27 +170,16 @@ impl Assigned {
         self.bytes = 0;
     }
 
-    /// Which partitions are to be paused, and which to be resumed. A pause makes the client fetch anew, so that it
-    /// lasts until half of the room is free.
-    pub(crate) fn flow(&mut self, all: bool) -> (Vec<i32>, Vec<i32>) {
-        let part = if self.full { 2 } else { 1 };
-        self.full = self.buffer.len() >= BUFFERED / part || self.bytes >= ROOM / part;
-        let (mut pause, mut resume) = (Vec::new(), Vec::new());
-        for (partition, owned) in &mut self.partitions {
-            let reach = owned.tracker.reach();
-            let full = if owned.paused { reach > self.window / 2 } else { reach >= self.window };
-            let wanted = all || self.full || full;
-            if owned.paused != wanted {
-                if wanted { &mut pause } else { &mut resume }.push(*partition);
-                owned.paused = wanted;
-            }
-        }
-        (pause, resume)
+    /// How many more records of this partition may be received.
+    pub(crate) fn room(&self, partition: i32) -> usize {
+        let owned = self.partitions.get(&partition).filter(|owned| !owned.leaving);
+        let window = owned.map_or(0, |owned| self.window.saturating_sub(owned.tracker.reach()));
+        if self.bytes < ROOM { window.min(BUFFERED - self.buffer.len().min(BUFFERED)) } else { 0 }
     }
 
-    /// Whether a partition is paused.
-    pub(crate) fn any_paused(&self) -> bool {
-        self.partitions.values().any(|owned| owned.paused)
+    /// The partitions that are ours and not about to leave, each with the number of its assignment.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (i32, u64)> {
+        self.partitions.iter().filter(|(_, owned)| !owned.leaving).map(|(partition, owned)| (*partition, owned.epoch))
     }
 
     /// The finished prefixes that were not yet told: partition and last finished offset.
@@ -208,10 +194,10 @@ impl Assigned {
         progress
     }
 
-    /// Each partition, and the offset that it stands at, if that is known.
-    pub(crate) fn places(&self) -> Vec<(i32, Option<i64>)> {
-        let at = |owned: &Partition| owned.tracker.delivered().map(|offset| offset + 1).or(owned.begin);
-        self.partitions.iter().map(|(partition, owned)| (*partition, at(owned))).collect()
+    /// The offset that a partition stands at, if that is known.
+    pub(crate) fn place(&self, partition: i32) -> Option<i64> {
+        let owned = self.partitions.get(&partition)?;
+        owned.tracker.delivered().map(|offset| offset + 1).or(owned.begin)
     }
 
     fn owned(&mut self, ticket: Ticket) -> Option<&mut Partition> {
@@ -240,8 +226,9 @@ mod tests {
     }
 
     fn receive(assigned: &mut Assigned, partition: i32, offsets: impl IntoIterator<Item = i64>) {
+        let epoch = assigned.partitions[&partition].epoch;
         for offset in offsets {
-            assigned.receive(partition, offset, Delivery::new("orders", offset.to_string()));
+            assigned.receive((partition, epoch), offset, Delivery::new("orders", offset.to_string()));
         }
     }
 
@@ -268,7 +255,8 @@ mod tests {
     #[test]
     fn deliveries_are_marked_until_a_window_of_them_was_stored() {
         let mut assigned = with(2, 10, 0..2);
-        let marks = |assigned: &mut Assigned| assigned.take().map(|(ticket, delivery)| (ticket, delivery.redelivered()));
+        let marks =
+            |assigned: &mut Assigned| assigned.take().map(|(ticket, delivery)| (ticket, delivery.redelivered()));
         let (first, marked) = marks(&mut assigned).unwrap();
         assert!(marked);
         assigned.stored(first);
@@ -287,34 +275,32 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_whose_window_is_full_is_paused_until_half_of_it_is_free() {
+    fn a_window_is_full_until_its_front_is_finished() {
         let mut assigned = with(4, 10, 0..3);
-        assert_eq!(assigned.flow(false), (vec![], vec![]));
+        assert!(assigned.room(0) > 0);
         receive(&mut assigned, 0, [3]);
-        assert_eq!(assigned.flow(false), (vec![0], vec![]));
-        assert_eq!(assigned.flow(false), (vec![], vec![]));
+        assert!(assigned.room(0) == 0);
         let tickets: Vec<_> = (0..4).map(|_| take(&mut assigned)).collect();
         for ticket in &tickets[1..] {
             assert!(assigned.finish(*ticket));
-            assert_eq!(assigned.flow(false), (vec![], vec![]), "the first still holds the prefix back");
+            assert!(assigned.room(0) == 0, "the first still holds the prefix back");
         }
         assert!(assigned.finish(tickets[0]));
-        assert_eq!(assigned.flow(false), (vec![], vec![0]));
-        assert_eq!(assigned.flow(true), (vec![0], vec![]));
+        assert!(assigned.room(0) > 0 && assigned.room(1) == 0);
     }
 
     #[test]
-    fn a_full_buffer_pauses_every_partition() {
+    fn a_full_buffer_leaves_no_room_in_any_partition() {
         let mut assigned = Assigned::new(100, 10);
         for partition in 0..2 {
             assigned.assign(partition, None);
-            assigned.receive(partition, 0, Delivery::new("orders", vec![0; ROOM / 2]));
+            assert!(assigned.room(partition) > 0);
+            let epoch = assigned.epoch;
+            assigned.receive((partition, epoch), 0, Delivery::new("orders", vec![0; ROOM / 2]));
         }
-        assert_eq!(assigned.flow(false), (vec![0, 1], vec![]));
+        assert!(assigned.room(0) == 0 && assigned.room(1) == 0);
         take(&mut assigned);
-        assert_eq!(assigned.flow(false), (vec![], vec![]));
-        take(&mut assigned);
-        assert_eq!(assigned.flow(false), (vec![], vec![0, 1]));
+        assert!(assigned.room(0) > 0 && assigned.room(1) > 0);
     }
 
     #[test]
@@ -343,6 +329,7 @@ mod tests {
         assert!(assigned.take().is_none() && assigned.busy(&[0]));
         receive(&mut assigned, 0, [3]);
         assert!(assigned.take().is_none());
+        assert!(assigned.room(0) == 0 && assigned.partitions().next().is_none());
         assert!(!assigned.is_live(first) && assigned.finish(first) && assigned.leave_unsettled(second));
         assert!(!assigned.busy(&[0]));
         assert_eq!(assigned.progress(), vec![(0, 0)]);

@@ -121,7 +121,8 @@ impl Options {
             client.set("sasl.username", user).set("sasl.password", password);
         }
         if let Some(pem) = self.ca {
-            let no_pem = || Error::Refused("the text given to .tls_ca is no PEM: give it the content of a .pem file".to_owned());
+            let no_pem =
+                || Error::Refused("the text given to .tls_ca is no PEM: give it the content of a .pem file".to_owned());
             client.set("ssl.ca.pem", String::from_utf8(pem).map_err(|_| no_pem())?);
         }
         for (name, value) in self.properties {
@@ -155,10 +156,11 @@ fn defaults() -> ClientConfig {
     client
         .set("client.id", "idem")
         .set("allow.auto.create.topics", "false")
-        // 100,000 messages and 64 MiB of each partition would lie here unhandled; what is paused is fetched anew.
+        // By default 100,000 messages and 64 MiB of each partition would lie here unhandled, and a partition that had
+        // enough would not be looked at again for a second.
         .set("queued.min.messages", "1000")
-        .set("queued.max.messages.kbytes", "16384")
-        .set("max.partition.fetch.bytes", "262144")
+        .set("queued.max.messages.kbytes", "4096")
+        .set("fetch.queue.backoff.ms", "10")
         // By default a broker that is back is tried only after up to 15 seconds.
         .set("reconnect.backoff.max.ms", "1000")
         .set_log_level(RDKafkaLogLevel::Warning);
@@ -241,7 +243,8 @@ mod tests {
     fn nothing_shows_a_secret() {
         let options = || Kafka::options("h:1").sasl_plain("user", SENTINEL).property("sasl.password", SENTINEL);
         let config = options().config().unwrap();
-        let shown = [format!("{:?}", options()), format!("{config:?}"), format!("{:?}", Kafka { config: Arc::new(config) })];
+        let shown =
+            [format!("{:?}", options()), format!("{config:?}"), format!("{:?}", Kafka { config: Arc::new(config) })];
         for text in shown {
             assert!(!text.contains(SENTINEL) && text.contains("h:1"), "{text}");
         }

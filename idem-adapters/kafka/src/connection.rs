@@ -35,7 +35,9 @@ async fn look(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(answer) => Ok(answer?),
         // The runtime is shutting down.
-        Err(error) => Err(Error::Broker { what: "the look at the brokers was cut off".to_owned(), source: error.into() }),
+        Err(error) => {
+            Err(Error::Broker { what: "the look at the brokers was cut off".to_owned(), source: error.into() })
+        }
     }
 }
 

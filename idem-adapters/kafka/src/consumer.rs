@@ -1,20 +1,20 @@
-//! The thread that polls.
+//! The thread of one subscription.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use idem_core::Ordering as Order;
-use rdkafka::TopicPartitionList;
+use idem_core::{Delivery, Ordering as Order};
+use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::message::Message;
 use tokio::sync::oneshot;
 
 use crate::connection::Witness;
 use crate::delivery::delivery;
-use crate::error::{Loss, no_topic, setting};
+use crate::error::{Loss, setting};
 use crate::group::Member;
 use crate::plan::Plan;
 use crate::shared::{Phase, Shared};
@@ -23,11 +23,11 @@ use crate::start::{self, Start};
 /// How often finished offsets are committed. A crash repeats at most what was finished since.
 const COMMIT: Duration = Duration::from_millis(200);
 
-/// How long one poll waits, at most.
-const POLL: Duration = Duration::from_millis(100);
+/// How long the thread sleeps where nothing wakes it.
+const SLEEP: Duration = Duration::from_millis(100);
 
-/// How long it waits at first while a partition is paused: nothing wakes it when there is room again.
-const PAUSED: Duration = Duration::from_millis(2);
+/// How many records of a partition are received before the next one has its turn.
+const TURN: usize = 64;
 
 /// Starts the thread of one subscription. The receiver ends with it.
 ///
@@ -65,193 +65,165 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
             plan.client().create_with_context(Witness::default()).map_err(|error| setting(&error))?;
         plan.new = start::is_new(&look, &plan)?;
     }
-    let topic = Arc::clone(&plan.topic);
-    let (client, order) = (plan.client(), plan.ordering);
-    let member = Member { plan, shared: Arc::clone(shared), witness: Witness::default(), uncommitted: AtomicBool::new(false) };
-    let consumer: BaseConsumer<Member> = client.create_with_context(member).map_err(|error| setting(&error))?;
-    let member = consumer.context();
+    let (client, topic, order) = (plan.client(), Arc::clone(&plan.topic), plan.ordering);
+    let member = Member::new(plan, Arc::clone(shared));
+    let mut consumer: BaseConsumer<Member> = client.create_with_context(member).map_err(|error| setting(&error))?;
+    let bell = Arc::clone(shared);
+    consumer.set_nonempty_callback(move || bell.wake());
+    let member = Arc::clone(consumer.context());
+    // So that the topic's id is known before its first assignment.
+    consumer.fetch_metadata(Some(&topic), start::ANSWER).map_err(|error| member.broken(&error))?;
     consumer.subscribe(&[&topic]).map_err(|error| member.broken(&error))?;
-    let mut thread = Thread { shared, consumer: &consumer, order, committed: Instant::now(), wait: PAUSED };
-    let ended = thread.poll(&topic);
+    let consumer = Arc::new(consumer);
+    let queues = BTreeMap::new();
+    let mut thread = Thread { shared, member: &member, consumer: &consumer, topic, order, queues };
+    let ended = thread.work();
     if let Err(loss) = &ended {
         shared.end(loss.clone());
     }
-    consumer.unsubscribe();
-    // This leaves the group: what is ours is revoked by the usual way, which commits what is finished.
+    // They hold the consumer.
+    drop(thread);
+    // This leaves the group, here and now: what is ours is revoked in the usual way, which commits what is finished.
     drop(consumer);
     ended
 }
 
 struct Thread<'a> {
-    shared: &'a Shared,
-    consumer: &'a BaseConsumer<Member>,
+    shared: &'a Arc<Shared>,
+    member: &'a Member,
+    consumer: &'a Arc<BaseConsumer<Member>>,
+    topic: Arc<str>,
     order: Order,
-    committed: Instant,
-    wait: Duration,
+    queues: BTreeMap<i32, Queue>,
+}
+
+/// The records of one partition that wait for room. The client fetches no more when it has some.
+///
+/// A queue for each, because that is how one partition can wait and others go on. Pausing a partition would do so too,
+/// but it throws away what was fetched, and fetching it again waits for the answer to the fetch before, which the
+/// broker holds back for half a second if the other partitions have nothing.
+struct Queue {
+    /// The assignment it was made for.
+    epoch: u64,
+    /// What had come by the consumer's own queue before there was this one.
+    early: VecDeque<(i64, Delivery)>,
+    fetched: Option<PartitionQueue<Member>>,
 }
 
 impl Thread<'_> {
-    fn poll(&mut self, topic: &Arc<str>) -> Result<(), Loss> {
+    fn work(&mut self) -> Result<(), Loss> {
+        let mut committed = Instant::now();
         loop {
-            {
-                let inner = self.shared.lock();
-                if let Phase::Ended(loss) = &inner.phase {
-                    return Err(loss.clone());
-                }
-                if inner.closing {
-                    return Ok(());
-                }
+            if self.shared.lock().closing {
+                return Ok(());
             }
-            self.commit();
-            let wait = self.flow(topic)?;
-            match self.consumer.poll(wait) {
-                None => {}
-                Some(Ok(record)) => self.receive(topic, &record)?,
-                Some(Err(error)) => self.judge(&error)?,
+            if committed.elapsed() >= COMMIT {
+                committed = Instant::now();
+                self.commit();
+            }
+            self.serve()?;
+            self.split();
+            match self.receive()? {
+                Received::More => {}
+                Received::All => self.shared.sleep(SLEEP, false),
+                Received::NoRoom => self.shared.sleep(SLEEP, true),
             }
         }
     }
 
-    fn commit(&mut self) {
-        if self.committed.elapsed() < COMMIT {
-            return;
-        }
-        self.committed = Instant::now();
-        let member = self.consumer.context();
+    fn commit(&self) {
         // Both: each forgets what it was asked for.
-        if member.store(self.consumer) | member.uncommitted.swap(false, Ordering::Relaxed) {
-            member.commit(self.consumer, CommitMode::Async);
+        if self.member.store(self.consumer) | self.member.uncommitted.swap(false, Ordering::Relaxed) {
+            self.member.commit(self.consumer, CommitMode::Async);
         }
     }
 
-    /// Pauses what is full and resumes what is not. Answers how long to wait for an event.
-    fn flow(&mut self, topic: &str) -> Result<Duration, Loss> {
-        let (pause, resume, paused) = {
-            let mut inner = self.shared.lock();
-            let all = inner.draining;
-            let (pause, resume) = inner.assigned.flow(all);
-            (pause, resume, inner.assigned.any_paused() && !all)
-        };
-        let list = |partitions: &[i32]| {
-            let mut list = TopicPartitionList::new();
-            for partition in partitions {
-                list.add_partition(topic, *partition);
+    /// All events that there are: rebalances, errors, the answers to commits, the log.
+    fn serve(&mut self) -> Result<(), Loss> {
+        let consumer = self.consumer;
+        loop {
+            let served = self.member.served();
+            match consumer.poll(Duration::ZERO) {
+                // A poll ends after each of them.
+                None if served != self.member.served() => {}
+                None => break,
+                Some(Ok(record)) => {
+                    self.split();
+                    let early = (record.offset(), delivery(&self.topic, &record, self.order)?);
+                    if let Some(queue) = self.queues.get_mut(&record.partition()) {
+                        queue.early.push_back(early);
+                    }
+                }
+                Some(Err(error)) => self.member.judge(consumer, &error, None)?,
             }
-            list
-        };
-        let member = self.consumer.context();
-        if !pause.is_empty() {
-            self.consumer.pause(&list(&pause)).map_err(|error| member.broken(&error))?;
         }
-        if !resume.is_empty() {
-            self.consumer.resume(&list(&resume)).map_err(|error| member.broken(&error))?;
-        }
-        let moved = !pause.is_empty() || !resume.is_empty();
-        self.wait = if moved { PAUSED } else { (self.wait * 2).min(POLL / 2) };
-        Ok(if paused { self.wait } else { POLL })
-    }
-
-    fn receive(&self, topic: &Arc<str>, record: &BorrowedMessage<'_>) -> Result<(), Loss> {
-        let (partition, offset) = (record.partition(), record.offset());
-        match delivery(topic, record, self.order) {
-            Ok(delivery) => self.shared.receive(partition, offset, delivery),
-            Err(_) => return Err(Loss::Refused(unreadable(topic, partition, offset))),
-        }
-        if self.order == Order::Key && record.key().is_none() {
-            warn_of_no_key(topic, partition, offset);
-        }
-        Ok(())
-    }
-
-    /// What an event of the client means. What the client cures by itself is none, and what is not known is the end, so
-    /// that nothing is passed over.
-    fn judge(&self, error: &KafkaError) -> Result<(), Loss> {
-        let member = self.consumer.context();
-        let plan = &member.plan;
-        if let KafkaError::MessageConsumptionFatal(_) = error {
-            return Err(Loss::Broker(format!("the subscription to {} has ended", plan.place()), member.witness.said().reason));
-        }
-        match error.rdkafka_error_code() {
-            Some(Code::AllBrokersDown) => {
-                let said = member.witness.said().reason;
-                let what = format!("no broker of {} can be reached: check that the server runs", plan.place());
-                self.shared.lose(Loss::Broker(what, said));
-                Ok(())
-            }
-            Some(Code::AutoOffsetReset) => Err(self.out_of_range()),
-            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId) => {
-                Err(no_topic(&plan.config, &plan.topic))
-            }
-            Some(code) if passes(code) => Ok(()),
-            _ => {
-                let what = format!("the subscription to {} has ended", plan.place());
-                let said = member.witness.said().reason;
-                Err(Loss::Broker(what, if said.is_empty() { error.to_string() } else { said }))
-            }
+        match &self.shared.lock().phase {
+            Phase::Ended(loss) => Err(loss.clone()),
+            _ => Ok(()),
         }
     }
 
-    /// The client does not say which partition it was.
-    fn out_of_range(&self) -> Loss {
-        let member = self.consumer.context();
-        let places = self.shared.lock().assigned.places();
-        let known = places.into_iter().filter_map(|(partition, offset)| Some((partition, offset?)));
-        for (partition, offset) in known {
-            if let Err(loss) = start::check(self.consumer, &member.plan, partition, offset) {
-                return loss;
-            }
+    /// Gives each partition that is newly ours a queue of its own.
+    fn split(&mut self) {
+        let ours: BTreeMap<i32, u64> = self.shared.lock().assigned.partitions().collect();
+        self.queues.retain(|partition, queue| ours.get(partition) == Some(&queue.epoch));
+        for (partition, epoch) in ours {
+            self.queues.entry(partition).or_insert_with(|| {
+                let mut fetched = self.consumer.split_partition_queue(&self.topic, partition);
+                if let Some(fetched) = &mut fetched {
+                    let bell = Arc::clone(self.shared);
+                    fetched.set_nonempty_callback(move || bell.wake());
+                }
+                Queue { epoch, early: VecDeque::new(), fetched }
+            });
         }
-        let what = format!("an offset of {} is out of range", member.plan.place());
-        Loss::Broker(what, member.witness.said().reason)
+    }
+
+    /// Takes from each partition in turn what there is room for.
+    fn receive(&mut self) -> Result<Received, Loss> {
+        let (mut left, mut records) = (Received::All, Vec::new());
+        for (partition, queue) in &mut self.queues {
+            let room = self.shared.room(*partition);
+            let turn = room.min(TURN);
+            let mut received = Vec::new();
+            while received.len() < turn {
+                if let Some(early) = queue.early.pop_front() {
+                    received.push(early);
+                    continue;
+                }
+                match queue.fetched.as_ref().and_then(|fetched| fetched.poll(Duration::ZERO)) {
+                    None => break,
+                    Some(Ok(record)) => {
+                        received.push((record.offset(), delivery(&self.topic, &record, self.order)?));
+                    }
+                    Some(Err(error)) => {
+                        self.member.judge(self.consumer, &error, Some(*partition))?;
+                        break;
+                    }
+                }
+            }
+            if received.len() == turn {
+                left = left.max(if turn == room { Received::NoRoom } else { Received::More });
+            }
+            records.push(((*partition, queue.epoch), received));
+        }
+        // What was said before these were fetched has come by now. If it ends the subscription, they are of another
+        // topic.
+        self.serve()?;
+        for (partition, received) in records {
+            self.shared.receive(partition, received);
+        }
+        Ok(left)
     }
 }
 
-/// What librdkafka tries again by itself.
-fn passes(code: Code) -> bool {
-    matches!(
-        code,
-        Code::BrokerTransportFailure
-            | Code::Resolve
-            | Code::OperationTimedOut
-            | Code::RequestTimedOut
-            | Code::PollExceeded
-            | Code::NoOffset
-            | Code::LeaderNotAvailable
-            | Code::NotLeaderForPartition
-            | Code::ReplicaNotAvailable
-            | Code::NetworkException
-            | Code::CoordinatorLoadInProgress
-            | Code::CoordinatorNotAvailable
-            | Code::NotCoordinator
-            | Code::NotEnoughReplicas
-            | Code::IllegalGeneration
-            | Code::UnknownMemberId
-            | Code::RebalanceInProgress
-            | Code::FencedLeaderEpoch
-            | Code::UnknownLeaderEpoch
-            | Code::KafkaStorageError
-            | Code::OffsetNotAvailable
-    )
-}
-
-fn unreadable(topic: &str, partition: i32, offset: i64) -> String {
-    format!(
-        "the record at {topic}/{partition}/{offset} has a header whose name is not UTF-8, which rdkafka cannot read: \
-         take what is in it by hand, and move the group behind it by kafka-consumer-groups.sh --reset-offsets \
-         --to-offset {}",
-        offset + 1
-    )
-}
-
-fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
-    static SEEN: AtomicU64 = AtomicU64::new(0);
-    if SEEN.fetch_add(1, Ordering::Relaxed) == 0 {
-        tracing::warn!(
-            topic,
-            partition,
-            offset,
-            "a record has no key, and the order is that of keys: the records without one share a lane in each partition. \
-             This is said once"
-        );
-    }
+/// What there is left to receive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Received {
+    /// Nothing, as yet.
+    All,
+    /// Something, for which there is no room.
+    NoRoom,
+    /// Something that can be received at once.
+    More,
 }

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -10,28 +10,54 @@ use idem_core::{Delivery, Headers, Ordering};
 use rdkafka::Timestamp;
 use rdkafka::message::{Headers as _, Message};
 
-/// A header's name is not UTF-8.
-#[derive(Debug)]
-pub(crate) struct Unreadable;
+use crate::error::Loss;
 
 /// The facts of a record.
-pub(crate) fn delivery(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Result<Delivery, Unreadable> {
+pub(crate) fn delivery(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Result<Delivery, Loss> {
+    let (partition, offset) = (record.partition(), record.offset());
+    if ordering == Ordering::Key && record.key().is_none() {
+        warn_of_no_key(topic, partition, offset);
+    }
+    let headers = headers(record).ok_or_else(|| unreadable(topic, partition, offset))?;
     let payload = record.payload().map(Bytes::copy_from_slice);
     Ok(Delivery::new(Arc::clone(topic), payload.clone().unwrap_or_default())
         .with_tombstone(payload.is_none())
-        .with_headers(headers(record)?)
-        .with_position(position(topic, record.partition(), record.offset(), record.timestamp()))
+        .with_headers(headers)
+        .with_position(position(topic, partition, offset, record.timestamp()))
         .with_published_at(published_at(record.timestamp()))
-        .with_lane(lane(ordering, record.partition(), record.key())))
+        .with_lane(lane(ordering, partition, record.key())))
 }
 
-fn headers(record: &impl Message) -> Result<Headers, Unreadable> {
-    let Some(headers) = record.headers() else { return Ok(Headers::new()) };
+/// `None`: they cannot be read.
+fn headers(record: &impl Message) -> Option<Headers> {
+    let Some(headers) = record.headers() else { return Some(Headers::new()) };
     // rdkafka panics at a name that is not UTF-8, and has no other way to read one.
     catch_unwind(AssertUnwindSafe(|| {
         headers.iter().map(|header| (header.key, Bytes::copy_from_slice(header.value.unwrap_or_default()))).collect()
     }))
-    .map_err(|_| Unreadable)
+    .ok()
+}
+
+fn unreadable(topic: &str, partition: i32, offset: i64) -> Loss {
+    Loss::Refused(format!(
+        "the record at {topic}/{partition}/{offset} has a header whose name is not UTF-8, which rdkafka cannot read: \
+         take what is in it by hand, and move the group behind it by `kafka-consumer-groups.sh --reset-offsets \
+         --to-offset {}`",
+        offset + 1
+    ))
+}
+
+fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        tracing::warn!(
+            topic,
+            partition,
+            offset,
+            "a record has no key, and the order is that of keys: the records without one share a lane in each \
+             partition. This is said once"
+        );
+    });
 }
 
 /// With the time, because a topic that is made anew starts at offset 0 again.

@@ -27,9 +27,7 @@ impl From<Loss> for Error {
 pub(crate) fn connecting(config: &Config, code: Option<RDKafkaErrorCode>, reason: String) -> Loss {
     use RDKafkaErrorCode as Code;
     let cure = match code {
-        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
-            "check user, password and the SASL mechanism"
-        }
+        Some(Code::Authentication | Code::SaslAuthenticationFailed) => "check user, password and the SASL mechanism",
         Some(Code::SSL) => {
             "the server's certificate must be valid for this host name and come from a CA of this system: for a \
              private CA use .tls_ca(pem), and check that the port speaks TLS"
@@ -50,6 +48,12 @@ pub(crate) fn no_topic(config: &Config, topic: &str) -> Loss {
          `kafka-topics.sh --bootstrap-server {} --create --topic {topic} --partitions 3`",
         config.place, config.place
     ))
+}
+
+/// Another topic has come in its place.
+pub(crate) fn made_anew(config: &Config, topic: &str) -> Loss {
+    let what = format!("the topic `{topic}` at {} was deleted and made anew while it was consumed", config.place);
+    Loss::Broker(what, "it is begun at its first message when it is opened again".to_owned())
 }
 
 /// The group stands where the partition has nothing.

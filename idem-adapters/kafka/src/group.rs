@@ -1,18 +1,18 @@
 //! What the group tells a member. All of it runs on the thread that polls.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
-use rdkafka::statistics::Statistics;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
 use crate::connection::Witness;
-use crate::error::Loss;
+use crate::error::{Loss, made_anew};
+use crate::identity;
 use crate::plan::Plan;
 use crate::shared::{Phase, Shared};
 use crate::start::{self, Begin};
@@ -27,19 +27,55 @@ pub(crate) struct Member {
     pub(crate) witness: Witness,
     /// A commit has failed, and is to be tried again.
     pub(crate) uncommitted: AtomicBool,
+    /// The id of the topic, as far as it is known.
+    id: Mutex<Option<String>>,
+    /// How many events were served.
+    served: AtomicU64,
 }
 
 impl Member {
+    pub(crate) fn new(plan: Plan, shared: Arc<Shared>) -> Self {
+        Self {
+            plan,
+            shared,
+            witness: Witness::default(),
+            uncommitted: AtomicBool::new(false),
+            id: Mutex::new(None),
+            served: AtomicU64::new(0),
+        }
+    }
+
+    /// Rises with each event that a poll has served, which is all that tells that there may be another one.
+    pub(crate) fn served(&self) -> u64 {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    fn serves(&self) {
+        self.served.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn id(&self) -> Option<String> {
+        self.id.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The topic has this id. Another one than before: nothing of what was known of it holds, and no offset of the old
+    /// one may be committed for it.
+    fn identify(&self, id: &str) {
+        let before = self.id.lock().unwrap_or_else(PoisonError::into_inner).replace(id.to_owned());
+        if before.is_some_and(|before| before != id) {
+            self.shared.end(made_anew(&self.plan.config, &self.plan.topic));
+        }
+    }
+
     fn assign(&self, consumer: &BaseConsumer<Self>, assigned: &TopicPartitionList) -> Result<(), Loss> {
-        let begins = start::begin(consumer, &self.plan, assigned)?;
+        let begins = start::begin(consumer, &self.plan, assigned, self.id().as_deref())?;
         let mut list = TopicPartitionList::new();
         for begin in &begins {
-            list.add_partition_offset(&self.plan.topic, begin.partition, begin.offset).map_err(|error| self.broken(&error))?;
+            list.add_partition_offset(&self.plan.topic, begin.partition, begin.offset)
+                .map_err(|error| self.broken(&error))?;
         }
         consumer.incremental_assign(&list).map_err(|error| self.broken(&error))?;
         self.decide(consumer, &begins)?;
-        // Whatever it was in an assignment of before.
-        consumer.resume(&list).map_err(|error| self.broken(&error))?;
         let mut inner = self.shared.lock();
         for Begin { partition, offset, .. } in begins {
             let begin = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
@@ -55,9 +91,7 @@ impl Member {
         let mut any = false;
         for begin in decided {
             let Offset::Offset(offset) = begin.offset else { continue };
-            // What is given is the last offset that is finished, and one more is stored.
-            let stored = consumer.store_offset(&self.plan.topic, begin.partition, offset - 1);
-            stored.map_err(|error| self.broken(&error))?;
+            self.store_next(consumer, begin.partition, offset).map_err(|error| self.broken(&error))?;
             any = true;
         }
         if any {
@@ -74,7 +108,7 @@ impl Member {
         let lost = consumer.assignment_lost();
         let up = self.shared.lock().phase == Phase::Up;
         if !lost && up {
-            self.shared.settle(&partitions, GRACE);
+            self.shared.finish(&partitions, GRACE);
             if self.store(consumer) {
                 self.commit(consumer, CommitMode::Sync);
             }
@@ -96,12 +130,23 @@ impl Member {
         let mut any = false;
         let progress = self.shared.lock().assigned.progress();
         for (partition, finished) in progress {
-            match consumer.store_offset(&self.plan.topic, partition, finished) {
+            match self.store_next(consumer, partition, finished + 1) {
                 Ok(()) => any = true,
                 Err(error) => tracing::debug!(topic = %self.plan.topic, partition, %error, "an offset was not stored"),
             }
         }
         any
+    }
+
+    /// The offset of the next record, with the id of the topic.
+    fn store_next(&self, consumer: &BaseConsumer<Self>, partition: i32, next: i64) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::new();
+        let mut place = list.add_partition(&self.plan.topic, partition);
+        place.set_offset(Offset::Offset(next))?;
+        if let Some(id) = self.id() {
+            place.set_metadata(identity::metadata(&id));
+        }
+        consumer.store_offsets(&list)
     }
 
     pub(crate) fn commit(&self, consumer: &BaseConsumer<Self>, mode: CommitMode) {
@@ -126,20 +171,32 @@ impl Member {
 }
 
 impl ClientContext for Member {
-    fn log(&self, _: RDKafkaLogLevel, part: &str, text: &str) {
+    fn log(&self, level: RDKafkaLogLevel, part: &str, text: &str) {
+        self.serves();
+        if let RDKafkaLogLevel::Debug = level {
+            if let Some(id) = identity::read(text, &self.plan.topic) {
+                self.identify(id);
+            }
+            tracing::trace!(target: "idem_kafka::librdkafka", topic = %self.plan.topic, part, text);
+            return;
+        }
         // It repeats itself while a broker is away, and what matters comes as an error, too.
         tracing::debug!(target: "idem_kafka::librdkafka", topic = %self.plan.topic, part, text);
     }
 
-    fn stats(&self, _: Statistics) {}
+    fn stats_raw(&self, _: &[u8]) {
+        self.serves();
+    }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        self.serves();
         self.witness.hears(&error, reason);
     }
 }
 
 impl ConsumerContext for Member {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, change: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
+        self.serves();
         if change == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             if let Err(loss) = self.assign(consumer, partitions) {
                 self.shared.end(loss);
@@ -157,6 +214,7 @@ impl ConsumerContext for Member {
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        self.serves();
         self.committed(&result);
     }
 }

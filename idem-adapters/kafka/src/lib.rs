@@ -11,6 +11,8 @@ mod delivery;
 mod error;
 mod group;
 mod horizon;
+mod identity;
+mod judge;
 mod plan;
 mod property;
 mod shared;

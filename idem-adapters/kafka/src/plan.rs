@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use idem_core::{Ordering, Terms};
 use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
 
 use crate::config::Config;
+use crate::identity;
 use crate::start::Start;
 
 /// One subscription: which topic, in which group, and how.
@@ -52,6 +54,9 @@ impl Plan {
             .set("auto.offset.reset", "error")
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("isolation.level", "read_committed");
+        // The user's, if there is one, and what tells the topic's id.
+        let debug = [client.get("debug").unwrap_or_default(), identity::LOG].join(",");
+        client.set("debug", debug.trim_start_matches(',')).set_log_level(RDKafkaLogLevel::Debug);
         if let Some(member) = &self.member {
             client.set("group.instance.id", member);
         }

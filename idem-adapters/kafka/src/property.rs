@@ -16,7 +16,10 @@ const OWN: &[(&str, &str)] = &[
     ("auto.commit.enable", "only what is finished is committed, and idem does that"),
     ("auto.commit.interval.ms", "only what is finished is committed, and idem does that"),
     ("enable.auto.offset.store", "what was only received would be committed, and lost in a crash"),
-    ("auto.offset.reset", "an offset out of range must not be skipped without a word; where a group begins is `.start(..)`"),
+    (
+        "auto.offset.reset",
+        "an offset out of range must not be skipped without a word; where a group begins is `.start(..)`",
+    ),
     ("offset.store.method", "offsets are kept by the brokers"),
     ("offset.store.path", "offsets are kept by the brokers"),
     ("isolation.level", "messages of transactions that were aborted would be handled"),

@@ -15,8 +15,8 @@ pub(crate) struct Shared {
     inner: Mutex<Inner>,
     /// Rung for the source: something can be taken, or will never be.
     changed: Notify,
-    /// Rung for the thread: something was settled.
-    settled: Condvar,
+    /// Rung for the thread.
+    wake: Condvar,
 }
 
 #[derive(Debug)]
@@ -27,6 +27,10 @@ pub(crate) struct Inner {
     pub(crate) joined: bool,
     pub(crate) draining: bool,
     pub(crate) closing: bool,
+    /// The thread has something to do.
+    woken: bool,
+    /// The thread waits for something to be settled.
+    hungry: bool,
 }
 
 /// How the subscription stands.
@@ -44,9 +48,17 @@ impl Shared {
     pub(crate) fn new(window: usize, in_flight: usize) -> Self {
         let assigned = Assigned::new(window, in_flight);
         Self {
-            inner: Mutex::new(Inner { assigned, phase: Phase::Up, joined: false, draining: false, closing: false }),
+            inner: Mutex::new(Inner {
+                assigned,
+                phase: Phase::Up,
+                joined: false,
+                draining: false,
+                closing: false,
+                woken: false,
+                hungry: false,
+            }),
             changed: Notify::new(),
-            settled: Condvar::new(),
+            wake: Condvar::new(),
         }
     }
 
@@ -85,8 +97,22 @@ impl Shared {
         }
     }
 
-    pub(crate) fn receive(&self, partition: i32, offset: i64, delivery: Delivery) {
-        self.lock().assigned.receive(partition, offset, delivery);
+    /// How many more records of this partition may be received.
+    pub(crate) fn room(&self, partition: i32) -> usize {
+        let inner = self.lock();
+        if inner.draining { 0 } else { inner.assigned.room(partition) }
+    }
+
+    /// Records of an assignment of a partition, in order.
+    pub(crate) fn receive(&self, partition: (i32, u64), records: Vec<(i64, Delivery)>) {
+        let mut inner = self.lock();
+        if inner.draining {
+            return;
+        }
+        for (offset, delivery) in records {
+            inner.assigned.receive(partition, offset, delivery);
+        }
+        drop(inner);
         self.changed.notify_one();
     }
 
@@ -131,33 +157,53 @@ impl Shared {
     }
 
     pub(crate) fn ack(&self, ticket: Ticket) -> bool {
-        let live = self.lock().assigned.finish(ticket);
-        self.has_settled();
-        live
+        self.settle(|assigned| assigned.finish(ticket))
     }
 
     /// A delivery is given back or dropped.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
-        let live = self.lock().assigned.leave_unsettled(ticket);
-        self.has_settled();
+        self.settle(|assigned| assigned.leave_unsettled(ticket))
+    }
+
+    fn settle(&self, how: impl FnOnce(&mut Assigned) -> bool) -> bool {
+        let mut inner = self.lock();
+        let live = how(&mut inner.assigned);
+        let hungry = inner.hungry;
+        inner.woken |= hungry;
+        drop(inner);
+        if hungry {
+            self.wake.notify_one();
+        }
+        self.changed.notify_one();
         live
     }
 
-    fn has_settled(&self) {
-        self.settled.notify_all();
-        self.changed.notify_one();
+    /// The thread has something to do.
+    pub(crate) fn wake(&self) {
+        self.lock().woken = true;
+        self.wake.notify_one();
     }
 
-    /// Blocks until nothing of these partitions is with anybody, or the patience is over.
-    pub(crate) fn settle(&self, partitions: &[i32], patience: Duration) {
-        let until = Instant::now() + patience;
+    /// Blocks the thread until it is woken, but for no longer than this. A hungry one is woken by whatever is settled.
+    pub(crate) fn sleep(&self, longest: Duration, hungry: bool) {
         let mut inner = self.lock();
-        while !inner.closing && inner.assigned.busy(partitions) {
+        inner.hungry = hungry;
+        if !inner.woken {
+            inner = self.wake.wait_timeout(inner, longest).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (inner.woken, inner.hungry) = (false, false);
+    }
+
+    /// Blocks the thread until nothing of these partitions is with anybody, or the patience is over.
+    pub(crate) fn finish(&self, partitions: &[i32], patience: Duration) {
+        let until = Instant::now() + patience;
+        let waits = |inner: &Inner| !inner.closing && inner.assigned.busy(partitions);
+        while waits(&self.lock()) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            inner = self.settled.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.sleep(left, true);
         }
     }
 
@@ -173,6 +219,6 @@ impl Shared {
         inner.draining = true;
         inner.closing = true;
         drop(inner);
-        self.settled.notify_all();
+        self.wake();
     }
 }

@@ -7,6 +7,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::error::{Loss, out_of_range};
+use crate::identity;
 use crate::plan::Plan;
 
 /// Where a group begins in a partition in which it has committed nothing yet.
@@ -39,18 +40,19 @@ pub(crate) fn is_new<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
     for partition in &plan.known {
         all.add_partition(&plan.topic, *partition);
     }
-    let committed = committed(consumer, plan, all)?;
+    let committed = committed(consumer, plan, all, None)?;
     Ok(committed.iter().all(|(_, offset)| offset.is_none()))
 }
 
-/// Where these partitions begin. An offset that is out of range is an error, and never begins elsewhere.
+/// Where these partitions begin, of the topic with this id. An offset that is out of range is an error, and never begins elsewhere.
 pub(crate) fn begin<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     assigned: &TopicPartitionList,
+    id: Option<&str>,
 ) -> Result<Vec<Begin>, Loss> {
     let mut begins = Vec::new();
-    for (partition, committed) in committed(consumer, plan, assigned.clone())? {
+    for (partition, committed) in committed(consumer, plan, assigned.clone(), id)? {
         let decided = committed.is_none() && plan.skips(partition);
         let offset = match committed {
             Some(offset) => {
@@ -79,11 +81,7 @@ pub(crate) fn check<C: ConsumerContext>(
     Err(out_of_range(&plan.config, &plan.group, (&plan.topic, partition, offset), (low, high)))
 }
 
-fn range<C: ConsumerContext>(
-    consumer: &BaseConsumer<C>,
-    plan: &Plan,
-    partition: i32,
-) -> Result<(i64, i64), Loss> {
+fn range<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan, partition: i32) -> Result<(i64, i64), Loss> {
     consumer.fetch_watermarks(&plan.topic, partition, ANSWER).map_err(|error| unanswered(plan, &error))
 }
 
@@ -91,6 +89,7 @@ fn committed<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     partitions: TopicPartitionList,
+    id: Option<&str>,
 ) -> Result<Vec<(i32, Option<i64>)>, Loss> {
     if partitions.count() == 0 {
         return Ok(Vec::new());
@@ -99,7 +98,16 @@ fn committed<C: ConsumerContext>(
     let mut committed = Vec::new();
     for element in answer.elements() {
         element.error().map_err(|error| unanswered(plan, &error))?;
-        let offset = if let Offset::Offset(offset) = element.offset() { Some(offset) } else { None };
+        let mut offset = if let Offset::Offset(offset) = element.offset() { Some(offset) } else { None };
+        if offset.is_some() && id.is_some_and(|id| identity::is_of_another(&element, id)) {
+            tracing::warn!(
+                topic = %plan.topic,
+                partition = element.partition(),
+                offset,
+                "the offset was committed for a topic of this name that was deleted: the new one is begun anew"
+            );
+            offset = None;
+        }
         committed.push((element.partition(), offset));
     }
     Ok(committed)

@@ -5,8 +5,8 @@ mod common;
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use common::relay::Relay;
 use common::options;
+use common::relay::Relay;
 use idem_kafka::Topic;
 use idem_test::Publication;
 use idem_test::conformance::source::{Features, World};

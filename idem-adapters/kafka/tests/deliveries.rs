@@ -24,8 +24,7 @@ async fn a_record_arrives_with_all_that_kafka_says_of_it() {
     next(&mut topic).await;
     let (delivery, _) = next(&mut topic).await;
     assert_eq!((delivery.payload().as_ref(), delivery.is_tombstone()), (&b"x"[..], false));
-    let expected: [(&str, &[u8]); 4] =
-        [("trace", b"00-ab"), ("raw", &[0, 0xff]), ("trace", b"second"), ("null", b"")];
+    let expected: [(&str, &[u8]); 4] = [("trace", b"00-ab"), ("raw", &[0, 0xff]), ("trace", b"second"), ("null", b"")];
     assert_eq!(delivery.headers().iter().collect::<Vec<_>>(), expected);
     assert_eq!(delivery.source(), world.topic);
     assert_eq!(delivery.position(), Some(format!("{}/1/1@1700000000123", world.topic).as_str()));

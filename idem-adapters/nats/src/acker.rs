@@ -16,7 +16,7 @@ use crate::lease::{Lease, Leases};
 /// [`Stream::unconfirmed_acks`](crate::Stream::unconfirmed_acks) it is [`Settled::Sent`]. The server does not tell the
 /// attempts of a message apart. So an ack is sent even where the lease has run out, since the message is taken over
 /// whoever has it by then; a release is sent only while the delivery is surely ours, and is [`Settled::Stale`]
-/// otherwise. Where the stream or the consumer was made anew, and where the source was closed, nothing is sent at all.
+/// otherwise. Where the stream was made anew, and where the source was closed, nothing is sent at all.
 pub struct NatsAcker {
     pub(crate) lease: Arc<Lease>,
     pub(crate) leases: Arc<Leases>,

@@ -94,7 +94,7 @@ impl Connection {
     }
 }
 
-/// The connection ended before the answer.
+/// The connection has ended.
 #[derive(Debug)]
 pub(crate) struct Lost;
 

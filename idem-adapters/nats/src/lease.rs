@@ -22,7 +22,7 @@ pub(crate) struct Lease {
 struct State {
     since: Instant,
     holder: Holder,
-    /// Another attempt of the same message has come, so that this one has ended on the server.
+    /// Another attempt of the same message has come or will come, so that this one has ended on the server.
     superseded: bool,
 }
 
@@ -35,7 +35,7 @@ enum Holder {
     Nobody,
     /// It is being settled, or was, or may have been.
     Settling,
-    /// The source was closed, or the stream or the consumer made anew: the number may be that of another message.
+    /// The source has given it back, or the stream was made anew: its number may be that of another message.
     Void,
 }
 
@@ -47,13 +47,16 @@ impl Lease {
 
     /// Whether the delivery is surely still ours.
     pub(crate) fn is_live(&self) -> bool {
-        self.end() > Instant::now()
+        let lost = {
+            let state = self.state();
+            state.superseded || state.holder == Holder::Void
+        };
+        !lost && self.end() > Instant::now()
     }
 
-    /// Until when the delivery is surely ours. The server began to count when it sent; a tenth is for the way here.
+    /// When the lease runs out. The server began to count when it sent; a tenth is for the way here.
     pub(crate) fn end(&self) -> Instant {
-        let state = self.state();
-        if state.superseded || state.holder == Holder::Void { state.since } else { state.since + self.wait * 9 / 10 }
+        self.state().since + self.wait * 9 / 10
     }
 
     /// The server has confirmed what was sent `at` this time: the lease began again then, or later. One that had ended
@@ -135,14 +138,23 @@ impl Leases {
 
     /// Takes over those that nobody holds and that are still ours, or with `all` those that somebody holds, too.
     pub(crate) fn take(&self, all: bool) -> Vec<Arc<Lease>> {
-        let left = self.some(|lease| {
-            (lease.is(Holder::Nobody) || all && lease.is(Holder::Held)) && lease.is_live() && lease.settle()
-        });
-        left.iter().for_each(|lease| self.remove(lease));
+        let left = self.some(|lease| (lease.is(Holder::Nobody) || all && lease.is(Holder::Held)) && lease.is_live());
+        for lease in &left {
+            lease.state().holder = Holder::Void;
+            self.remove(lease);
+        }
         left
     }
 
-    /// The stream or the consumer are other ones, or the source was closed: nothing of before can be settled any more.
+    /// The consumer is another one, which delivers all of it again. An ack still reaches the same message.
+    pub(crate) fn forget(&self) {
+        for (_, lease) in self.held().drain() {
+            lease.state().superseded = true;
+        }
+        self.freed.notify_one();
+    }
+
+    /// The stream is another one, or the source was closed: nothing of before can be settled any more.
     pub(crate) fn void(&self) {
         for (_, lease) in self.held().drain() {
             lease.state().holder = Holder::Void;

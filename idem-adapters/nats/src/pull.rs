@@ -1,9 +1,10 @@
 //! Pulling: asks the consumer for as many messages as there is room for, and hands them on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_nats::{Client, Message, StatusCode, Subscriber};
+use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use idem_core::{BoxError, Delivery};
 use serde_json::json;
@@ -42,6 +43,8 @@ pub(crate) struct Pull {
     pub(crate) leases: Arc<Leases>,
     pub(crate) stream: Arc<str>,
     pub(crate) consumer: String,
+    /// When the consumer was made.
+    pub(crate) made: SystemTime,
     pub(crate) wait: Duration,
     pub(crate) lane: Option<u64>,
     pub(crate) confirmed: bool,
@@ -63,6 +66,8 @@ struct Puller {
     heard: Instant,
     /// Nothing is asked for before.
     paused: Instant,
+    /// Since when there was neither a message nor any other answer.
+    began: Option<Instant>,
     /// How often the server had nobody to answer, in a row.
     unanswered: u32,
 }
@@ -77,8 +82,17 @@ impl Pull {
         let inbox = self.connection.client.new_inbox();
         let subscriber = self.connection.client.subscribe(format!("{inbox}.*")).await?;
         let now = Instant::now();
-        let mut puller =
-            Puller { pull: self, inbox, subscriber, number: 0, asked: 0, heard: now, paused: now, unanswered: 0 };
+        let mut puller = Puller {
+            pull: self,
+            inbox,
+            subscriber,
+            number: 0,
+            asked: 0,
+            heard: now,
+            paused: now,
+            began: Some(now),
+            unanswered: 0,
+        };
         Ok(async move {
             if let Err(error) = puller.run(&arrivals, &stop).await {
                 let _ = arrivals.send(Err(error));
@@ -96,7 +110,8 @@ impl Puller {
         let (lost, leases) = (self.pull.connection.lost.clone(), Arc::clone(&self.pull.leases));
         loop {
             self.ask().await?;
-            let look = if self.asked > 0 { self.heard + SILENCE } else { Instant::now() + self.pull.wait.min(PAUSE) };
+            let silent = self.heard + SILENCE;
+            let look = if self.asked > 0 { silent } else { silent.min(Instant::now() + PAUSE) };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return self.rest(arrivals).await,
@@ -106,17 +121,32 @@ impl Puller {
                     while let Some(Some(message)) = self.subscriber.next().now_or_never() {
                         self.take(message, arrivals)?;
                     }
-                    return Err(Lost.into());
+                    return Err(self.lost());
                 }
                 () = leases.freed.notified() => {}
                 () = sleep_until(look) => {
-                    if self.asked > 0 {
-                        return Err("the server sends no heartbeats: the consumer was deleted, or the connection is dead"
-                            .into());
+                    if silent <= Instant::now() {
+                        self.check().await?;
                     }
                 }
             }
         }
+    }
+
+    /// Nothing was heard for a while. Without a pull that waits there are no heartbeats, and nothing tells the end of the
+    /// consumer or of the connection; so the server is asked.
+    async fn check(&mut self) -> Result<(), BoxError> {
+        if self.asked > 0 {
+            return Err("the server sends no heartbeats: the consumer was deleted, or the connection is dead".into());
+        }
+        let jetstream = self.pull.connection.jetstream();
+        let stream = jetstream.get_stream_no_info(&*self.pull.stream).await?;
+        let info = timeout(SILENCE, stream.consumer_info(&self.pull.consumer)).await??;
+        if SystemTime::from(info.created) != self.pull.made {
+            return Err("the consumer was deleted and made anew".into());
+        }
+        self.heard = Instant::now();
+        Ok(())
     }
 
     /// Asks for as many as there is room for, unless it was asked for already.
@@ -141,7 +171,7 @@ impl Puller {
     }
 
     fn take(&mut self, message: Message, arrivals: &UnboundedSender<Arrival>) -> Result<(), BoxError> {
-        self.heard = Instant::now();
+        (self.heard, self.began) = (Instant::now(), None);
         // Not by the status, which a producer could write into its headers.
         let Some((reply, facts)) = message.reply.as_deref().and_then(|reply| Some((reply, Facts::parse(reply)?)))
         else {
@@ -196,6 +226,17 @@ impl Puller {
         }
     }
 
+    /// async-nats ends the connection at headers that it cannot read, without a word, and again at the next try.
+    fn lost(&self) -> BoxError {
+        if self.began.is_some_and(|began| began.elapsed() < SILENCE) {
+            let what = "the connection to NATS was lost as soon as it was asked for messages: if that goes on, look for a \
+                        message with headers that are not UTF-8 (nats stream view), which async-nats cannot read, and \
+                        take it out of the stream by hand (nats stream rmm)";
+            return what.into();
+        }
+        Lost.into()
+    }
+
     fn pause(&mut self) {
         (self.asked, self.paused) = (0, Instant::now() + PAUSE);
     }
@@ -209,6 +250,10 @@ impl Puller {
                     break;
                 }
             }
+            // Looking at a consumer has the server forget pulls that nobody waits for. A server of 2.9 would count what is
+            // released next as delivered to this one, and then deliver it as if for the first time.
+            let info = format!("$JS.API.CONSUMER.INFO.{}.{}", self.pull.stream, self.pull.consumer);
+            let _ = self.pull.client().request(info, Bytes::new()).await;
         })
         .await;
         Ok(())

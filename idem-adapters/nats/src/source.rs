@@ -25,7 +25,7 @@ use crate::pull::{Arrival, Pull};
 /// it is read.
 ///
 /// Each [`open`](Source::open) makes a connection of its own. Deliveries of the earlier ones stay ours, are extended,
-/// and can be settled by the new one, unless the stream or the consumer was made anew in the meantime.
+/// and can be settled by the new one, unless the stream was made anew in the meantime.
 pub struct Stream {
     config: Arc<Config>,
     name: Arc<str>,
@@ -41,11 +41,20 @@ pub struct Stream {
     keeper: JoinSet<Infallible>,
 }
 
-/// When stream and consumer were made: one of the same name that was made later counts from 1 again.
-#[derive(Clone, Copy, PartialEq)]
+/// When stream and consumer were made. A stream of the same name that was made later counts from 1 again, so that the
+/// number of a delivery would be that of another message; with a consumer it is still that of the same.
+#[derive(Clone, Copy)]
 struct Made {
     stream: SystemTime,
     consumer: SystemTime,
+}
+
+impl Made {
+    /// A server of 2.9 tells another time after its restart, by a fraction of a millisecond.
+    fn consumer_is(self, made: SystemTime) -> bool {
+        let apart = made.duration_since(self.consumer).unwrap_or_else(|error| error.duration());
+        apart < Duration::from_secs(1)
+    }
 }
 
 /// What one `open` made.
@@ -165,9 +174,16 @@ impl Stream {
         let info = place.ensure(&self.wishes, terms, since).await?;
 
         let made = Made { stream: stream.created.into(), consumer: info.created.into() };
-        if self.made.replace(made).is_some_and(|before| before != made) {
-            tracing::warn!(stream = %self.name, consumer, "the stream or its consumer was made anew");
-            self.leases.void();
+        match self.made.replace(made) {
+            Some(before) if before.stream != made.stream => {
+                tracing::warn!(stream = %self.name, "the stream was made anew");
+                self.leases.void();
+            }
+            Some(before) if !before.consumer_is(made.consumer) => {
+                tracing::warn!(stream = %self.name, consumer, "the consumer was made anew: it starts again");
+                self.leases.forget();
+            }
+            _ => {}
         }
         self.link.set(Some(connection.clone()));
         self.give_back(false).await;
@@ -181,6 +197,7 @@ impl Stream {
             leases: Arc::clone(&self.leases),
             stream: Arc::clone(&self.name),
             consumer,
+            made: made.consumer,
             wait: info.config.ack_wait,
             lane: (terms.ordering == Ordering::Queue).then_some(0),
             confirmed: self.confirmed,
@@ -273,6 +290,8 @@ impl Source for Stream {
     /// Releases what is unsettled, so that it need not wait for the end of its lease. Gives up after 5 seconds without
     /// an answer.
     async fn close(&mut self) {
+        // A pull that still waited would get what is released, and nobody would take it.
+        self.drain().await;
         self.subscription = None;
         self.keeper.shutdown().await;
         let _ = timeout(DRAIN, self.give_back(true)).await;

@@ -6,7 +6,7 @@ use tracing::Span;
 
 use crate::pipeline::{Pipeline, Step};
 use crate::record::Found;
-use crate::record_many::Known;
+use crate::record_many::{Kept, Known};
 use crate::worker::{Hold, extended_all};
 use crate::{Acker, Outcome, Reason, Store, telemetry};
 
@@ -44,17 +44,18 @@ impl<S: Store> Pipeline<S> {
         batch.sort_by(|one, other| one.message.place().cmp(&other.message.place()));
         let (mut room, mut parts) = (Some(room), vec![batch]);
         while let Some(part) = parts.pop() {
-            let stored = self.store_part(part, &mut parts, &mut alone).await;
+            let kept = self.store_part(part, &mut parts, &mut alone).await;
             if parts.is_empty() {
                 room = None;
             }
-            join_all(stored.into_iter().map(|(item, found)| self.finish(item, found))).await;
+            join_all(kept.into_iter().map(|(item, kept)| self.finish(item, kept))).await;
         }
         drop(room);
         alone
     }
 
     /// Limits, decode, key. What is unfit is found so again on its own way, which buries it.
+    #[expect(clippy::result_large_err, reason = "an error is the way back of what was given, and as large")]
     fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
         let identity = span.in_scope(|| self.receive(&arrived.delivery).map(|work| work.identity));
@@ -74,7 +75,7 @@ impl<S: Store> Pipeline<S> {
         mut part: Vec<Item<A>>,
         parts: &mut Vec<Vec<Item<A>>>,
         alone: &mut Vec<Arrived<A>>,
-    ) -> Vec<(Item<A>, Option<Found>)> {
+    ) -> Vec<(Item<A>, Kept)> {
         for holds in 0.. {
             part.retain(|item| item.acker.is_live());
             if part.is_empty() {
@@ -87,11 +88,11 @@ impl<S: Store> Pipeline<S> {
             let (messages, ackers): (Vec<_>, Vec<_>) =
                 part.iter_mut().map(|item| (&item.message, &mut item.acker)).unzip();
             let hold = match extended_all(ackers, self.store_many(&messages)).await {
-                Ok(found) => {
-                    let (gone, stored): (Vec<_>, Vec<_>) =
-                        part.into_iter().zip(found).partition(|(_, found)| matches!(found, Some(Found::Gone)));
-                    alone.extend(gone.into_iter().map(|(item, _)| item.alone()));
-                    return stored;
+                Ok(kept) => {
+                    let is_gone = |(_, kept): &(_, Kept)| matches!(kept, Kept::Found(Found::Gone));
+                    let (gone, kept): (Vec<_>, Vec<_>) = part.into_iter().zip(kept).partition(is_gone);
+                    alone.extend(gone.into_iter().map(|(item, _): (Item<A>, _)| item.alone()));
+                    return kept;
                 }
                 Err(Step::Hold(Hold::Busy)) => {
                     if part.len() == 1 {
@@ -113,21 +114,22 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Settles a delivery by its own answer, after the commit.
-    async fn finish<A: Acker>(&self, item: Item<A>, found: Option<Found>) {
+    async fn finish<A: Acker>(&self, item: Item<A>, kept: Kept) {
         let Item { message: Known { delivery, identity }, span, mut acker, counted } = item;
         let meters = self.routes.meters(identity.handler);
-        let outcome = match found {
-            None => {
+        let outcome = match kept {
+            Kept::Stored => {
                 acker.stored();
                 Outcome::Parked { attempt: 0, due: std::time::Duration::ZERO }
             }
-            Some(Found::Conflict) => Outcome::Dead { reason: Reason::Conflict },
-            Some(Found::Duplicate(age)) => {
+            Kept::TooOld => Outcome::Dead { reason: Reason::TooOld },
+            Kept::Found(Found::Conflict) => Outcome::Dead { reason: Reason::Conflict },
+            Kept::Found(Found::Duplicate(age)) => {
                 age.into_iter().for_each(|age| meters.duplicate_age(age));
                 Outcome::Duplicate
             }
             // It was taken out before.
-            Some(Found::Gone) => return,
+            Kept::Found(Found::Gone) => return,
         };
         self.settle(acker).await;
         drop(counted);

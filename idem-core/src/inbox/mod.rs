@@ -7,5 +7,5 @@ mod runner;
 mod storing;
 
 pub use operator::Inbox;
-pub(crate) use runner::run;
+pub(crate) use runner::{jittered, run};
 pub(crate) use storing::{ALONE, BATCHES, store};

@@ -27,6 +27,7 @@ impl<S: Store> Pipeline<S> {
         }
         .instrument(span)
         .await;
+        self.ran.notify_waiters();
     }
 
     /// Begin, start, handle, guard, commit; then the note of a failure. `None` where nothing became of it.

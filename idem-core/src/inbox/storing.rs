@@ -10,6 +10,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::pipeline::Pipeline;
+use crate::worker::Arrival;
 use crate::{Acker, Delivery, Store};
 
 /// How many batches are stored at once, each on a connection of its own. One is written while the other waits for its
@@ -29,7 +30,7 @@ const BYTES: usize = 4 * 1024 * 1024;
 /// so that it keeps nobody.
 pub(crate) async fn store<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
-    deliveries: Receiver<(Delivery, A)>,
+    deliveries: Receiver<Arrival<A>>,
     broken: Arc<Notify>,
 ) {
     let room = Arc::new(Semaphore::new(BATCHES));
@@ -40,7 +41,7 @@ pub(crate) async fn store<S: Store, A: Acker>(
             biased;
             Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working, &broken),
             received = deliveries.recv() => match received {
-                Ok((delivery, acker)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
+                Ok((delivery, acker, _)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
                 Err(_) => break,
             },
             () = at(extension) => extend(&mut waiting).await,
@@ -67,7 +68,7 @@ fn follow<S: Store, A: Acker>(
         Ok(alone) => alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
             let pipeline = pipeline.clone();
             working.spawn(async move {
-                pipeline.deliver(delivery, acker).await;
+                pipeline.deliver(delivery, acker, None).await;
                 drop(counted);
                 Vec::new()
             });

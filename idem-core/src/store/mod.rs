@@ -230,6 +230,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Writes what became of a taken row, and clears its token. `false` where the token is no longer the row's.
     fn note(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, Fault>> + Send;
 
+    /// Whether this message has an inbox row that is parked, be it taken or running. Waits for nobody.
+    fn is_parked(&self, identity: &Identity) -> impl Future<Output = Result<bool, Fault>> + Send;
+
     /// Takes back the start of a row whose lease was lost, whoever has it now; never below 0, and the token stays.
     fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), Fault>> + Send;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::registry::{Bound, Registered};
-use crate::{Codec, Delivery, Error, Extract, Handler, Json, Lends, Outcome, RetryPolicy, Source, Store};
+use crate::{Codec, Delivery, Error, Extract, Handler, Json, Lends, Ordering, Outcome, RetryPolicy, Source, Store};
 
 use super::{Gate, Health, Settings};
 
@@ -188,6 +188,20 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
+    /// In which order deliveries are handled; [`Ordering::None`] by default, in which each is handled as soon as there is
+    /// room.
+    ///
+    /// In an ordered lane, a delivery begins when the one before it is processed or dead. A failing message is retried by the
+    /// [`retry`](Self::retry) policy as any other, and its lane waits for it, unacked; deliveries that wait take their part
+    /// of [`in_flight`](Self::in_flight). A conflict and whatever cannot be decoded is dead at once. A message that is
+    /// replayed runs out of order.
+    ///
+    /// An order that the broker cannot keep is refused when the worker starts.
+    pub fn ordering(mut self, ordering: Ordering) -> Self {
+        self.settings.ordering = ordering;
+        self
+    }
+
     /// The header that tells the type of event, where it is not the broker's own property (AMQP `type`).
     pub fn event_type(mut self, header: impl Into<String>) -> Self {
         self.settings.event_type = Some(header.into());
@@ -200,7 +214,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
-    /// Calls this with each delivery, or run from the inbox, and its outcome, after it was settled. It must be quick.
+    /// Calls this with each delivery, or run from the inbox, and its outcome, after it was settled; what is parked in
+    /// an ordered lane, before. It must be quick.
     pub fn observe(mut self, observer: impl Fn(&Delivery, &Outcome) + Send + Sync + 'static) -> Self {
         self.settings.observe = Some(Arc::new(observer));
         self

@@ -10,21 +10,27 @@ use async_channel::Receiver;
 use futures_util::FutureExt;
 use futures_util::future::{Either, join_all, select};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::pipeline::Pipeline;
 use crate::registry::panic_text;
 use crate::{Acker, Delivery, Store};
 
+use super::Place;
+
+/// A delivery as it was received, with its place in its lane.
+pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
+
 /// Takes deliveries until the channel is closed and empty. From begin to settle a lane is never dropped in the middle,
 /// except by the end of the worker's patience.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
-    deliveries: Receiver<(Delivery, A)>,
+    deliveries: Receiver<Arrival<A>>,
     broken: Arc<Notify>,
 ) {
-    while let Ok((delivery, acker)) = deliveries.recv().await {
+    while let Ok((delivery, acker, place)) = deliveries.recv().await {
         pipeline.gauges.in_flight.increment(1);
-        let run = AssertUnwindSafe(pipeline.deliver(delivery, acker)).catch_unwind().await;
+        let run = AssertUnwindSafe(pipeline.deliver(delivery, acker, place)).catch_unwind().await;
         pipeline.gauges.in_flight.decrement(1);
         if let Err(panic) = run {
             // Handlers, codecs and observers are caught elsewhere, so this is a defect of idem or of an adapter. The
@@ -60,6 +66,24 @@ pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: imp
     match select(pin!(work), extend).await {
         Either::Left((done, _)) => done,
         Either::Right((never, _)) => never,
+    }
+}
+
+/// Extends a delivery's lease at a third of it, and ends once the delivery is no longer ours, which it looks at so often.
+pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
+    let third = acker.lease().map(|lease| lease / 3);
+    let mut extended = Instant::now();
+    loop {
+        tokio::time::sleep(third.map_or(look, |third| third.min(look))).await;
+        if !acker.is_live() {
+            return;
+        }
+        if third.is_some_and(|third| extended.elapsed() >= third) {
+            extended = Instant::now();
+            if let Err(error) = acker.extend().await {
+                tracing::debug!(error, "the lease of a delivery was not extended");
+            }
+        }
     }
 }
 

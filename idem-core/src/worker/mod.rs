@@ -6,6 +6,7 @@ mod gate;
 mod health;
 mod housekeeping;
 mod lane;
+mod order;
 mod outage;
 mod receive;
 mod run;
@@ -16,7 +17,8 @@ pub use gate::Gate;
 pub use health::Health;
 
 pub(crate) use flights::Flights;
-pub(crate) use lane::{extended, extended_all};
+pub(crate) use lane::{Arrival, extended, extended_all};
+pub(crate) use order::{Lanes, Place};
 pub(crate) use outage::{Outage, hold_wait};
 pub(crate) use settings::Settings;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::pipeline::Pipeline;
-use crate::{Delivery, Source, Store, Terms};
+use crate::worker::Arrival;
+use crate::{Ordering, Source, Store, Terms};
 
 /// Hands deliveries to the lanes until the worker drains. A source that fails is opened again, for ever: a lost broker
 /// never ends a worker, it makes it unready.
@@ -14,7 +15,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     terms: &Terms,
-    lanes: &Sender<(Delivery, Src::Acker)>,
+    lanes: &Sender<Arrival<Src::Acker>>,
     broken: &Notify,
 ) {
     loop {
@@ -44,14 +45,18 @@ pub(crate) async fn run<S: Store, Src: Source>(
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    lanes: &Sender<(Delivery, Src::Acker)>,
+    lanes: &Sender<Arrival<Src::Acker>>,
 ) -> crate::BoxError {
     loop {
         pipeline.outage.over().await;
         match source.next().await {
             // The channel has room for all that may be unsettled, and stays open as long as the source is received
             // from, so that this neither waits nor fails.
-            Ok(delivery) => drop(lanes.send(delivery).await),
+            Ok((mut delivery, acker)) => {
+                delivery.lane = delivery.lane.filter(|_| pipeline.settings.ordering != Ordering::None);
+                let place = delivery.lane.map(|lane| pipeline.lanes.place(lane));
+                drop(lanes.send((delivery, acker, place)).await);
+            }
             Err(error) => return error,
         }
     }

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::pipeline::Pipeline;
 use crate::registry::{Registered, Route, Routes};
 use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
-use crate::{Error, Source, Store, Terms, age};
+use crate::{Error, Ordering, Source, Store, Terms, age};
 
-use super::{Flights, Gate, Health, Outage, Settings, housekeeping, lane, receive};
+use super::{Flights, Gate, Health, Lanes, Outage, Settings, housekeeping, lane, receive};
 
 /// What a worker is made of, once its handlers' types are erased.
 pub(crate) struct Parts<S, Src> {
@@ -123,11 +123,17 @@ async fn serve<S: Store, Src: Source>(
         // The runtime shuts down.
         Some(Err(_)) | None => return Ok(()),
     };
+    let end = Instant::now() + patience;
+    match pipeline.settings.ordering {
+        Ordering::None => pipeline.releasing.cancel(),
+        _ => still(&pipeline, lanes_wanted, end).await,
+    }
     // A broker that hangs must not take the patience that is meant for handlers; closing gives back what is left.
     if timeout(LAST_WORDS, source.drain()).await.is_err() {
         tracing::warn!("the subscription was not ended in time");
     }
-    if timeout(patience, finish(&mut working)).await.is_err() {
+    pipeline.releasing.cancel();
+    if timeout_at(end, finish(&mut working)).await.is_err() {
         tracing::warn!(?patience, "the patience of the drain has ended; what runs is rolled back");
         pipeline.stop.cancel();
         if timeout(LAST_WORDS, finish(&mut working)).await.is_err() {
@@ -138,6 +144,17 @@ async fn serve<S: Store, Src: Source>(
         tracing::warn!("the connection to the broker was not closed in time");
     }
     Ok(())
+}
+
+/// Waits until no delivery is tried any more. Where an order is kept, the broker may give the queue to the next consumer as
+/// soon as the subscription ends, and with it what comes behind the deliveries that run here.
+async fn still<S: Store>(pipeline: &Pipeline<S>, tries: u16, end: Instant) {
+    if timeout_at(end, pipeline.tries.acquire_many(tries.into())).await.is_err() {
+        tracing::warn!("the patience of the drain has ended; what runs is rolled back");
+        pipeline.stop.cancel();
+        let _ = timeout(LAST_WORDS, pipeline.tries.acquire_many(tries.into())).await;
+    }
+    pipeline.tries.close();
 }
 
 async fn finish(working: &mut JoinSet<()>) {
@@ -217,15 +234,19 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         alone,
         system: source.system(),
         routes,
-        settings,
         flights: Flights::default(),
         gate,
         outage: Outage::new(health.clone()),
         health,
         gauges: Gauges::new(&consumer),
         parked: Notify::new(),
+        ran: Notify::new(),
+        lanes: Lanes::default(),
+        tries: Semaphore::new(settings.in_flight),
         draining: CancellationToken::new(),
+        releasing: CancellationToken::new(),
         stop: CancellationToken::new(),
+        settings,
         consumer,
     };
     (Arc::new(pipeline), source)

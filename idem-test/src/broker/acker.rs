@@ -21,6 +21,10 @@ impl Acker for QueueAcker {
         Ok(self.shared.change(|state| state.ack(&self.queue, self.tag)))
     }
 
+    fn stored(&mut self) {
+        self.shared.change(|state| state.stored(&self.queue));
+    }
+
     async fn release(self) -> Result<Settled, BoxError> {
         Ok(self.shared.change(|state| state.release(&self.queue, self.tag)))
     }

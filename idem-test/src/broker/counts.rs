@@ -9,6 +9,8 @@ pub struct Counts {
     pub deliveries: usize,
     /// Deliveries that were marked as redelivered.
     pub redeliveries: usize,
+    /// Deliveries of which it was said that they had no claim and were stored before their first run.
+    pub stored: usize,
     /// Acks that arrived in time.
     pub acks: usize,
     /// Releases that arrived in time.

@@ -23,7 +23,8 @@ use state::Shared;
 ///
 /// It behaves as a broker does that acks one by one: a queue hands out its messages in order, at most so many unsettled
 /// per subscription as its source asked for; what is unsettled when a subscription ends comes back, marked as
-/// redelivered, at its old place. A handle: clones are the same broker.
+/// redelivered, at its old place. It keeps every order: a lane belongs to the subscription that has something of it
+/// unsettled, until that drains; by queue, there is one lane. A handle: clones are the same broker.
 ///
 /// ```
 /// # use idem_test::{Broker, Publication};

@@ -15,6 +15,7 @@ pub struct Publication {
     pub(crate) event_type: Option<String>,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
+    pub(crate) lane: Option<u64>,
 }
 
 impl Publication {
@@ -63,6 +64,12 @@ impl Publication {
     /// Published then, by the broker's clock. By default the broker has no clock.
     pub fn published_at(mut self, time: SystemTime) -> Self {
         self.published_at = Some(time);
+        self
+    }
+
+    /// In this lane, where the worker asks for an order by partition or key; in the lane 0 by default.
+    pub fn lane(mut self, lane: u64) -> Self {
+        self.lane = Some(lane);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, Delivery, Horizon, Source, Terms};
+use idem_core::{BoxError, Delivery, Horizon, Ordering, Source, Terms};
 
 use super::state::Shared;
 use super::{Counts, QueueAcker};
@@ -21,6 +21,7 @@ pub struct Queue {
 struct Subscription {
     number: u64,
     room: usize,
+    ordering: Ordering,
     drained: bool,
 }
 
@@ -71,7 +72,8 @@ impl Source for Queue {
     async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
         self.end();
         let number = self.shared.change(|state| state.subscribe()).ok_or("the broker refuses connections")?;
-        self.subscription = Some(Subscription { number, room: terms.in_flight.into(), drained: false });
+        self.subscription =
+            Some(Subscription { number, room: terms.in_flight.into(), ordering: terms.ordering, drained: false });
         Ok(())
     }
 
@@ -81,14 +83,14 @@ impl Source for Queue {
 
     async fn next(&mut self) -> Result<(Delivery, QueueAcker), BoxError> {
         let subscription = self.subscription.filter(|subscription| !subscription.drained);
-        let Some(Subscription { number, room, .. }) = subscription else {
+        let Some(Subscription { number, room, ordering, .. }) = subscription else {
             return Err("the queue is not subscribed to".into());
         };
         let handed_out = self.shared.when(|state| {
             if !state.is_subscribed(number) {
                 return Some(None);
             }
-            state.hand_out(&self.name, number, room).map(Some)
+            state.hand_out(&self.name, number, room, ordering).map(Some)
         });
         let handed_out = handed_out.await.ok_or("the connection was lost")?;
         let (shared, queue) = (self.shared.clone(), self.name.clone());
@@ -100,6 +102,8 @@ impl Source for Queue {
     async fn drain(&mut self) {
         if let Some(subscription) = &mut self.subscription {
             subscription.drained = true;
+            let number = subscription.number;
+            self.shared.change(|state| state.drain(number));
         }
     }
 

@@ -1,10 +1,10 @@
 //! The state of a broker, and the signal that it has changed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_core::{Delivery, Horizon, Settled};
+use idem_core::{Delivery, Horizon, Ordering, Settled};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -23,7 +23,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct State {
     queues: HashMap<Arc<str>, Waiting>,
-    subscriptions: HashSet<u64>,
+    /// Those that stand, and whether they still ask for deliveries.
+    subscriptions: HashMap<u64, bool>,
     last: u64,
     pub(super) refusing: bool,
     pub(super) acks_to_lose: usize,
@@ -49,6 +50,7 @@ struct Unsettled {
     place: Place,
     message: Message,
     subscription: u64,
+    lane: Option<u64>,
     lease: Option<(Duration, Instant)>,
 }
 
@@ -134,13 +136,18 @@ impl State {
             return None;
         }
         let subscription = self.number();
-        self.subscriptions.insert(subscription);
+        self.subscriptions.insert(subscription, true);
         Some(subscription)
     }
 
     /// Whether the subscription stands.
     pub(super) fn is_subscribed(&self, subscription: u64) -> bool {
-        self.subscriptions.contains(&subscription)
+        self.subscriptions.contains_key(&subscription)
+    }
+
+    /// A subscription asks for no more: its lanes go to others, as a queue with a single active consumer does.
+    pub(super) fn drain(&mut self, subscription: u64) {
+        self.subscriptions.entry(subscription).and_modify(|asks| *asks = false);
     }
 
     /// Ends a subscription: what it has not settled comes back.
@@ -156,14 +163,37 @@ impl State {
 
     // ===== deliveries =====
 
-    /// The next message of a queue, if there is one and the subscription has room for it.
-    pub(super) fn hand_out(&mut self, name: &Arc<str>, subscription: u64, room: usize) -> Option<HandedOut> {
+    /// The next message of a queue, if there is one and the subscription has room for it. A lane of which another
+    /// subscription has something is left to that.
+    pub(super) fn hand_out(
+        &mut self,
+        name: &Arc<str>,
+        subscription: u64,
+        room: usize,
+        ordering: Ordering,
+    ) -> Option<HandedOut> {
+        let lane = |publication: &Publication| match ordering {
+            Ordering::None => None,
+            Ordering::Queue => Some(0),
+            _ => Some(publication.lane.unwrap_or(0)),
+        };
         let (tag, lease) = (self.last + 1, self.lease);
         let queue = self.queues.get_mut(name)?;
         if queue.unsettled.values().filter(|unsettled| unsettled.subscription == subscription).count() >= room {
             return None;
         }
-        let (place, message) = queue.ready.pop_first()?;
+        let elsewhere = |lane: Option<u64>| {
+            let of_another = |unsettled: &Unsettled| {
+                unsettled.lane == lane
+                    && unsettled.subscription != subscription
+                    && self.subscriptions.get(&unsettled.subscription) == Some(&true)
+            };
+            lane.is_some() && queue.unsettled.values().any(of_another)
+        };
+        let next = queue.ready.iter().find(|(_, message)| !elsewhere(lane(&message.publication)));
+        let place = *next?.0;
+        let message = queue.ready.remove(&place)?;
+        let lane = lane(&message.publication);
         self.last = tag;
         // A copy is not doubled again, nor is what comes back.
         if self.to_double > 0 && place.1 == 0 && !message.redelivered {
@@ -180,10 +210,16 @@ impl State {
             .with_event_type(publication.event_type)
             .with_tombstone(publication.tombstone)
             .with_published_at(publication.published_at)
+            .with_lane(lane)
             .with_redelivered(message.redelivered);
         let until = lease.map(|lease| (lease, Instant::now() + lease));
-        queue.unsettled.insert(tag, Unsettled { place, message, subscription, lease: until });
+        queue.unsettled.insert(tag, Unsettled { place, message, subscription, lane, lease: until });
         Some(HandedOut { delivery, tag, lease })
+    }
+
+    /// Counts a delivery whose receiver says that it was stored.
+    pub(super) fn stored(&mut self, queue: &str) {
+        self.queue(queue).counts.stored += 1;
     }
 
     /// Whether a delivery is still its receiver's.

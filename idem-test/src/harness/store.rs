@@ -193,6 +193,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.note(row, note).await
     }
 
+    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+        self.within.is_parked(identity).await
+    }
+
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {
         self.within.unstart(row).await
     }

@@ -63,6 +63,7 @@ pub(super) struct Watched {
 pub struct Bench<F, St = ()> {
     connect: F,
     state: St,
+    inbox: bool,
 }
 
 impl Trial<()> {
@@ -70,14 +71,20 @@ impl Trial<()> {
     /// `move || Sqlite::options(&url).connect()`.
     #[allow(clippy::new_ret_no_self, reason = "as for a worker, the handler comes last")]
     pub fn new<F>(connect: F) -> Bench<F> {
-        Bench { connect, state: () }
+        Bench { connect, state: (), inbox: false }
     }
 }
 
 impl<F, St> Bench<F, St> {
     /// With state, from which the handler takes [`State`](idem_core::State).
     pub fn state<T>(self, state: T) -> Bench<F, T> {
-        Bench { connect: self.connect, state }
+        Bench { connect: self.connect, state, inbox: self.inbox }
+    }
+
+    /// Stores each message before it runs, as a worker does with [`Worker::inbox`].
+    pub fn inbox(mut self) -> Self {
+        self.inbox = true;
+        self
     }
 
     /// Puts this handler on trial.
@@ -93,7 +100,7 @@ impl<F, St> Bench<F, St> {
         St: Clone + Send + Sync + 'static,
         Json: Codec<H::Message>,
     {
-        let Self { connect, state } = self;
+        let Self { connect, state, inbox } = self;
         let store = connect.connect().await?;
         let connect = Arc::new(connect);
         let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
@@ -103,9 +110,11 @@ impl<F, St> Bench<F, St> {
                 let source = CrashingSource::new(start.broker.queue(QUEUE), fate);
                 let watched = start.watched;
                 let quick = RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(10));
-                Worker::new(CONSUMER, store, source)
+                let worker = Worker::new(CONSUMER, store, source)
                     .state(state)
-                    .handler::<Armed<H, <F::Output as Connecting>::Store>>()
+                    .handler::<Armed<H, <F::Output as Connecting>::Store>>();
+                let worker = if inbox { worker.inbox() } else { worker };
+                worker
                     .in_flight(start.in_flight)
                     .inbox_in_flight(2)
                     .retry(quick)

@@ -1,9 +1,8 @@
-//! Workers that are killed, and a ledger of what became of each message: `cargo xtask demo rabbitmq`.
+//! Workers that are killed, and a ledger of what became of each message: `cargo xtask demo rabbitmq|nats|kafka`.
 //!
 //! | file | what |
 //! |---|---|
 //! | `plan` | which messages there are, and what is to become of each |
-//! | `broker` | what is asked of each broker: make, publish, look, remove |
 //! | `handler` | the handler, an ordinary one |
 //! | `worker` | the process that is killed |
 //! | `watched` | its source, watched, with the failpoint between commit and ack |
@@ -15,7 +14,6 @@
 //! | `ledger` | the sum, and the verdict |
 //! | `run` | all of it in order |
 
-mod broker;
 mod crew;
 mod handler;
 mod journal;
@@ -33,8 +31,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-
-use broker::{Broker, RabbitMq};
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask demo", about = "Workers that are killed, and a ledger of what became of each message.")]
@@ -47,6 +44,10 @@ struct Arguments {
 enum Command {
     /// PostgreSQL and RabbitMQ.
     Rabbitmq(Options),
+    /// PostgreSQL and NATS JetStream.
+    Nats(Options),
+    /// PostgreSQL and Apache Kafka.
+    Kafka(Options),
     /// One of the workers.
     #[command(hide = true)]
     Worker {
@@ -112,8 +113,12 @@ async fn main() -> ExitCode {
 async fn work(command: Command) -> Result<()> {
     match command {
         Command::Rabbitmq(options) => run::demo::<RabbitMq>(&options).await,
+        Command::Nats(options) => run::demo::<Nats>(&options).await,
+        Command::Kafka(options) => run::demo::<Kafka>(&options).await,
         Command::Worker { broker, journal, inbox } => match broker.as_str() {
-            RabbitMq::COMMAND => worker::run::<RabbitMq>(&journal, inbox).await,
+            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, inbox).await,
+            Nats::NAME => worker::run::<Nats>(&journal, inbox).await,
+            Kafka::NAME => worker::run::<Kafka>(&journal, inbox).await,
             other => anyhow::bail!("there is no broker {other}"),
         },
     }

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fastrand::Rng;
+use idem_brokers::Broker;
 
-use crate::broker::Broker;
 use crate::crew::Crew;
 use crate::kills::Kills;
 use crate::ledger::Ledger;
 use crate::moves::Moves;
 use crate::plan::Plan;
 use crate::tables::{Progress, Tables};
+use crate::worker::NAME;
 use crate::{Options, Servers};
 
 /// Nothing that has to come takes that long: a retry waits for less than 2 s, the lease of a dead worker is 2 s.
@@ -28,12 +29,14 @@ pub(crate) async fn demo<B: Broker>(options: &Options) -> Result<()> {
     println!("seed {seed}");
 
     let mut tables = Tables::new(&servers).await?;
-    let broker = B::new(&servers.broker).await?;
-    let mut call = vec!["worker", B::COMMAND];
+    let broker = B::connect(&servers.broker, NAME).await?;
+    broker.create().await?;
+    let mut call = vec!["worker", B::NAME];
     call.extend(options.inbox.then_some("--inbox"));
     let mut crew = Crew::new(&directory(), call)?;
 
-    broker.publish(&plan.published).await?;
+    let payloads = plan.published.iter().map(serde_json::to_vec).collect::<Result<Vec<_>, _>>()?;
+    broker.publish(&payloads).await?;
     println!("{} deliveries of {} messages published and confirmed", plan.published.len(), plan.orders.len());
 
     let start = Instant::now();

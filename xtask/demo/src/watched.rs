@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::journal::{Event, Journal};
+use crate::plan::Order;
 
 /// What the source, its ackers and the handler share.
 #[derive(Debug, Clone)]
@@ -164,7 +165,7 @@ impl<A: Acker> Acker for WatchedAcker<A> {
     }
 }
 
-/// The number of the message, which is its message id.
+/// The number of the message.
 pub(crate) fn id(delivery: &Delivery) -> u64 {
-    delivery.message_id().and_then(|id| id.parse().ok()).unwrap_or(u64::MAX)
+    serde_json::from_slice(delivery.payload()).map_or(u64::MAX, |order: Order| order.id)
 }

@@ -7,31 +7,33 @@ use std::time::Duration;
 
 use anyhow::Result;
 use idem::{Outcome, Postgres, RetryPolicy, Worker};
+use idem_brokers::Broker;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::Notify;
 
 use crate::Servers;
-use crate::broker::Broker;
 use crate::handler::pay;
 use crate::journal::{Event, Journal};
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, Watched, id};
 
+/// The queue's, stream's or topic's name. There is one demo at a time on a database, so that it need not be unique.
+pub(crate) const NAME: &str = "idem-demo";
 /// The consumer's name.
 pub(crate) const CONSUMER: &str = "demo";
 /// How many attempts a message has: three would do for those that fail twice.
 pub(crate) const ATTEMPTS: u32 = 4;
 
 /// Runs until its standard input ends. A line there arms the failpoint.
-pub(crate) async fn run<B: Broker>(journal: &Path, _inbox: bool) -> Result<()> {
+pub(crate) async fn run<B: Broker>(journal: &Path, inbox: bool) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let servers = Servers::of::<B>()?;
     let watch = Watch::new(Journal::open(journal)?);
     let (armed, journal) = (watch.armed.clone(), watch.journal.clone());
 
     let store = Postgres::options(&servers.database).schema(SCHEMA).connections(24).connect().await?;
-    let source = Watched { source: B::source(&servers.broker).await?, watch: watch.clone() };
-    Worker::new(CONSUMER, store, source)
+    let source = Watched { source: B::source(&servers.broker, NAME).await?, watch: watch.clone() };
+    let worker = Worker::new(CONSUMER, store, source)
         .state(watch)
         .handler::<pay>()
         .retry(RetryPolicy::new().attempts(ATTEMPTS).first(Duration::from_millis(200)).factor(2.0))
@@ -42,9 +44,9 @@ pub(crate) async fn run<B: Broker>(journal: &Path, _inbox: bool) -> Result<()> {
             if *outcome == Outcome::Duplicate {
                 journal.note(Event::Duplicate, id(delivery));
             }
-        })
-        .run_until(orders(armed))
-        .await?;
+        });
+    let worker = if inbox { worker.inbox() } else { worker };
+    worker.run_until(orders(armed)).await?;
     Ok(())
 }
 

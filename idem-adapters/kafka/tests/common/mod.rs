@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use idem_core::{BoxError, Delivery, Source, Terms};
 use idem_kafka::{Kafka, KafkaAcker, Options, Topic};
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::{FutureProducer, FutureRecord};
@@ -64,7 +66,8 @@ impl World {
     }
 
     pub(crate) async fn create(&self, partitions: i32, settings: &[(&str, &str)]) {
-        let mut topic = NewTopic::new(&self.topic, partitions, TopicReplication::Fixed(1)).set("max.message.bytes", "8388608");
+        let mut topic =
+            NewTopic::new(&self.topic, partitions, TopicReplication::Fixed(1)).set("max.message.bytes", "8388608");
         for (name, value) in settings {
             topic = topic.set(name, value);
         }

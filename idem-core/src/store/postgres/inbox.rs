@@ -55,6 +55,10 @@ pub(super) fn note() -> String {
     )
 }
 
+pub(super) const IS_PARKED: &str = "
+    SELECT 1 FROM {schema}.inbox_messages
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'";
+
 pub(super) const UNSTART: &str = "
     UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1";
 
@@ -185,6 +189,12 @@ impl Postgres {
         let query = self.sql().note.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
         let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes));
         Ok(!self.ask(query).await?.is_empty())
+    }
+
+    pub(super) async fn has_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+        let query = self.sql().is_parked.query().bind(identity.handler.0);
+        let rows = self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
+        Ok(!rows.is_empty())
     }
 
     pub(super) async fn take_back_start(&self, row: &Row) -> Result<(), Fault> {

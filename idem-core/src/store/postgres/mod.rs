@@ -252,6 +252,10 @@ impl Store for Postgres {
         self.note_row(row, note).await
     }
 
+    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+        self.has_parked(identity).await
+    }
+
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {
         self.take_back_start(row).await
     }

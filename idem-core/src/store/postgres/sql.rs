@@ -64,6 +64,7 @@ statements! {
     take_suspect = inbox::take(inbox::SUSPECT),
     taken = inbox::taken(),
     note = inbox::note(),
+    is_parked = inbox::IS_PARKED,
     unstart = inbox::UNSTART,
     judge = inbox::judge(),
     level = operator::LEVEL,

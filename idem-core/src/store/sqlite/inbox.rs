@@ -235,6 +235,20 @@ pub(super) async fn note(store: &Sqlite, row: &Row, note: &Note) -> Result<bool,
     Ok(store.change(query).await? == 1)
 }
 
+pub(super) const IS_PARKED: &str = r#"
+SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'parked'"#;
+
+pub(super) async fn is_parked(store: &Sqlite, identity: &Identity) -> Result<bool, Fault> {
+    let mut reader = store.file.reader().await?;
+    let query = sqlx::query(store.prefix.sql(IS_PARKED))
+        .bind(identity.handler.0)
+        .bind(identity.key.as_bytes())
+        .bind(identity.fingerprint.as_bytes());
+    let row = query.fetch_optional(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    Ok(row.is_some())
+}
+
 const UNSTART: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
 
 pub(super) async fn unstart(store: &Sqlite, row: &Row) -> Result<(), Fault> {

@@ -227,6 +227,10 @@ impl Store for Sqlite {
         inbox::note(self, row, note).await
     }
 
+    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+        inbox::is_parked(self, identity).await
+    }
+
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {
         inbox::unstart(self, row).await
     }

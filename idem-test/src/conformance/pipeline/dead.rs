@@ -96,7 +96,8 @@ pub async fn odd_headers_and_ids_never_block<W: World>(world: W) {
     // The handler of the suite writes its id into the table, where a database may refuse a NUL: that is its failure,
     // and its text is kept as well.
     line.publish_redelivered(odd).await;
-    let outcomes = line.run(2).await;
-    assert_eq!(outcomes[0], "parked 0");
-    assert!(["processed", "parked 1"].contains(&outcomes[1].as_str()), "{outcomes:?}");
+    let stored = usize::from(!W::INBOX);
+    let outcomes = line.run(1 + stored).await;
+    assert!(W::INBOX || outcomes[0] == "parked 0", "{outcomes:?}");
+    assert!(["processed", "parked 1"].contains(&outcomes[stored].as_str()), "{outcomes:?}");
 }

@@ -40,10 +40,11 @@ pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W)
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     worker.stop().await;
     let counts = line.queue.counts();
-    assert_eq!((counts.acks, counts.ready, counts.unsettled), (0, 1, 0));
+    let acks = usize::from(W::INBOX);
+    assert_eq!((counts.acks, counts.ready, counts.unsettled), (acks, 1 - acks, 0));
     assert_eq!(line.effects("a").await, 0);
     line.desk.go.send_replace(true);
-    assert_eq!(line.run(2).await, ["parked 0", "processed"]);
+    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
 }
 
@@ -55,13 +56,16 @@ pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     line.broker.disconnect();
     line.desk.go.send_replace(true);
-    let mut outcomes = line.outcomes(2).await;
+    // What was stored is acked before it runs, so that it does not come again.
+    let expected = if W::INBOX { &["processed"][..] } else { &["duplicate", "processed"] };
+    let mut outcomes = line.outcomes(expected.len()).await;
     soon(line.queue.idle()).await;
     outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "processed"]);
-    assert_eq!(line.queue.counts().stale, 1, "the first ack came too late, and settled nothing");
+    assert_eq!(outcomes, expected);
+    let stale = usize::from(!W::INBOX);
+    assert_eq!(line.queue.counts().stale, stale, "the first ack came too late, and settled nothing");
     line.publish(Order::ok("b"));
-    line.outcomes(3).await;
+    line.outcomes(expected.len() + 1).await;
     soon(line.queue.idle()).await;
     worker.stop().await;
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));

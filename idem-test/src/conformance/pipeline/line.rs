@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{Delivery, Error, Gate, Inbox, Outcome, RetryPolicy, Source, Terms, Worker};
+use idem_core::{Delivery, Error, Gate, Inbox, Ordering, Outcome, RetryPolicy, Source, Terms, Worker};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -37,8 +37,10 @@ pub(super) struct Settings {
     pub(super) retry: RetryPolicy,
     pub(super) payload_limit: usize,
     pub(super) drain: Duration,
+    pub(super) poll: Duration,
     pub(super) event_type: Option<&'static str>,
     pub(super) both: bool,
+    pub(super) ordering: Ordering,
 }
 
 impl Default for Settings {
@@ -50,8 +52,10 @@ impl Default for Settings {
             retry: RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(5)),
             payload_limit: 1024 * 1024,
             drain: Duration::from_secs(30),
+            poll: Duration::from_millis(20),
             event_type: None,
             both: false,
+            ordering: Ordering::None,
         }
     }
 }
@@ -72,6 +76,12 @@ impl Running {
     /// Drains it, and waits for its end.
     pub(super) async fn stop(self) {
         soon(self.shut_down()).await.unwrap().unwrap();
+    }
+
+    /// Ends it as a crash does: everything in it vanishes where it stands.
+    pub(super) async fn crash(self) {
+        self.worker.abort();
+        let _ = soon(self.worker).await;
     }
 
     /// The error with which it refuses to start.
@@ -130,7 +140,11 @@ impl<W: World> Line<W> {
     pub(super) fn start_at(&self, source: impl Source, settings: Settings) -> Running {
         let (observed, changed) = (self.observed.clone(), self.changed.clone());
         let observe = move |_: &Delivery, outcome: &Outcome| {
-            observed.lock().unwrap().push(word(outcome));
+            let word = word(outcome);
+            // That a message was stored is no outcome of it where all of them are.
+            if !W::INBOX || word != "parked 0" {
+                observed.lock().unwrap().push(word);
+            }
             changed.send_replace(());
         };
         let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
@@ -140,6 +154,7 @@ impl<W: World> Line<W> {
             Some(header) => worker.event_type(header),
             None => worker,
         };
+        let worker = if W::INBOX { worker.inbox() } else { worker };
         let worker = worker
             .in_flight(settings.in_flight)
             .inbox_in_flight(2)
@@ -147,8 +162,9 @@ impl<W: World> Line<W> {
             .retry(settings.retry)
             .payload_limit(settings.payload_limit)
             .lease(Duration::from_secs(5))
-            .poll(Duration::from_millis(20))
+            .poll(settings.poll)
             .drain(settings.drain)
+            .ordering(settings.ordering)
             .gate(Gate::new())
             .observe(observe);
         let (shutdown, when) = oneshot::channel();
@@ -177,6 +193,15 @@ impl<W: World> Line<W> {
             Ok(outcomes) => outcomes,
             Err(_) => panic!("after 30 seconds there is only {:?}", self.observed.lock().unwrap()),
         }
+    }
+
+    /// Runs a worker until the further outcomes are these. Of a message that is stored before it runs the first one is
+    /// `parked 0`, which is not expected where that is so of every message.
+    pub(super) async fn runs_to(&self, settings: Settings, further: &[&str]) {
+        let known = self.outcomes(0).await.len();
+        let further: Vec<_> = further.iter().filter(|outcome| !W::INBOX || **outcome != "parked 0").collect();
+        let outcomes = self.run_with(settings, known + further.len()).await;
+        assert_eq!(outcomes[known..].iter().collect::<Vec<_>>(), further);
     }
 
     /// Runs a worker until there are so many outcomes, and tells them in order.

@@ -62,6 +62,7 @@ impl From<Order> for Publication {
 #[derive(Clone)]
 pub(super) struct Desk {
     runs: Arc<Mutex<BTreeMap<String, usize>>>,
+    log: Arc<Mutex<Vec<String>>>,
     effects: String,
     /// How many runs wait.
     pub(super) waiting: watch::Sender<usize>,
@@ -70,7 +71,13 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(effects: String) -> Self {
-        Self { runs: Arc::default(), effects, waiting: watch::Sender::new(0), go: watch::Sender::new(false) }
+        Self {
+            runs: Arc::default(),
+            log: Arc::default(),
+            effects,
+            waiting: watch::Sender::new(0),
+            go: watch::Sender::new(false),
+        }
     }
 
     /// How often the handler was called for this message.
@@ -78,7 +85,13 @@ impl Desk {
         self.runs.lock().unwrap().get(id).copied().unwrap_or_default()
     }
 
+    /// The messages for which the handler was called, in order.
+    pub(super) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
     fn run(&self, id: &str) -> usize {
+        self.log.lock().unwrap().push(id.to_owned());
         let mut runs = self.runs.lock().unwrap();
         let run = runs.entry(id.to_owned()).or_default();
         *run += 1;

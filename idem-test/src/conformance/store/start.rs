@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::Store;
 use idem_core::store::{Claimed, Kind, Promise};
+use idem_core::{Reason, Store};
 
 use super::{Stage, World, committed};
 
@@ -90,4 +90,23 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     assert_eq!((standing.fingerprint, standing.age), (row.identity.fingerprint.clone(), None));
     committed(stage.commit(copy).await);
     committed(stage.commit(running).await);
+}
+
+/// Parked, taken and running, as its message; neither processed nor dead, nor another message of its key.
+pub async fn a_message_is_parked_until_its_row_is_done<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (a, b, other) = (stage.id("a"), stage.id("b"), stage.message("a", "another"));
+    let is_parked = async |identity| stage.store.is_parked(identity).await.unwrap();
+    assert!(!is_parked(&a).await);
+    stage.park("a").await;
+    assert!(is_parked(&a).await && !is_parked(&other).await && !is_parked(&b).await);
+    let row = stage.take_one(Kind::Ordinary).await;
+    assert!(is_parked(&a).await);
+    let mut txn = stage.begin().await;
+    assert!(stage.store.start(&mut txn, &row).await.unwrap());
+    assert!(is_parked(&a).await, "it is not committed");
+    committed(stage.commit(txn).await);
+    assert!(!is_parked(&a).await);
+    stage.bury("dead", Reason::Permanent).await;
+    assert!(!is_parked(&stage.id("dead")).await);
 }

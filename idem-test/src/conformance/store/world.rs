@@ -14,6 +14,10 @@ pub trait World: Sized + Send + Sync + 'static {
     /// What the database can do.
     const FEATURES: Features;
 
+    /// Whether workers of the pipeline's suite store their messages before they run them.
+    #[doc(hidden)]
+    const INBOX: bool = false;
+
     /// A new world. `None` where the database cannot be reached and need not be; that is printed.
     fn make() -> impl Future<Output = Option<Self>> + Send;
 

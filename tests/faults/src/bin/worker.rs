@@ -2,19 +2,27 @@
 
 use std::time::Duration;
 
-use idem::RabbitMq;
-use idem_faults::World;
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use idem_faults::{Setting, World};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let [database, broker, schema, queue] =
-        ["DATABASE_URL", "AMQP_URL", "FAULTS_SCHEMA", "FAULTS_QUEUE"].map(|name| std::env::var(name).unwrap());
-    let world = World::existing(&database, &schema);
-    let store = world.options().verify_only().connect().await?;
-    let orders = RabbitMq::connect(broker).await?.queue(queue).await?;
-    let worker = world.start(&store, orders, |worker| {
-        worker.in_flight(16).lease(Duration::from_millis(500)).poll(Duration::from_millis(100))
+    tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
+    let setting = Setting::from_env();
+    match setting.broker {
+        RabbitMq::NAME => work::<RabbitMq>(&setting).await,
+        Nats::NAME => work::<Nats>(&setting).await,
+        Kafka::NAME => work::<Kafka>(&setting).await,
+        other => anyhow::bail!("there is no broker {other}"),
+    }
+}
+
+async fn work<B: Broker>(setting: &Setting) -> anyhow::Result<()> {
+    let world = World::existing(&setting.database, &setting.schema);
+    let store = world.options().connections(40).verify_only().connect().await?;
+    let source = B::source(&setting.address, &setting.name).await?;
+    let worker = world.start(&store, source, |worker| {
+        setting.mode.tune(worker).lease(Duration::from_millis(500)).poll(Duration::from_millis(100))
     });
-    worker.end().await?;
-    Ok(())
+    Ok(worker.end().await?)
 }

@@ -1,10 +1,9 @@
-//! The example `rabbitmq`, as a user runs it.
+//! The examples of the brokers, as a user runs them.
 
 use std::process::Stdio;
 
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 use idem_faults::{variable, within};
-use lapin::options::BasicPublishOptions;
-use lapin::{BasicProperties, Connection, ConnectionProperties};
 use sqlx::{Connection as _, PgConnection};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -12,30 +11,41 @@ use uuid::Uuid;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_for_rabbitmq_processes_an_order_once() {
-    let (Some(database), Some(amqp)) = (variable("DATABASE_URL"), variable("AMQP_URL")) else { return };
+    an_order_is_processed_once::<RabbitMq>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_for_nats_processes_an_order_once() {
+    an_order_is_processed_once::<Nats>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_for_kafka_processes_an_order_once() {
+    an_order_is_processed_once::<Kafka>().await;
+}
+
+async fn an_order_is_processed_once<B: Broker>() {
+    let (Some(database), Some(address)) = (variable("DATABASE_URL"), variable(B::VARIABLE)) else { return };
     // `cargo test --workspace` builds the examples beside the tests.
     let tests = std::env::current_exe().unwrap();
-    let example = tests.ancestors().nth(2).unwrap().join("examples").join("rabbitmq");
+    let example = tests.ancestors().nth(2).unwrap().join("examples").join(B::NAME);
     if !example.exists() {
         assert!(std::env::var_os("CI").is_none(), "{} was not built", example.display());
         eprintln!("skipped: {} was not built, run cargo xtask test", example.display());
         return;
     }
+    let broker = B::connect(&address, "orders").await.unwrap();
+    broker.create().await.unwrap();
     let mut program = Command::new(example);
-    let program = program.env("DATABASE_URL", &database).env("AMQP_URL", &amqp).stdout(Stdio::piped());
+    let program = program.env("DATABASE_URL", &database).env(B::VARIABLE, &address).stdout(Stdio::piped());
     let mut program = program.kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
     let mut line = async || within("the example tells a line", lines.next_line()).await.unwrap().unwrap();
     assert!(line().await.starts_with("consuming"));
 
     let order_id = (Uuid::new_v4().as_u128() >> 66) as i64;
-    let payload = format!(r#"{{"event_id": "{}", "order_id": {order_id}}}"#, Uuid::new_v4());
-    let broker = Connection::connect(&amqp, ConnectionProperties::default()).await.unwrap();
-    let channel = broker.create_channel().await.unwrap();
-    for _ in 0..2 {
-        let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
-        channel.basic_publish("".into(), "orders".into(), options, payload.as_bytes(), properties).await.unwrap();
-    }
+    let payload = format!(r#"{{"event_id": "{}", "order_id": {order_id}}}"#, Uuid::new_v4()).into_bytes();
+    broker.publish(&[payload.clone(), payload]).await.unwrap();
     let mut outcomes = [line().await, line().await];
     outcomes.sort();
     assert_eq!(outcomes, ["duplicate", "processed"]);
@@ -43,4 +53,25 @@ async fn the_example_for_rabbitmq_processes_an_order_once() {
     let payments = sqlx::query_scalar("SELECT count(*) FROM payments WHERE order_id = $1").bind(order_id);
     let payments: i64 = payments.fetch_one(&mut db).await.unwrap();
     assert_eq!(payments, 1);
+}
+
+#[test]
+fn the_examples_differ_only_in_the_line_that_makes_the_source() {
+    let [rabbitmq, nats, kafka] = [
+        include_str!("../../../../examples/rabbitmq.rs"),
+        include_str!("../../../../examples/nats.rs"),
+        include_str!("../../../../examples/kafka.rs"),
+    ]
+    .map(without_the_source);
+    assert_eq!(rabbitmq, nats);
+    assert_eq!(rabbitmq, kafka);
+}
+
+/// The program without its comments, and without that line, which there must be once.
+fn without_the_source(program: &str) -> Vec<&str> {
+    let code = program.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let (source, rest): (Vec<_>, Vec<_>) = code.partition(|line| line.trim_start().starts_with("let orders = "));
+    let [source] = source[..] else { panic!("{source:?}") };
+    assert!(source.ends_with(".await?;"), "the source is made in more than a line: {source}");
+    rest
 }

@@ -2,13 +2,19 @@
 
 mod barrier;
 mod breaks;
+mod broker_outage;
 mod cancel;
 mod commit;
+mod content;
+mod crash;
 mod drain;
 mod duplicates;
+mod everywhere;
 mod example;
 mod handlers;
 mod killer;
 mod outage;
+mod process;
 mod retries;
+mod sharing;
 mod start;

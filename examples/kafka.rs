@@ -1,0 +1,45 @@
+//! Orders from Kafka, their effects in PostgreSQL: the program of the README, complete.
+//!
+//! `eval "$(cargo xtask services up)"`, then `cargo run --example kafka --features postgres,kafka`.
+//! Publish `{"event_id": "2f1e...", "order_id": 7}` to the topic `orders`, twice.
+
+use idem::prelude::*;
+use serde::Deserialize;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+#[derive(Deserialize)]
+struct OrderPaid {
+    event_id: Uuid,
+    order_id: i64,
+}
+
+#[idempotent(key = "event_id", name = "order_paid")]
+async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO payments (order_id) VALUES ($1)").bind(event.order_id).execute(tx).await?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let database = std::env::var("DATABASE_URL")?;
+    // A service has migrations of its own for this; the table has no unique constraint, and needs none.
+    sqlx::raw_sql("CREATE TABLE IF NOT EXISTS payments (order_id bigint NOT NULL)")
+        .execute(&mut PgConnection::connect(&database).await?)
+        .await?;
+
+    let store = Postgres::connect(&database).await?;
+    // The topic exists: `kafka-topics.sh --create --topic orders --bootstrap-server $KAFKA_BROKERS`. The group is `billing`.
+    let orders = Kafka::connect(&std::env::var("KAFKA_BROKERS")?).await?.topic("orders").await?;
+    println!("consuming orders; end with ctrl-c");
+    Worker::new("billing", store, orders)
+        .handler::<order_paid>()
+        .observe(|_, outcome| println!("{}", outcome.as_str()))
+        .run_until(shutdown())
+        .await?;
+    Ok(())
+}
+
+async fn shutdown() {
+    tokio::signal::ctrl_c().await.ok();
+}

@@ -1,0 +1,61 @@
+//! The suite for sources, over NATS JetStream.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use async_nats::HeaderMap;
+use common::relay::Relay;
+use idem_nats::{Nats, Stream};
+use idem_test::Publication;
+use idem_test::conformance::source::{Features, World};
+
+/// A stream, consumed by way of a relay that can be cut.
+struct JetStream {
+    world: common::World,
+    relay: Relay,
+}
+
+impl World for JetStream {
+    type Source = Stream;
+
+    const FEATURES: Features = Features {
+        message_id: true,
+        event_type: false,
+        header_bytes: false,
+        redelivered: true,
+        confirms: true,
+        survives: true,
+        counts_released: false,
+    };
+
+    async fn make() -> Option<Self> {
+        let world = common::World::new().await?;
+        let relay = Relay::start(&world.url).await;
+        Some(Self { world, relay })
+    }
+
+    async fn publish(&self, publication: Publication) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in publication.get_headers().iter() {
+            headers.append(name, std::str::from_utf8(value).unwrap());
+        }
+        if let Some(id) = publication.get_message_id() {
+            headers.insert(async_nats::header::NATS_MESSAGE_ID, id);
+        }
+        self.world.publish_with(publication.payload(), headers).await;
+    }
+
+    async fn source(&self) -> Stream {
+        Nats::connect(self.relay.url()).await.unwrap().stream(&self.world.stream).await.unwrap()
+    }
+
+    async fn cut(&self) {
+        self.relay.cut();
+    }
+
+    async fn ready(&self) -> usize {
+        usize::try_from(self.world.info().await.num_pending).unwrap()
+    }
+}
+
+idem_test::source_suite!(JetStream);

@@ -1,0 +1,289 @@
+//! What arrives, and what settling it does.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use std::time::{Duration, SystemTime};
+
+use async_nats::HeaderMap;
+use async_nats::header::NATS_MESSAGE_ID;
+use common::{World, loss, next, nothing_for, terms};
+use idem_core::{Acker, Ordering, Settled, Source, Terms};
+
+#[tokio::test]
+async fn the_payload_arrives_unchanged() {
+    let Some(world) = World::new().await else { return };
+    let mut stream = world.open(1).await;
+    let binary: Vec<u8> = (0..=255).collect();
+    for payload in [vec![], binary, vec![b'x'; (1 << 20) + 1]] {
+        world.publish(&payload).await;
+        let (delivery, acker) = next(&mut stream).await;
+        assert!(*delivery.payload() == payload, "{delivery:?}");
+        assert!(!delivery.is_tombstone());
+        assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    }
+    stream.close().await;
+}
+
+#[tokio::test]
+async fn headers_arrive_unchanged_and_the_values_of_one_name_in_order() {
+    let Some(world) = World::new().await else { return };
+    let mut headers = HeaderMap::new();
+    for value in ["2", "1", "3"] {
+        headers.append("many", value);
+    }
+    headers.insert("Trace", "00-ab");
+    headers.insert("empty", "");
+    headers.insert(NATS_MESSAGE_ID, "id-1");
+    world.publish_with("x", headers).await;
+    let mut stream = world.open(1).await;
+    let (delivery, _acker) = next(&mut stream).await;
+    let expected =
+        [("Nats-Msg-Id", "id-1"), ("Trace", "00-ab"), ("empty", ""), ("many", "2"), ("many", "1"), ("many", "3")];
+    let headers: Vec<_> = delivery.headers().iter().collect();
+    assert_eq!(headers, expected.map(|(name, value)| (name, value.as_bytes())));
+    assert_eq!(delivery.message_id(), Some("id-1"));
+}
+
+#[tokio::test]
+async fn a_message_without_headers_has_none() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open(1).await;
+    let (delivery, _acker) = next(&mut stream).await;
+    assert!(delivery.headers().is_empty());
+    assert_eq!((delivery.message_id(), delivery.event_type()), (None, None));
+    assert_eq!((delivery.source(), stream.name()), (&*world.stream, &*world.stream));
+    assert_eq!((delivery.redelivered(), delivery.attempt()), (false, 1));
+}
+
+#[tokio::test]
+async fn a_position_has_the_number_and_the_time_of_the_server() {
+    let Some(world) = World::new().await else { return };
+    world.publish("a").await;
+    world.publish("b").await;
+    let mut stream = world.open(2).await;
+    let (first, _one) = next(&mut stream).await;
+    let (second, acker) = next(&mut stream).await;
+    let kept = world.jetstream.get_stream(&world.stream).await.unwrap().get_raw_message(2).await.unwrap();
+    let published = SystemTime::from(kept.time);
+    let nanos = published.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+    assert_eq!(second.position(), Some(&*format!("{}/2@{nanos}", world.stream)));
+    assert_eq!(second.published_at(), Some(published));
+    assert_ne!(first.position(), second.position());
+
+    acker.release().await.unwrap();
+    let (again, _acker) = next(&mut stream).await;
+    assert_eq!((again.position(), again.redelivered()), (second.position(), true));
+}
+
+#[tokio::test]
+async fn a_position_is_another_one_where_the_stream_was_made_anew() {
+    let Some(world) = World::new().await else { return };
+    let mut positions = Vec::new();
+    for _ in 0..2 {
+        world.publish("x").await;
+        let mut stream = world.open(1).await;
+        positions.push(next(&mut stream).await.0.position().unwrap().to_owned());
+        stream.close().await;
+        world.delete().await;
+        world.make(|_| {}).await;
+    }
+    assert!(positions.iter().all(|position| position.starts_with(&format!("{}/1@", world.stream))), "{positions:?}");
+    assert_ne!(positions[0], positions[1]);
+}
+
+#[tokio::test]
+async fn an_acked_message_is_settled_when_the_answer_is_there() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open(1).await;
+    let (_, acker) = next(&mut stream).await;
+    assert!(acker.is_live());
+    assert_eq!(world.info().await.num_ack_pending, 1);
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    assert_eq!(world.info().await.num_ack_pending, 0);
+}
+
+#[tokio::test]
+async fn an_unconfirmed_ack_is_only_sent() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.source().await.unconfirmed_acks();
+    stream.open(terms(1)).await.unwrap();
+    let (_, acker) = next(&mut stream).await;
+    assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+    world.until(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_released_message_comes_back_at_once_as_redelivered() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open(1).await;
+    let (_, acker) = next(&mut stream).await;
+    assert_eq!(acker.release().await.unwrap(), Settled::Confirmed);
+    let (delivery, _acker) = next(&mut stream).await;
+    assert_eq!(delivery.payload(), "x");
+    // The count of the server is no attempt.
+    assert_eq!((delivery.redelivered(), delivery.attempt()), (true, 1));
+}
+
+#[tokio::test]
+async fn what_is_unsettled_comes_back_at_once_after_the_close_and_is_settled_no_more() {
+    let Some(world) = World::new().await else { return };
+    world.publish("a").await;
+    world.publish("b").await;
+    let mut stream = world.open(2).await;
+    let (_, kept) = next(&mut stream).await;
+    drop(next(&mut stream).await);
+    stream.close().await;
+    assert!(!kept.is_live());
+
+    // The ack wait is 30 seconds, and nothing here waits for as long.
+    let mut another = world.open(2).await;
+    let again = [next(&mut another).await, next(&mut another).await];
+    assert!(again.iter().all(|(delivery, _)| delivery.redelivered()));
+    assert_eq!(kept.ack().await.unwrap(), Settled::Stale);
+    assert_eq!(world.info().await.num_ack_pending, 2);
+}
+
+#[tokio::test]
+async fn a_delivery_outlives_a_source_that_was_dropped() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let mut stream = world.open(1).await;
+    let (_, acker) = next(&mut stream).await;
+    drop(stream);
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+}
+
+#[tokio::test]
+async fn no_more_than_the_bound_is_unsettled() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..5 {
+        world.publish(n.to_string()).await;
+    }
+    let mut stream = world.open(2).await;
+    let (first, _second) = (next(&mut stream).await, next(&mut stream).await);
+    nothing_for(&mut stream, Duration::from_millis(100)).await;
+    assert_eq!(world.info().await.num_ack_pending, 2);
+    first.1.ack().await.unwrap();
+    let _third = next(&mut stream).await;
+    world.until(2, 2).await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_was_dropped_counts_until_the_server_has_it_back() {
+    let Some(world) = World::new().await else { return };
+    world.publish("a").await;
+    world.publish("b").await;
+    let mut stream = world.open_short(1).await;
+    drop(next(&mut stream).await);
+    nothing_for(&mut stream, Duration::from_millis(500)).await;
+    let mut left = Vec::new();
+    for _ in 0..2 {
+        let (delivery, acker) = next(&mut stream).await;
+        assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+        left.push(delivery.payload().clone());
+    }
+    left.sort();
+    assert_eq!(left, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn draining_releases_what_is_buffered_and_leaves_the_rest_to_be_acked() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..4 {
+        world.publish(n.to_string()).await;
+    }
+    let mut stream = world.open(4).await;
+    let (first, second) = (next(&mut stream).await, next(&mut stream).await);
+    world.until(0, 4).await;
+    stream.drain().await;
+    loss(&mut stream).await;
+    let mut another = world.open(4).await;
+    let mut buffered =
+        [next(&mut another).await.0, next(&mut another).await.0].map(|delivery| delivery.payload().clone());
+    buffered.sort();
+    assert_eq!(buffered, ["2", "3"]);
+    assert!(first.1.is_live());
+    assert_eq!(first.1.ack().await.unwrap(), Settled::Confirmed);
+    assert_eq!(second.1.release().await.unwrap(), Settled::Confirmed);
+    assert_eq!(next(&mut another).await.0.payload(), "1");
+}
+
+#[tokio::test]
+async fn a_drained_source_asks_for_nothing_more() {
+    let Some(world) = World::new().await else { return };
+    let mut stream = world.open(4).await;
+    stream.drain().await;
+    for _ in 0..20 {
+        world.publish("x").await;
+    }
+    assert_eq!((world.info().await.num_pending, world.info().await.num_ack_pending), (20, 0));
+}
+
+#[tokio::test]
+async fn draining_and_closing_what_was_never_opened_does_nothing() {
+    let Some(world) = World::new().await else { return };
+    let mut stream = world.source().await;
+    stream.drain().await;
+    stream.close().await;
+    loss(&mut stream).await;
+}
+
+#[tokio::test]
+async fn a_filter_leaves_the_others_out() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let other = format!("{}.other", world.stream);
+    world.jetstream.publish(other.clone(), "y".into()).await.unwrap().await.unwrap();
+    let mut stream = world.source().await.filter_subject(other);
+    stream.open(terms(4)).await.unwrap();
+    assert_eq!(next(&mut stream).await.0.payload(), "y");
+    nothing_for(&mut stream, Duration::from_millis(100)).await;
+}
+
+#[tokio::test]
+async fn in_a_queues_order_there_is_one_lane_and_one_message_at_a_time_for_all_workers() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..3 {
+        world.publish(n.to_string()).await;
+    }
+    let ordered = || Terms { ordering: Ordering::Queue, ..terms(4) };
+    let (mut one, mut two) = (world.source().await, world.source().await);
+    one.open(ordered()).await.unwrap();
+    two.open(ordered()).await.unwrap();
+    let mut seen = Vec::new();
+    // The first one is released once: it keeps its place.
+    for turn in 0..4 {
+        let (delivery, acker) = tokio::select! {
+            delivery = next(&mut one) => delivery,
+            delivery = next(&mut two) => delivery,
+        };
+        assert!(format!("{delivery:?}").contains("lane: Some(0)"), "{delivery:?}");
+        nothing_for(&mut one, Duration::from_millis(50)).await;
+        nothing_for(&mut two, Duration::from_millis(50)).await;
+        seen.push(delivery.payload().clone());
+        let settled = if turn == 0 { acker.release().await } else { acker.ack().await };
+        assert_eq!(settled.unwrap(), Settled::Confirmed);
+    }
+    assert_eq!(seen, ["0", "0", "1", "2"]);
+}
+
+#[tokio::test]
+async fn a_consumer_that_allows_small_and_short_pulls_only_is_pulled_from_so() {
+    let Some(world) = World::new().await else { return };
+    world.consumer(|config| (config.max_batch, config.max_expires) = (2, Duration::from_secs(1))).await;
+    let mut stream = world.open(5).await;
+    nothing_for(&mut stream, Duration::from_millis(2500)).await;
+    for n in 0..5 {
+        world.publish(n.to_string()).await;
+    }
+    let mut held = Vec::new();
+    for n in 0..5 {
+        held.push(next(&mut stream).await);
+        assert_eq!(held[n].0.payload(), &n.to_string());
+    }
+}

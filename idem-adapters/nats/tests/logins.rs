@@ -1,0 +1,157 @@
+//! Logins: with which of them a server lets us in, and what is said where it does not.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use std::time::SystemTime;
+
+use common::server::Server;
+use common::{terms, texts};
+use idem_core::{Error, Source};
+use idem_nats::{Nats, Options};
+use nkeys::KeyPair;
+
+const SENTINEL: &str = "s3ntinel";
+
+async fn accepted(options: Options) {
+    let nats = options.connect().await.unwrap();
+    let error = nats.stream("ORDERS").await.unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
+}
+
+async fn refused(options: Options, secret: &str) {
+    let error = options.connect().await.unwrap_err();
+    assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+    let said = texts(&error);
+    assert!(!said.contains(secret), "{said}");
+    assert!(said.contains("the server refuses the login"), "{said}");
+}
+
+#[tokio::test]
+async fn a_password_lets_in_and_a_wrong_one_does_not() {
+    let Some(server) = Server::start("jetstream: {}\nauthorization: { user: \"al@ice\", password: \"p/:w\" }") else {
+        return;
+    };
+    let port = server.port;
+    accepted(Nats::options(format!("nats://al%40ice:p%2F%3Aw@127.0.0.1:{port}"))).await;
+    refused(Nats::options(format!("nats://al%40ice:{SENTINEL}@127.0.0.1:{port}")), SENTINEL).await;
+    refused(Nats::options(server.url()), SENTINEL).await;
+}
+
+#[tokio::test]
+async fn a_token_lets_in_and_a_wrong_one_does_not() {
+    let Some(server) = Server::start("jetstream: {}\nauthorization: { token: \"t0ken\" }") else { return };
+    accepted(Nats::options(format!("nats://t0ken@127.0.0.1:{}", server.port))).await;
+    refused(Nats::options(format!("nats://{SENTINEL}@127.0.0.1:{}", server.port)), SENTINEL).await;
+}
+
+#[tokio::test]
+async fn an_nkey_lets_in_and_another_one_does_not() {
+    let (ours, other) = (KeyPair::new_user(), KeyPair::new_user());
+    let config = format!("jetstream: {{}}\nauthorization: {{ users: [ {{ nkey: {} }} ] }}", ours.public_key());
+    let Some(server) = Server::start(&config) else { return };
+    accepted(Nats::options(server.url()).nkey(ours.seed().unwrap())).await;
+    let seed = other.seed().unwrap();
+    refused(Nats::options(server.url()).nkey(&seed), &seed).await;
+}
+
+#[tokio::test]
+async fn a_file_of_credentials_lets_in_and_is_read_again_for_each_connection() {
+    let (operator, system, account) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
+    let (operator_jwt, system_jwt) = (
+        jwt(&operator, &operator, "O", "{\"type\":\"operator\",\"version\":2}"),
+        jwt(&operator, &system, "SYS", &format!("{{{LIMITS},\"type\":\"account\",\"version\":2}}")),
+    );
+    let account_jwt = jwt(&operator, &account, "A", &format!("{{{LIMITS},\"type\":\"account\",\"version\":2}}"));
+    let config = format!(
+        "jetstream: {{}}\noperator: {operator_jwt}\nsystem_account: {0}\nresolver: MEMORY\nresolver_preload: {{ {0}: \
+         {system_jwt}, {1}: {account_jwt} }}",
+        system.public_key(),
+        account.public_key(),
+    );
+    let Some(server) = Server::start(&config) else { return };
+    let file = server.home.path().join("billing.creds");
+    std::fs::write(&file, credentials(&account)).unwrap();
+    accepted(Nats::options(server.url()).credentials_file(&file)).await;
+
+    let stranger = credentials(&KeyPair::new_account());
+    let seed = stranger.lines().find(|line| line.starts_with("SU")).unwrap();
+    let nats = Nats::options(server.url()).credentials_file(&file).connect().await.unwrap();
+    std::fs::write(&file, &stranger).unwrap();
+    refused(Nats::options(server.url()).credentials_file(&file), seed).await;
+    assert!(texts(&nats.stream("ORDERS").await.unwrap_err()).contains("refuses the login"));
+}
+
+#[tokio::test]
+async fn a_file_of_credentials_that_is_none_is_refused_by_its_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("billing.creds");
+    for content in [None, Some(SENTINEL)] {
+        if let Some(content) = content {
+            std::fs::write(&file, content).unwrap();
+        }
+        let error = Nats::options("nats://127.0.0.1:1").credentials_file(&file).connect().await.unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        let said = texts(&error);
+        assert!(said.contains("billing.creds") && !said.contains(SENTINEL), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_may_do_little_is_enough() {
+    let config = "jetstream: {}\nauthorization: { users: [ { user: all, password: p }, { user: idem, password: p, \
+                  permissions: { subscribe: [\"_INBOX_billing.>\"], publish: [\
+                  \"$JS.API.STREAM.INFO.ORDERS\", \"$JS.API.CONSUMER.*.ORDERS.billing\", \
+                  \"$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing\", \"$JS.ACK.ORDERS.billing.>\"] } } ] }";
+    let Some(server) = Server::start(config) else { return };
+    let world = common::World::at(format!("nats://all:p@127.0.0.1:{}", server.port)).await;
+    let world = common::World { stream: "ORDERS".to_owned(), ..world };
+    world.make(|_| {}).await;
+    world.publish("x").await;
+    let url = format!("nats://idem:p@127.0.0.1:{}", server.port);
+    let nats = Nats::options(url).inbox_prefix("_INBOX_billing").connect().await.unwrap();
+    let mut stream = nats.stream("ORDERS").await.unwrap();
+    stream.open(terms(1)).await.unwrap();
+    let (_, acker) = common::next(&mut stream).await;
+    assert_eq!(idem_core::Acker::ack(acker).await.unwrap(), idem_core::Settled::Confirmed);
+    stream.close().await;
+}
+
+const LIMITS: &str = "\"limits\":{\"subs\":-1,\"data\":-1,\"payload\":-1,\"imports\":-1,\"exports\":-1,\
+                      \"wildcards\":true,\"conn\":-1,\"leaf\":-1,\"mem_storage\":-1,\"disk_storage\":-1,\"streams\":-1,\
+                      \"consumer\":-1}";
+
+/// The content of a `.creds` file for a new user of this account.
+fn credentials(account: &KeyPair) -> String {
+    let user = KeyPair::new_user();
+    let jwt =
+        jwt(account, &user, "billing", "{\"type\":\"user\",\"version\":2,\"subs\":-1,\"data\":-1,\"payload\":-1}");
+    format!(
+        "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY \
+         SEED-----\n{}\n------END USER NKEY SEED------\n",
+        user.seed().unwrap()
+    )
+}
+
+/// A JWT as nsc makes it.
+fn jwt(issuer: &KeyPair, subject: &KeyPair, name: &str, nats: &str) -> String {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let header = base64(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#);
+    let (issuer_key, subject) = (issuer.public_key(), subject.public_key());
+    let claims = format!(
+        "{{\"jti\":\"X\",\"iat\":{now},\"iss\":\"{issuer_key}\",\"name\":\"{name}\",\"sub\":\"{subject}\",\"nats\":{nats}}}"
+    );
+    let body = format!("{header}.{}", base64(claims.as_bytes()));
+    let signature = base64(&issuer.sign(body.as_bytes()).unwrap());
+    format!("{body}.{signature}")
+}
+
+/// For URLs, without padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let digits = bytes.chunks(3).flat_map(|chunk| {
+        let number = (0..3).fold(0, |number, at| number << 8 | usize::from(chunk.get(at).copied().unwrap_or(0)));
+        (0..=chunk.len()).map(move |at| char::from(DIGITS[number >> (18 - 6 * at) & 63]))
+    });
+    digits.collect()
+}

@@ -1,0 +1,313 @@
+//! What is refused at the start, and with which words; and where a consumer starts.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use std::time::{Duration, SystemTime};
+
+use async_nats::jetstream::consumer::{AckPolicy, Config};
+use async_nats::jetstream::stream::RetentionPolicy;
+use common::relay::authority;
+use common::server::Server;
+use common::{World, next, nothing_for, terms, texts, url};
+use idem_core::{Acker, Error, Horizon, Ordering, Source, Terms};
+use idem_nats::{Nats, Start, Stream};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+
+const SENTINEL: &str = "s3ntinel";
+
+/// What `open` says.
+async fn refusal(mut stream: Stream, terms: Terms) -> String {
+    let error = stream.open(terms).await.unwrap_err();
+    let error = error.downcast_ref::<Error>().unwrap_or_else(|| panic!("{error:?}"));
+    assert!(matches!(error, Error::Refused(_)), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_stream_that_does_not_exist_is_refused_and_not_made() {
+    let Some(world) = World::empty().await else { return };
+    for _ in 0..2 {
+        let error = world.nats().await.stream(&world.stream).await.unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        let error = error.to_string();
+        assert!(error.contains("does not exist") && error.contains(&world.stream), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_nats_does_not_take_is_refused() {
+    let Some(world) = World::new().await else { return };
+    for name in ["", "a.b", "a b", "*"] {
+        let error = world.nats().await.stream(name).await.unwrap_err().to_string();
+        assert!(error.contains("give the name of one"), "{error}");
+        let error = refusal(world.source().await, Terms::new(name, 1)).await;
+        assert!(error.contains(".durable(..)"), "{error}");
+    }
+    let mut stream = world.source().await.durable("billing");
+    stream.open(Terms::new("billing.v2", 1)).await.unwrap();
+    assert_eq!(world.info().await.name, "billing");
+}
+
+#[tokio::test]
+async fn a_consumer_is_made_as_it_must_be() {
+    let Some(world) = World::new().await else { return };
+    let _stream = world.open(2000).await;
+    let config = world.info().await.config;
+    assert_eq!((config.durable_name.as_deref(), config.deliver_subject), (Some("billing"), None));
+    assert_eq!((config.ack_policy, config.max_deliver, config.backoff), (AckPolicy::Explicit, -1, vec![]));
+    assert_eq!((config.ack_wait, config.max_ack_pending), (Duration::from_secs(30), 2000));
+}
+
+type Change = fn(&mut Config);
+
+#[tokio::test]
+async fn a_consumer_with_other_settings_is_refused_with_the_difference_or_updated() {
+    let Some(world) = World::new().await else { return };
+    let cases: [(&str, Change); 6] = [
+        ("max_deliver: is 5, must be -1 (unlimited)", |config| config.max_deliver = 5),
+        ("backoff: is [2s, 4s], must be none", |config| {
+            (config.max_deliver, config.backoff) = (3, vec![Duration::from_secs(2), Duration::from_secs(4)]);
+        }),
+        ("ack_wait: is 100ms, must be 1s or more", |config| config.ack_wait = Duration::from_millis(100)),
+        ("max_ack_pending: is 3, must be 4 or more", |config| config.max_ack_pending = 3),
+        ("headers_only: is true, must be false", |config| config.headers_only = true),
+        ("inactive_threshold: is 60s, must be none", |config| config.inactive_threshold = Duration::from_secs(60)),
+    ];
+    for (difference, change) in cases {
+        world.consumer(change).await;
+        let error = refusal(world.source().await, terms(4)).await;
+        assert!(error.contains(difference) && error.contains(".reconcile()"), "{error}");
+        assert!(error.contains("consumer `billing`") && error.contains(&world.stream), "{error}");
+
+        let mut stream = world.source().await.reconcile();
+        stream.open(terms(4)).await.unwrap_or_else(|error| panic!("{difference}: {error}"));
+        stream.close().await;
+        world.source().await.open(terms(4)).await.unwrap();
+        world.delete_consumer().await;
+    }
+}
+
+#[tokio::test]
+async fn all_differences_are_named_at_once() {
+    let Some(world) = World::new().await else { return };
+    world.consumer(|config| (config.max_deliver, config.max_ack_pending) = (5, 3)).await;
+    let error = refusal(world.source().await, terms(4)).await;
+    assert!(error.contains("max_deliver: is 5") && error.contains("max_ack_pending: is 3"), "{error}");
+}
+
+#[tokio::test]
+async fn an_update_leaves_the_other_settings_and_the_place_as_they_were() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..2 {
+        world.publish(n.to_string()).await;
+    }
+    world.consumer(|config| (config.max_deliver, config.description) = (5, Some("by hand".to_owned()))).await;
+    let message = world.steal().await;
+    message.double_ack().await.unwrap();
+    let mut stream = world.source().await.reconcile();
+    stream.open(terms(1)).await.unwrap();
+    assert_eq!(next(&mut stream).await.0.payload(), "1");
+    let config = world.info().await.config;
+    assert_eq!((config.max_deliver, config.description.as_deref()), (-1, Some("by hand")));
+}
+
+#[tokio::test]
+async fn what_the_server_cannot_change_is_refused_all_the_same() {
+    let Some(world) = World::new().await else { return };
+    let cases: [(&str, Change); 2] = [
+        ("ack_policy: is all, must be explicit (cannot be changed)", |config| config.ack_policy = AckPolicy::All),
+        ("deliver_subject: is `there`, must be none (a pull consumer)", |config| {
+            config.deliver_subject = Some("there".to_owned());
+        }),
+    ];
+    for (difference, change) in cases {
+        world.consumer(change).await;
+        let error = refusal(world.source().await.reconcile(), terms(4)).await;
+        assert!(error.contains(difference) && error.contains(".durable(..)"), "{error}");
+        world.delete_consumer().await;
+    }
+}
+
+#[tokio::test]
+async fn an_ack_wait_that_was_asked_for_is_what_the_consumer_must_have() {
+    let Some(world) = World::new().await else { return };
+    world.consumer(|config| config.ack_wait = Duration::from_secs(5)).await;
+    let error = refusal(world.source().await.ack_wait(Duration::from_secs(7)), terms(1)).await;
+    assert!(error.contains("ack_wait: is 5s, must be 7s"), "{error}");
+    world.source().await.ack_wait(Duration::from_secs(7)).reconcile().open(terms(1)).await.unwrap();
+    assert_eq!(world.info().await.config.ack_wait, Duration::from_secs(7));
+}
+
+#[tokio::test]
+async fn an_ack_wait_below_a_second_is_refused_before_anything_is_made() {
+    let Some(world) = World::new().await else { return };
+    let error = refusal(world.source().await.ack_wait(Duration::from_millis(999)), terms(1)).await;
+    assert!(error.contains("1s"), "{error}");
+    world.jetstream.get_stream(&world.stream).await.unwrap().consumer_info("billing").await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_filter_of_somebody_else_is_refused_or_updated() {
+    let Some(world) = World::new().await else { return };
+    let (one, two) = (format!("{}.x", world.stream), format!("{}.y", world.stream));
+    let filter = one.clone();
+    world.consumer(move |config| config.filter_subject = filter).await;
+    let error = refusal(world.source().await, terms(1)).await;
+    assert!(error.contains(&format!("filter: is `{one}`, must be none")), "{error}");
+    let error = refusal(world.source().await.filter_subject(&two), terms(1)).await;
+    assert!(error.contains(&format!("filter: is `{one}`, must be `{two}`")), "{error}");
+    world.source().await.filter_subject(&one).open(terms(1)).await.unwrap();
+    world.source().await.filter_subject(&two).reconcile().open(terms(1)).await.unwrap();
+    assert_eq!(world.info().await.config.filter_subject, two);
+}
+
+#[tokio::test]
+async fn several_filters_are_taken_by_servers_that_know_them_and_refused_otherwise() {
+    let Some(world) = World::new().await else { return };
+    let subject = |name: &str| format!("{}.{name}", world.stream);
+    let filtered = || async { world.source().await.filter_subject(subject("x")).filter_subject(subject("y")) };
+    let client = async_nats::connect(&world.url).await.unwrap();
+    if !client.is_server_compatible(2, 10, 0) {
+        let error = refusal(filtered().await, terms(1)).await;
+        assert!(error.contains("older than 2.10"), "{error}");
+        return;
+    }
+    let mut stream = filtered().await;
+    stream.open(terms(3)).await.unwrap();
+    stream.open(terms(3)).await.unwrap();
+    for name in ["x", "z", "y"] {
+        world.jetstream.publish(subject(name), name.into()).await.unwrap().await.unwrap();
+    }
+    for name in ["x", "y"] {
+        let (delivery, acker) = next(&mut stream).await;
+        assert_eq!(delivery.payload(), name);
+        acker.ack().await.unwrap();
+    }
+    nothing_for(&mut stream, Duration::from_millis(100)).await;
+}
+
+#[tokio::test]
+async fn an_order_that_jetstream_cannot_keep_is_refused() {
+    let Some(world) = World::new().await else { return };
+    for ordering in [Ordering::Partition, Ordering::Key] {
+        let error = refusal(world.source().await, Terms { ordering, ..terms(1) }).await;
+        assert!(error.contains("Ordering::Queue") && error.contains(&format!("{ordering:?}")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_queues_order_needs_a_consumer_that_hands_out_one_at_a_time() {
+    let Some(world) = World::new().await else { return };
+    let ordered = || Terms { ordering: Ordering::Queue, ..terms(4) };
+    world.source().await.open(ordered()).await.unwrap();
+    assert_eq!(world.info().await.config.max_ack_pending, 1);
+    let error = refusal(world.source().await, terms(4)).await;
+    assert!(error.contains("max_ack_pending: is 1, must be 4 or more"), "{error}");
+
+    world.delete_consumer().await;
+    world.source().await.open(terms(4)).await.unwrap();
+    let error = refusal(world.source().await, ordered()).await;
+    assert!(error.contains("max_ack_pending: is 1000, must be 1 (for Ordering::Queue)"), "{error}");
+    world.source().await.reconcile().open(ordered()).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_room_at_all_is_refused() {
+    let Some(world) = World::new().await else { return };
+    let error = refusal(world.source().await, terms(0)).await;
+    assert!(error.contains("allow at least 1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_new_consumer_begins_where_it_was_told_to() {
+    let Some(world) = World::new().await else { return };
+    for n in 1..=3 {
+        world.publish(n.to_string()).await;
+    }
+    let third = world.jetstream.get_stream(&world.stream).await.unwrap().get_raw_message(3).await.unwrap();
+    let third = SystemTime::from(third.time);
+    for (name, start, first) in
+        [("a", Start::All, "1"), ("b", Start::Sequence(2), "2"), ("c", Start::Time(third), "3"), ("d", Start::New, "4")]
+    {
+        let mut stream = world.source().await.durable(name).start(start);
+        stream.open(terms(1)).await.unwrap();
+        if start == Start::New {
+            world.publish("4").await;
+        }
+        let (delivery, acker) = next(&mut stream).await;
+        assert_eq!(delivery.payload(), first);
+        acker.ack().await.unwrap();
+        stream.close().await;
+        // Of one that exists it says nothing.
+        world.source().await.durable(name).start(Start::Sequence(1)).open(terms(1)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_horizon_is_the_age_limit_of_the_stream() {
+    for (age, expected) in
+        [(Duration::ZERO, Horizon::Unlimited), (Duration::from_secs(3600), Horizon::Within(Duration::from_secs(3600)))]
+    {
+        let Some(world) = World::empty().await else { return };
+        world.make(|config| config.max_age = age).await;
+        let mut stream = world.source().await;
+        assert_eq!(stream.horizon(), Horizon::Unstated);
+        stream.open(terms(1)).await.unwrap();
+        assert_eq!(stream.horizon(), expected);
+        world.delete().await;
+    }
+}
+
+#[tokio::test]
+async fn every_retention_is_taken() {
+    for retention in [RetentionPolicy::Interest, RetentionPolicy::WorkQueue, RetentionPolicy::Limits] {
+        let Some(world) = World::empty().await else { return };
+        world.make(|config| config.retention = retention).await;
+        let mut stream = world.open(1).await;
+        world.publish("x").await;
+        next(&mut stream).await.1.ack().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_jetstream_is_refused() {
+    let Some(server) = Server::start("") else { return };
+    let error = Nats::connect(server.url()).await.unwrap().stream("ORDERS").await.unwrap_err().to_string();
+    assert!(error.contains("-js"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_named_without_the_password() {
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let error = Nats::connect(format!("nats://u:{SENTINEL}@127.0.0.1:{port}")).await.unwrap_err();
+    assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+    let said = texts(&error);
+    assert!(!said.contains(SENTINEL), "{said}");
+    assert!(said.contains(&format!("127.0.0.1:{port}")) && said.contains("user `u`"), "{said}");
+    assert!(said.contains("check that the server runs"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        // Ends when the other side has ended.
+        client.read_to_end(&mut Vec::new()).await
+    });
+    let error = Nats::connect(format!("nats://u:{SENTINEL}@127.0.0.1:{port}")).await.unwrap_err();
+    let said = texts(&error);
+    assert!(said.contains("check that the server runs") && !said.contains(SENTINEL), "{said}");
+    tokio::time::resume();
+    tokio::time::timeout(common::LONG, server).await.expect("the connection was left open").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn one_server_of_several_is_enough() {
+    let Some(url) = url() else { return };
+    let away = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    Nats::connect(format!("nats://127.0.0.1:{away},{}", authority(&url))).await.unwrap();
+}

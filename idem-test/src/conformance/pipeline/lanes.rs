@@ -1,0 +1,339 @@
+//! Ordered lanes.
+
+use std::time::Duration;
+
+use idem_core::{Ordering, RetryPolicy, Source, Terms};
+
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+/// By key, with retries at once.
+fn ordered() -> Settings {
+    Settings { ordering: Ordering::Key, ..Settings::default() }
+}
+
+/// By key, with retries that nobody waits for.
+fn patient() -> Settings {
+    let hour = Duration::from_secs(3600);
+    Settings { retry: RetryPolicy::new().first(hour).longest(hour), ..ordered() }
+}
+
+fn lane(lane: u64, order: Order) -> Publication {
+    Publication::from(order).lane(lane)
+}
+
+/// Makes all rows due.
+async fn hurry<W: World>(line: &Line<W>) {
+    let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", Duration::from_secs(9000)));
+    line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier} WHERE state = 'parked'")).await;
+}
+
+async fn waits<W: World>(line: &Line<W>, runs: usize) {
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == runs)).await.unwrap();
+}
+
+/// Publishes messages, which the broker then marks as redelivered.
+async fn again<W: World>(line: &Line<W>, orders: impl IntoIterator<Item = Order>) {
+    let mut queue = line.queue.clone();
+    queue.open(Terms::new("billing", 100)).await.unwrap();
+    for order in orders {
+        line.publish(order);
+        soon(queue.next()).await.unwrap();
+    }
+    queue.close().await;
+}
+
+/// Waits until this message has begun so often.
+async fn runs<W: World>(line: &Line<W>, id: &str, runs: usize) {
+    soon(async {
+        while line.desk.runs(id) < runs {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+/// Whatever could begin has begun after this while. Nothing tells that something will not.
+async fn a_while() {
+    tokio::time::sleep(Duration::from_millis(200)).await;
+}
+
+/// A failing message is retried in its place.
+pub async fn a_lane_keeps_its_order_over_failures<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Fail, Act::Panic, Act::Ok]));
+    line.publish(Order::ok("b"));
+    line.publish(Order::new("c", &[Act::Fail, Act::Ok]));
+    line.publish(Order::ok("d"));
+    let settings = Settings { ordering: Ordering::Queue, ..ordered() };
+    let outcomes = line.run_with(settings, 7).await;
+    assert_eq!(line.desk.log(), ["a", "a", "a", "b", "c", "c", "d"]);
+    assert_eq!(outcomes, ["parked 1", "parked 2", "processed", "processed", "parked 1", "processed", "processed"]);
+    assert_eq!(line.queue.counts().acks, 4);
+}
+
+/// While a message waits for its next attempt, unacked, nothing of its lane begins; other lanes go on.
+pub async fn other_lanes_go_on_while_one_waits<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));
+    line.publish(lane(1, Order::ok("b")));
+    let worker = line.start_with(patient());
+    assert_eq!(line.outcomes(1).await, ["parked 1"]);
+    for id in ["x", "y", "z"] {
+        line.publish(lane(2, Order::ok(id)));
+    }
+    line.outcomes(4).await;
+    a_while().await;
+    assert_eq!(line.desk.log(), ["a", "x", "y", "z"]);
+    let counts = line.queue.counts();
+    assert_eq!((counts.acks, counts.unsettled), (3, 2), "what waits is not acked");
+    hurry(&line).await;
+    line.outcomes(6).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.desk.log(), ["a", "x", "y", "z", "a", "b"]);
+}
+
+/// Dead at once, by its last attempt, undecodable, or in conflict: the lane goes on.
+pub async fn a_dead_letter_moves_its_lane<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Permanent]));
+    line.publish(Order::new("b", &[Act::Fail]));
+    line.publish(Publication::new("no JSON"));
+    line.publish(Order::ok("c"));
+    line.publish(Order::new("c", &[Act::Ok, Act::Ok]));
+    line.publish(Order::ok("d"));
+    let outcomes = line.run_with(ordered(), 10).await;
+    assert_eq!(line.desk.log(), ["a", "b", "b", "b", "b", "b", "c", "d"]);
+    assert_eq!(outcomes[5..], ["dead: exhausted", "dead: undecodable", "processed", "dead: conflict", "processed"]);
+    assert_eq!(line.queue.counts().acks, 6);
+}
+
+/// A claim whose row waits is no duplicate in a lane: a partition's next owner must not run the second message before the
+/// first. Neither while the row is parked nor while it runs.
+pub async fn a_lane_waits_for_the_row_of_a_known_message<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let a = Order::new("a", &[Act::Fail, Act::Wait]);
+    line.publish(a.clone());
+    // In no order, so that it is acked while its row waits.
+    line.run_with(Settings { ordering: Ordering::None, ..patient() }, 1).await;
+    line.publish(lane(1, a));
+    line.publish(lane(1, Order::ok("b")));
+    line.publish(lane(2, Order::ok("x")));
+    let worker = line.start_with(patient());
+    assert_eq!(line.outcomes(2).await, ["parked 1", "processed"]);
+    a_while().await;
+    assert_eq!(line.desk.log(), ["a", "x"]);
+    hurry(&line).await;
+    waits(&line, 1).await;
+    a_while().await;
+    assert_eq!((line.desk.log().len(), line.queue.counts().acks), (3, 2));
+    line.desk.go.send_replace(true);
+    assert_eq!(line.outcomes(5).await[2..], ["processed", "duplicate", "processed"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.desk.log(), ["a", "x", "a", "b"]);
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+}
+
+/// What comes again runs from the inbox, each in its turn.
+pub async fn what_is_redelivered_keeps_its_order<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("known"));
+    line.run(1).await;
+    let failing = Order::new("b", &[Act::Fail, Act::Ok]);
+    again(&line, [Order::ok("a"), Order::ok("known"), failing, Order::ok("c")]).await;
+    line.run_with(ordered(), 9).await;
+    assert_eq!(line.desk.log(), ["known", "a", "b", "b", "c"]);
+    assert_eq!(line.queue.counts().stored, 3, "the source is told of those that had no claim");
+}
+
+/// A process that ends in the middle of a lane, while a message runs and while its retry waits: the next one goes on there.
+pub async fn a_crash_in_the_middle_keeps_the_order<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Hang, Act::Fail, Act::Ok]));
+    line.publish(Order::ok("b"));
+    line.publish(Order::new("c", &[Act::Fail, Act::Ok]));
+    line.publish(Order::ok("d"));
+    let first = line.start_with(ordered());
+    runs(&line, "a", 1).await;
+    soon(line.queue.delivered(4)).await;
+    first.crash().await;
+
+    let second = line.start_with(patient());
+    runs(&line, "a", 2).await;
+    a_while().await;
+    second.crash().await;
+    assert_eq!(line.desk.log(), ["a", "a"]);
+
+    let third = line.start_with(patient());
+    hurry(&line).await;
+    runs(&line, "c", 1).await;
+    a_while().await;
+    third.crash().await;
+
+    let fourth = line.start_with(patient());
+    hurry(&line).await;
+    soon(line.queue.idle()).await;
+    fourth.stop().await;
+    assert_eq!(line.desk.log(), ["a", "a", "a", "b", "c", "c", "d"]);
+    for id in ["a", "b", "c", "d"] {
+        assert_eq!(line.effects(id).await, 1, "{id}");
+    }
+}
+
+/// It releases what waits, be it for its turn or for its row, and loses nothing.
+pub async fn a_drain_releases_a_lane_that_waits<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
+    line.publish(Order::ok("b"));
+    let worker = line.start_with(patient());
+    line.outcomes(1).await;
+    soon(line.queue.delivered(2)).await;
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.acks, counts.releases, counts.ready, counts.unsettled), (0, 2, 2, 0));
+    assert_eq!((line.desk.log(), line.parked().await.len()), (vec!["a".to_owned()], 1));
+    hurry(&line).await;
+    line.run_with(ordered(), 3).await;
+    assert_eq!(line.desk.log(), ["a", "a", "b"]);
+}
+
+/// While a worker finishes what runs in a lane, no other one begins what comes behind it.
+pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Wait]));
+    line.publish(Order::ok("b"));
+    let first = line.start_with(ordered());
+    waits(&line, 1).await;
+    soon(line.queue.delivered(2)).await;
+    let second = line.start_with(ordered());
+    let ended = first.shut_down();
+    line.publish(Order::ok("c"));
+    a_while().await;
+    assert_eq!(line.desk.log(), ["a"]);
+    line.desk.go.send_replace(true);
+    soon(ended).await.unwrap().unwrap();
+    soon(line.queue.idle()).await;
+    second.stop().await;
+    assert_eq!(line.desk.log(), ["a", "b", "c"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}
+
+/// A handler that does not come to an end is cut off, and its lane goes on elsewhere from there.
+pub async fn the_end_of_the_patience_leaves_a_lane_to_the_next<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Hang, Act::Ok]));
+    line.publish(Order::ok("b"));
+    let worker = line.start_with(Settings { drain: Duration::from_millis(50), ..ordered() });
+    runs(&line, "a", 1).await;
+    worker.stop().await;
+    assert_eq!(line.queue.counts().unsettled, 0);
+    line.run_with(ordered(), 3).await;
+    assert_eq!(line.desk.log(), ["a", "a", "b"]);
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+}
+
+/// A connection that is lost while a lane waits: what comes again finds its place behind, and nothing runs twice.
+pub async fn a_lost_broker_keeps_the_order<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Wait]));
+    line.publish(Order::ok("b"));
+    line.publish(Order::new("c", &[Act::Fail, Act::Ok]));
+    line.publish(Order::ok("d"));
+    let worker = line.start_with(ordered());
+    waits(&line, 1).await;
+    soon(line.queue.delivered(4)).await;
+    line.broker.disconnect();
+    soon(line.queue.delivered(8)).await;
+    line.desk.go.send_replace(true);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.desk.log(), ["a", "b", "c", "c", "d"]);
+}
+
+/// Deliveries that are no longer ours leave their lanes, so that those that come again find room.
+pub async fn what_is_no_longer_ours_leaves_its_lane<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));
+    line.publish(lane(1, Order::ok("b")));
+    let worker = line.start_with(Settings { in_flight: 3, ..patient() });
+    line.outcomes(1).await;
+    soon(line.queue.delivered(2)).await;
+    line.broker.disconnect();
+    line.publish(lane(2, Order::ok("x")));
+    line.outcomes(2).await;
+    assert_eq!(line.desk.log(), ["a", "x"]);
+    hurry(&line).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.desk.log(), ["a", "x", "a", "b"]);
+}
+
+/// A lane is woken by the run of its row, and need not wait for a poll.
+pub async fn a_lane_is_woken_when_its_row_has_run<W: World>(world: W) {
+    let line = Line::new(world).await;
+    again(&line, ["a", "b", "c"].map(Order::ok)).await;
+    let worker = line.start_with(Settings { poll: Duration::from_secs(3600), ..ordered() });
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.desk.log(), ["a", "b", "c"]);
+}
+
+/// What waits in a lane for longer than its lease is extended meanwhile, for its turn and for its row.
+pub async fn what_waits_in_a_lane_keeps_its_lease<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.lease(Some(Duration::from_millis(300)));
+    line.publish(Order::new("a", &[Act::Fail, Act::Wait]));
+    line.publish(Order::ok("b"));
+    let worker = line.start_with(ordered());
+    waits(&line, 1).await;
+    // Several leases.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    line.desk.go.send_replace(true);
+    line.outcomes(3).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (2, 0, 0));
+    assert_eq!(line.desk.log(), ["a", "a", "b"]);
+}
+
+/// Several workers, lanes and failures.
+pub async fn lanes_keep_their_order_over_two_workers<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lanes = 3;
+    for n in 0..45_u64 {
+        let acts: &[Act] = if n % 7 == 3 { &[Act::Fail, Act::Ok] } else { &[Act::Ok] };
+        line.publish(lane(n % lanes, Order::new(&format!("{}-{n:02}", n % lanes), acts)));
+    }
+    let workers = [line.start_with(ordered()), line.start_with(ordered())];
+    soon(line.queue.idle()).await;
+    for worker in workers {
+        worker.stop().await;
+    }
+    for lane in 0..lanes {
+        let prefix = format!("{lane}-");
+        let mut log = line.desk.log().into_iter().filter(|id| id.starts_with(&prefix)).collect::<Vec<_>>();
+        log.dedup();
+        assert!(log.is_sorted() && log.len() == 15, "{log:?}");
+    }
+}
+
+/// A source that has no such mark of its own counts what had no claim and was stored before its first run.
+pub async fn the_source_is_told_what_was_stored<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("direct"));
+    line.publish(Order::new("fails", &[Act::Fail, Act::Ok]));
+    line.run(3).await;
+    assert_eq!(line.queue.counts().stored, 0);
+    line.publish_redelivered(Order::ok("redelivered")).await;
+    line.run(5).await;
+    assert_eq!(line.queue.counts().stored, 1);
+    line.publish_redelivered(Order::ok("redelivered")).await;
+    line.run(6).await;
+    assert_eq!(line.queue.counts().stored, 1, "it had a claim");
+}

@@ -1,0 +1,60 @@
+//! The same world, in which workers store their messages before they run them.
+
+use std::time::Duration;
+
+use idem_core::{BoxError, Error};
+
+use super::World;
+use crate::conformance::store::{End, Features, Setup};
+
+/// A world whose workers run with `.inbox()`.
+#[derive(Debug)]
+pub struct InInbox<W>(W);
+
+impl<W: World> World for InInbox<W> {
+    type Store = W::Store;
+    type Connection = W::Connection;
+
+    const FEATURES: Features = W::FEATURES;
+    const INBOX: bool = true;
+
+    async fn make() -> Option<Self> {
+        W::make().await.map(Self)
+    }
+
+    async fn store(&self, setup: Setup) -> Result<W::Store, Error> {
+        self.0.store(setup).await
+    }
+
+    fn own(&self, table: &str) -> String {
+        self.0.own(table)
+    }
+
+    fn name(&self, table: &str) -> String {
+        self.0.name(table)
+    }
+
+    async fn run(&self, sql: &str) {
+        self.0.run(sql).await;
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        self.0.number(sql).await
+    }
+
+    async fn execute(tx: &mut W::Connection, sql: &str) -> Result<(), BoxError> {
+        W::execute(tx, sql).await
+    }
+
+    async fn nested(tx: &mut W::Connection, sql: &str, end: End) -> Result<(), BoxError> {
+        W::nested(tx, sql, end).await
+    }
+
+    fn earlier(column: &str, by: Duration) -> String {
+        W::earlier(column, by)
+    }
+
+    async fn waiting(&self) -> Option<i64> {
+        self.0.waiting().await
+    }
+}

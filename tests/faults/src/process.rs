@@ -1,0 +1,108 @@
+//! A worker in a process of its own.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use idem_brokers::Broker;
+use tokio::process::{Child, Command};
+
+use crate::{Mode, Real, World, fresh, within};
+
+/// What a process is told.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// [`Broker::NAME`](idem_brokers::Broker::NAME).
+    pub broker: &'static str,
+    /// Where the broker is.
+    pub address: String,
+    /// The queue, stream or topic.
+    pub name: String,
+    /// Where the database is.
+    pub database: String,
+    /// The schema of the test.
+    pub schema: String,
+    /// How it takes messages.
+    pub mode: Mode,
+}
+
+/// The names of the variables by which it is told.
+const VARIABLES: [&str; 6] =
+    ["FAULTS_BROKER", "FAULTS_ADDRESS", "FAULTS_NAME", "FAULTS_DATABASE", "FAULTS_SCHEMA", "FAULTS_INBOX"];
+
+impl Setting {
+    /// A worker at this site.
+    pub fn of<B: Broker>(world: &World, site: &Real<B>, mode: Mode) -> Self {
+        Self {
+            broker: B::NAME,
+            address: site.address.clone(),
+            name: site.name.clone(),
+            database: world.stage.url().to_owned(),
+            schema: world.schema.clone(),
+            mode,
+        }
+    }
+
+    /// What this process was told.
+    pub fn from_env() -> Self {
+        let [broker, address, name, database, schema, inbox] = VARIABLES.map(|name| std::env::var(name).unwrap());
+        let mode = if inbox == "true" { Mode::Inbox } else { Mode::Direct };
+        Self { broker: broker.leak(), address, name, database, schema, mode }
+    }
+}
+
+/// A worker in a process of its own. It ends with the value.
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts the program `worker` of this package.
+    pub fn start(program: &str, setting: &Setting) -> Self {
+        let Setting { broker, address, name, database, schema, mode } = setting.clone();
+        let values = [broker.to_owned(), address, name, database, schema, (mode == Mode::Inbox).to_string()];
+        let log = std::env::temp_dir().join(format!("{}.log", fresh("idem-faults")));
+        let mut command = Command::new(program);
+        command.envs(VARIABLES.into_iter().zip(values)).stdin(Stdio::null()).stderr(File::create(&log).unwrap());
+        Self { child: command.kill_on_drop(true).spawn().unwrap(), log }
+    }
+
+    /// Waits until it ends.
+    pub async fn ended(&mut self) -> ExitStatus {
+        self.child.wait().await.unwrap()
+    }
+
+    /// Ends it with SIGKILL.
+    pub async fn kill(mut self) {
+        within("the process is gone", self.child.kill()).await.unwrap();
+    }
+
+    /// Asserts that it still runs.
+    pub fn runs(&mut self) {
+        let status = self.child.try_wait().unwrap();
+        assert!(status.is_none(), "the worker ended: {status:?}\n{}", self.log());
+    }
+
+    /// The processor time that it has taken, in its own code and in the kernel's (proc(5), `/proc/pid/stat`).
+    pub fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id().unwrap())).unwrap();
+        // The second field is the name in parentheses; utime and stime are the 14th and the 15th.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        // Linux on all platforms of today: 100 ticks a second.
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.log);
+    }
+}

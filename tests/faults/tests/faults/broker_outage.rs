@@ -1,0 +1,208 @@
+//! A broker that is stopped for half a minute, killed, and cut off.
+//!
+//! Each broker has a server of its own, and its worker a process of its own, so that its log lines and its processor
+//! time can be told from all others. The three pass side by side. Afterwards work goes on by itself, nothing is lost and
+//! nothing doubled.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::{LazyLock, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+use idem_faults::{Act, Mode, Order, Process, Relay, Setting, World, fresh, orders, until, variable};
+use idem_services::Instance;
+
+/// How soon work must go on.
+const SOON: Duration = Duration::from_secs(10);
+
+/// The three, begun by whichever test comes first: as many tests run at once as there are processors.
+static OUTAGES: LazyLock<Mutex<BTreeMap<&str, JoinHandle<String>>>> = LazyLock::new(|| {
+    let outages: [(&str, fn() -> String); 3] = [
+        ("rabbitmq", || outages::<RabbitMq>(idem_services::RabbitMq::start)),
+        ("nats", || outages::<Nats>(idem_services::Nats::start)),
+        ("kafka", || outages::<Kafka>(idem_services::Kafka::start)),
+    ];
+    let begin = |(name, outages): (&'static str, fn() -> String)| {
+        (name, std::thread::Builder::new().name(name.into()).spawn(outages).unwrap())
+    };
+    Mutex::new(outages.map(begin).into())
+});
+
+fn the_outages(name: &str) {
+    if variable("DATABASE_URL").is_none() {
+        return;
+    }
+    let outages = OUTAGES.lock().unwrap().remove(name).unwrap();
+    // What is printed over there is shown with the test that began it, so it is said again here.
+    match outages.join() {
+        Ok(report) => println!("{report}"),
+        Err(panic) => match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+            (Some(text), _) => panic!("{text}"),
+            (_, Some(text)) => panic!("{text}"),
+            _ => resume_unwind(panic),
+        },
+    }
+}
+
+#[test]
+fn rabbitmq_stopped_killed_and_cut_off_is_found_again_without_loss_or_hot_loop() {
+    the_outages("rabbitmq");
+}
+
+#[test]
+fn nats_stopped_killed_and_cut_off_is_found_again_without_loss_or_hot_loop() {
+    the_outages("nats");
+}
+
+#[test]
+fn kafka_stopped_killed_and_cut_off_is_found_again_without_loss_or_hot_loop() {
+    the_outages("kafka");
+}
+
+fn outages<B: Broker>(start: fn() -> anyhow::Result<Instance>) -> String {
+    let server = start().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(all_harms::<B>(server))
+}
+
+/// What a test has of one broker.
+struct Outages {
+    world: World,
+    setting: Setting,
+    expected: Vec<Order>,
+    report: String,
+}
+
+async fn all_harms<B: Broker>(mut server: Instance) -> String {
+    let world = World::new().await.unwrap();
+    // Its tables are made before its first process looks for them.
+    drop(world.store().await);
+    let address = server.url().to_owned();
+    let setting = Setting {
+        broker: B::NAME,
+        address: address.clone(),
+        name: fresh("idem-outage"),
+        database: world.stage.url().to_owned(),
+        schema: world.schema.clone(),
+        mode: Mode::Direct,
+    };
+    B::connect(&address, &setting.name).await.unwrap().create().await.unwrap();
+    let mut outages = Outages { world, setting, expected: Vec::new(), report: format!("{}:", B::NAME) };
+
+    let mut worker = outages.start();
+    server = outages
+        .harm::<B, _>("stopped", &mut worker, &address, async {
+            let mut server = server;
+            server.stop().unwrap();
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            server.start_again().unwrap();
+            server
+        })
+        .await;
+    server = outages
+        .harm::<B, _>("killed", &mut worker, &address, async {
+            let mut server = server;
+            server.kill().unwrap();
+            server.start_again().unwrap();
+            server
+        })
+        .await;
+    // The same with the server alive, seen from a worker that reaches it by way of a relay.
+    worker.kill().await;
+    let relay = Relay::start(&address).await;
+    outages.setting.address = relay.address(&address);
+    let mut worker = outages.start();
+    outages
+        .harm::<B, _>("cut off", &mut worker, &address, async {
+            relay.refuse(true);
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            relay.refuse(false);
+        })
+        .await;
+    worker.kill().await;
+    outages.check::<B>(&address).await;
+    drop(server);
+    outages.report
+}
+
+impl Outages {
+    fn start(&self) -> Process {
+        Process::start(env!("CARGO_BIN_EXE_worker"), &self.setting)
+    }
+
+    async fn effects(&self, count: usize) {
+        let asked = "SELECT count(*) FROM {schema}.effects";
+        until("the effects are there", || async { self.world.number(asked).await >= count as i64 }).await;
+    }
+
+    async fn publish<B: Broker>(&mut self, address: &str, new: Vec<Order>) {
+        let payloads: Vec<_> = new.iter().map(|order| serde_json::to_vec(order).unwrap()).collect();
+        // A broker that listens again may not serve yet; what it did not confirm is published again, under the same key.
+        let start = Instant::now();
+        loop {
+            let published = async { B::connect(address, &self.setting.name).await?.publish(&payloads).await };
+            match tokio::time::timeout(Duration::from_secs(5), published).await {
+                Ok(Ok(())) => break,
+                failed => assert!(start.elapsed() < Duration::from_secs(30), "cannot publish: {failed:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        self.expected.extend(new);
+    }
+
+    /// Harms in the middle of work, and waits until all is processed, what was there and what is new.
+    async fn harm<B: Broker, T>(
+        &mut self,
+        what: &str,
+        worker: &mut Process,
+        address: &str,
+        harm: impl Future<Output = T>,
+    ) -> T {
+        let before = self.expected.len();
+        self.publish::<B>(address, orders(&format!("{what} before"), 200, Act::Take(50))).await;
+        self.effects(before + 40).await;
+        worker.runs();
+
+        let (lines, spent, start) = (worker.log().lines().count(), worker.processor_time(), Instant::now());
+        let done = harm.await;
+        let lasted = start.elapsed();
+        let spent = worker.processor_time() - spent;
+        worker.runs();
+
+        // Nothing new is needed for work to go on, but there may be nothing left of what was there.
+        let back = Instant::now();
+        self.publish::<B>(address, vec![Order::new(format!("{what} after"), Act::Write)]).await;
+        let asked = format!("SELECT count(*) FROM {{schema}}.effects WHERE id = '{what} after'");
+        until("work goes on", || async { self.world.number(&asked).await > 0 }).await;
+        let resumed = back.elapsed();
+        self.effects(self.expected.len()).await;
+        worker.runs();
+        let lines = worker.log().lines().count() - lines;
+        self.report += &format!(
+            "\n  {what} for {lasted:.1?}: on after {resumed:.1?}, all after {:.1?}; {lines} lines, {spent:?} of a processor",
+            back.elapsed()
+        );
+        println!("{}", self.report);
+        assert!(resumed < SOON, "{}\n{}", self.report, worker.log());
+        // A try every five seconds at the latest, and the first ones closer together; each a line or two of idem's and of
+        // the client's.
+        assert!(lines < 150, "{}\n{}", self.report, worker.log());
+        assert!(spent < lasted / 10 + Duration::from_millis(500), "{}\n{}", self.report, worker.log());
+        done
+    }
+
+    /// Nothing is lost, nothing is doubled, nothing is dead.
+    async fn check<B: Broker>(&self, address: &str) {
+        let parked = "SELECT count(*) FROM {schema}.inbox_messages";
+        assert_eq!(self.world.number(parked).await, 0, "a message waits, or is dead");
+        let mut expected: Vec<_> = self.expected.iter().map(|order| order.id.clone()).collect();
+        expected.sort();
+        let mut effects: Vec<_> = self.world.all_effects().await.into_iter().map(|(id, _)| id).collect();
+        effects.sort();
+        assert_eq!(effects, expected);
+        let broker = B::connect(address, &self.setting.name).await.unwrap();
+        until("nothing is left with the broker", || async { broker.left().await.unwrap() == 0 }).await;
+    }
+}

@@ -1,0 +1,68 @@
+//! Many messages, copies of them, and such as nobody can process.
+
+use std::collections::BTreeSet;
+
+use idem::{Outcome, Reason};
+use idem_faults::{Act, Order, Scene, Site, orders};
+
+use crate::everywhere::everywhere;
+
+everywhere! {
+    ten_thousand_messages_of_which_a_fifth_comes_twice_have_one_effect_each
+    poison_is_dead_and_its_neighbours_are_processed
+    a_consumer_that_the_broker_has_forgotten_goes_on
+}
+
+async fn ten_thousand_messages_of_which_a_fifth_comes_twice_have_one_effect_each<S: Site>(scene: &Scene<S>) {
+    let orders = orders("order", 10_000, Act::Write);
+    let mut published = Vec::with_capacity(12_000);
+    for (n, order) in orders.iter().enumerate() {
+        published.push(order.clone());
+        // The copy of one comes some messages later.
+        if n % 5 == 4 {
+            published.push(orders[n.saturating_sub(n % 40)].clone());
+        }
+    }
+    assert_eq!(published.len(), 12_000);
+    scene.publish(&published).await;
+    let workers = vec![scene.start().await, scene.start().await];
+    let dead = scene.ends_with(orders, workers).await;
+    assert!(dead.is_empty(), "{dead:?}");
+    let duplicates = scene.world.journal.count(|outcome| *outcome == Outcome::Duplicate);
+    assert!(duplicates >= 2_000, "{duplicates}");
+}
+
+async fn poison_is_dead_and_its_neighbours_are_processed<S: Site>(scene: &Scene<S>) {
+    let good = orders("good", 40, Act::Write);
+    scene.publish(&good[..20]).await;
+    scene.publish(&[Order::new("permanent", Act::Permanent), Order::new("exhausted", Act::Fail(99))]).await;
+    scene.site.publish(&[b"no JSON".to_vec()]).await;
+    scene.publish(&good[20..]).await;
+    scene.publish(&[Order::new("third", Act::Fail(2))]).await;
+    let worker = scene.start().await;
+    let journal = &scene.world.journal;
+    let dead = |outcome: &Outcome| matches!(outcome, Outcome::Dead { .. });
+    journal.until("three are dead", |journal| journal.count(dead) >= 3).await;
+    let good = good.into_iter().chain([Order::new("third", Act::Write)]);
+    let dead = scene.ends_with(good, vec![worker]).await;
+    let reasons: BTreeSet<_> = dead.iter().map(|row| row.reason.map(|reason| reason.to_string())).collect();
+    let expected = [Reason::Exhausted, Reason::Permanent, Reason::Undecodable];
+    assert_eq!((dead.len(), reasons), (3, expected.map(|reason| Some(reason.to_string())).into()));
+}
+
+async fn a_consumer_that_the_broker_has_forgotten_goes_on<S: Site>(scene: &Scene<S>) {
+    let before = orders("before", 20, Act::Write);
+    scene.publish(&before).await;
+    let mut worker = scene.start().await;
+    scene.effects(20).await;
+    // Where the broker forgets a consumer only while it is away, what it has settled comes again to the next one.
+    if !scene.site.forget().await {
+        worker.stop().await.unwrap();
+        assert!(scene.site.forget().await, "the broker forgets nobody");
+        worker = scene.start().await;
+    }
+    let after = orders("after", 20, Act::Write);
+    scene.publish(&after).await;
+    let dead = scene.ends_with([before, after].concat(), vec![worker]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+}

@@ -1,0 +1,64 @@
+//! Workers that vanish, and connections, at every bad moment.
+
+use idem::Outcome;
+use idem_faults::{Act, Mode, Scene, Site, Unacked, orders, within};
+
+use crate::everywhere::everywhere;
+
+everywhere! {
+    what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one
+    what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate
+    connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_nothing
+}
+
+async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S: Site>(scene: &Scene<S>) {
+    let crashing = scene.start_warm().await;
+    let orders = orders("held", 8, Act::Hold);
+    scene.publish(&orders).await;
+    scene.entered(8).await;
+    assert_eq!(scene.stored().await, if scene.mode == Mode::Direct { 0 } else { 8 });
+    // The other one is there already, and takes part.
+    let other = scene.start().await;
+    crashing.crash().await;
+    scene.world.stage.open();
+    let dead = scene.ends_with(orders, vec![other]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+    assert!(scene.runs() >= 16, "the crash hit nothing that ran");
+}
+
+async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate<S: Site>(scene: &Scene<S>) {
+    scene.start_warm().await.stop().await.unwrap();
+    let orders = orders("unacked", 8, Act::Write);
+    scene.publish(&orders).await;
+    let (source, asked) = Unacked::new(scene.site.source().await);
+    let crashing = scene.start_from(source, |worker| worker);
+    within("each has come to its ack", asked.reached(8)).await;
+    if scene.mode == Mode::Direct {
+        scene.effects(8).await;
+    }
+    crashing.crash().await;
+
+    let other = scene.start().await;
+    let duplicates = |outcome: &Outcome| *outcome == Outcome::Duplicate;
+    scene.world.journal.until("all come again", |journal| journal.count(duplicates) >= 8).await;
+    let dead = scene.ends_with(orders, vec![other]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+}
+
+async fn connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_nothing<S: Site>(scene: &Scene<S>) {
+    let worker = scene.start_warm().await;
+    let held = orders("held", 16, Act::Hold);
+    scene.publish(&held).await;
+    scene.entered(16).await;
+    scene.site.cut();
+    let more = orders("later", 16, Act::Write);
+    scene.publish(&more).await;
+    // Acks of before the cut settle nothing of after it.
+    scene.world.stage.open();
+    scene.effects(32).await;
+    scene.site.cut();
+    let last = orders("last", 16, Act::Write);
+    scene.publish(&last).await;
+    let dead = scene.ends_with([held, more, last].concat(), vec![worker]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+}

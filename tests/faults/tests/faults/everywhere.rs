@@ -1,0 +1,59 @@
+//! Cases that are written once and run on each broker, direct and by way of the inbox: one test for each of these.
+
+use std::time::Duration;
+
+use idem_faults::{Mode, Scene, Site};
+
+/// Nothing takes so long that does not wait for what never comes.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Runs a case in a scene of its own.
+pub(crate) async fn run<S: Site>(mode: Mode, case: impl AsyncFnOnce(&Scene<S>)) {
+    let Some(scene) = Scene::new(mode).await else { return };
+    tokio::time::timeout(LIMIT, case(&scene)).await.expect("the case waits for something that does not come");
+    scene.end().await;
+}
+
+/// Stamps the cases, on four sources.
+macro_rules! everywhere {
+    ($($case:ident)*) => {
+        mod in_process {
+            $crate::everywhere::both_ways! { ::idem_faults::InProcess: $($case)* }
+        }
+        $crate::everywhere::on_servers! { $($case)* }
+    };
+}
+
+/// Stamps the cases, on the three that have a server.
+macro_rules! on_servers {
+    ($($case:ident)*) => {
+        mod rabbitmq {
+            $crate::everywhere::both_ways! { ::idem_faults::RabbitMq: $($case)* }
+        }
+        mod nats {
+            $crate::everywhere::both_ways! { ::idem_faults::Nats: $($case)* }
+        }
+        mod kafka {
+            $crate::everywhere::both_ways! { ::idem_faults::Kafka: $($case)* }
+        }
+    };
+}
+
+macro_rules! both_ways {
+    ($site:ty: $($case:ident)*) => {
+        mod direct {$(
+            #[::tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                $crate::everywhere::run::<$site>(::idem_faults::Mode::Direct, super::super::$case).await;
+            }
+        )*}
+        mod inbox {$(
+            #[::tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                $crate::everywhere::run::<$site>(::idem_faults::Mode::Inbox, super::super::$case).await;
+            }
+        )*}
+    };
+}
+
+pub(crate) use {both_ways, everywhere, on_servers};

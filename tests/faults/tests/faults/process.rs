@@ -1,0 +1,81 @@
+//! Workers in processes of their own, which are killed, or end by what a message does.
+
+use std::time::Duration;
+
+use idem::Reason;
+use idem_faults::{Act, Broker, Order, Process, Real, Scene, Setting, orders, within};
+
+use crate::everywhere::on_servers;
+
+on_servers! {
+    a_killer_is_a_dead_letter_after_four_deaths_and_its_neighbours_are_unharmed
+    a_process_that_is_killed_in_the_middle_of_work_loses_nothing_and_doubles_nothing
+}
+
+const INNOCENTS: usize = 15;
+
+async fn a_killer_is_a_dead_letter_after_four_deaths_and_its_neighbours_are_unharmed<B: Broker>(
+    scene: &Scene<Real<B>>,
+) {
+    // All sixteen are in flight when it ends the process.
+    let innocents = orders("innocent", INNOCENTS, Act::Take(500));
+    scene.publish(&[Order::new("killer", Act::Abort(300))]).await;
+    scene.publish(&innocents).await;
+
+    let mut deaths = 0;
+    let mut process = start(scene);
+    within("the killer is dead and the innocents are processed", async {
+        loop {
+            tokio::select! {
+                ended = process.ended() => {
+                    assert!(!ended.success());
+                    deaths += 1;
+                    process = start(scene);
+                }
+                () = tokio::time::sleep(Duration::from_millis(50)) => {
+                    let dead = scene.world.rows(&scene.store).await.iter().any(|row| row.reason.is_some());
+                    if dead && scene.world.all_effects().await.len() >= INNOCENTS {
+                        break;
+                    }
+                }
+            }
+        }
+    })
+    .await;
+    println!("the process died {deaths} times");
+    assert!((1..=4).contains(&deaths), "{deaths} deaths");
+    process.kill().await;
+
+    let last = Order::new("last", Act::Write);
+    scene.publish(std::slice::from_ref(&last)).await;
+    let worker = scene.start().await;
+    let dead = scene.ends_with(innocents.into_iter().chain([last]), vec![worker]).await;
+    let [row] = &dead[..] else { panic!("{dead:?}") };
+    assert_eq!((row.reason, row.attempts), (Some(Reason::Crashed), 0));
+    assert!(row.delivery.payload().windows(6).any(|word| word == b"killer"));
+    let attempts: Vec<_> = scene.world.all_effects().await.into_iter().map(|(_, attempt)| attempt).collect();
+    assert_eq!(attempts, [1; INNOCENTS + 1], "an innocent was charged");
+}
+
+async fn a_process_that_is_killed_in_the_middle_of_work_loses_nothing_and_doubles_nothing<B: Broker>(
+    scene: &Scene<Real<B>>,
+) {
+    let orders = orders("order", 600, Act::Take(20));
+    scene.publish(&orders).await;
+    let (first, second) = (start(scene), start(scene));
+    scene.effects(50).await;
+    first.kill().await;
+    scene.effects(150).await;
+    let third = start(scene);
+    scene.effects(250).await;
+    second.kill().await;
+    scene.effects(600).await;
+    third.kill().await;
+    let worker = scene.start().await;
+    let dead = scene.ends_with(orders, vec![worker]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+}
+
+fn start<B: Broker>(scene: &Scene<Real<B>>) -> Process {
+    Process::start(env!("CARGO_BIN_EXE_worker"), &Setting::of(&scene.world, &scene.site, scene.mode))
+}

@@ -1,0 +1,61 @@
+//! Workers that come and go in good order, and handlers that take their time.
+
+use std::time::{Duration, Instant};
+
+use idem::Outcome;
+use idem_faults::{Act, Scene, Site, orders};
+
+use crate::everywhere::everywhere;
+
+everywhere! {
+    workers_that_come_and_go_in_the_middle_of_work_lose_nothing_and_double_nothing
+    a_drain_under_load_leaves_the_rest_to_another_worker
+    a_handler_that_runs_longer_than_the_broker_waits_keeps_its_message
+}
+
+/// On Kafka, partitions move each time.
+async fn workers_that_come_and_go_in_the_middle_of_work_lose_nothing_and_double_nothing<S: Site>(scene: &Scene<S>) {
+    let orders = orders("shared", 400, Act::Take(20));
+    scene.publish(&orders).await;
+    let first = scene.start().await;
+    scene.effects(40).await;
+    let second = scene.start().await;
+    scene.effects(120).await;
+    first.stop().await.unwrap();
+    scene.effects(160).await;
+    let third = scene.start().await;
+    scene.effects(240).await;
+    second.crash().await;
+    let dead = scene.ends_with(orders, vec![third]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+}
+
+async fn a_drain_under_load_leaves_the_rest_to_another_worker<S: Site>(scene: &Scene<S>) {
+    let worker = scene.start_warm().await;
+    let orders = orders("drained", 300, Act::Take(20));
+    scene.publish(&orders).await;
+    scene.entered(50).await;
+    let start = Instant::now();
+    worker.stop().await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(20), "the drain took {:?}", start.elapsed());
+    let ran = scene.runs();
+    assert!(ran < 300, "the worker was idle when it was told to drain");
+    assert_eq!(scene.world.all_effects().await.len() - S::WARM_UP, ran, "what had begun was finished");
+
+    let worker = scene.start().await;
+    let dead = scene.ends_with(orders, vec![worker]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+    assert_eq!(scene.runs(), 300, "nothing ran two times");
+}
+
+async fn a_handler_that_runs_longer_than_the_broker_waits_keeps_its_message<S: Site>(scene: &Scene<S>) {
+    // Those behind them wait as well, in the hands of this worker.
+    let worker = scene.start_warm().await;
+    let orders = [orders("slow", 16, Act::Take(7000)), orders("waiting", 16, Act::Write)].concat();
+    scene.publish(&orders).await;
+    let dead = scene.ends_with(orders, vec![worker]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+    assert_eq!(scene.runs(), 32, "a message ran two times");
+    let again = scene.world.journal.count(|outcome| *outcome == Outcome::Duplicate);
+    assert_eq!(again, 0, "the broker delivered {again} messages again");
+}

@@ -1,0 +1,145 @@
+//! A topic of several partitions, and publishing with acks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use crate::{Broker, WINDOW};
+
+/// Several, so that workers share them, and one that comes or goes moves some.
+const PARTITIONS: i32 = 4;
+
+/// How many deliveries of a partition run by way of the inbox after it was assigned.
+const STORED: u16 = 16;
+
+/// No answer of a broker that is there takes so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Apache Kafka.
+pub struct Kafka {
+    topic: String,
+    admin: AdminClient<DefaultClientContext>,
+    producer: FutureProducer,
+    /// How many were published.
+    turn: AtomicI32,
+    /// It looks at what the group has committed, and never joins it.
+    observer: Arc<BaseConsumer>,
+}
+
+impl Broker for Kafka {
+    type Source = idem::kafka::Topic;
+
+    const NAME: &'static str = "kafka";
+    const VARIABLE: &'static str = "KAFKA_BROKERS";
+
+    async fn connect(address: &str, name: &str) -> Result<Self> {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", address);
+        Ok(Self {
+            topic: name.to_owned(),
+            admin: config.create()?,
+            producer: config.clone().set("enable.idempotence", "true").create()?,
+            turn: AtomicI32::new(0),
+            observer: Arc::new(config.clone().set("group.id", name).create()?),
+        })
+    }
+
+    async fn create(&self) -> Result<()> {
+        // There may be neither.
+        let _ = self.delete().await;
+        // A deletion goes on for a while after it was answered.
+        for _ in 0..100 {
+            let topic = NewTopic::new(&self.topic, PARTITIONS, TopicReplication::Fixed(1));
+            let topic = topic.set("retention.ms", "3600000");
+            match self.admin.create_topics([&topic], &AdminOptions::new()).await?.pop() {
+                Some(Ok(_)) => return Ok(()),
+                Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                other => bail!("cannot create the topic {}: {other:?}", self.topic),
+            }
+        }
+        bail!("the topic {} is still being deleted", self.topic)
+    }
+
+    async fn publish(&self, payloads: &[Vec<u8>]) -> Result<()> {
+        for window in payloads.chunks(WINDOW) {
+            let mut acks = Vec::with_capacity(window.len());
+            for payload in window {
+                // In turn, so that a copy is mostly in another partition than its original.
+                let partition = self.turn.fetch_add(1, Ordering::Relaxed).rem_euclid(PARTITIONS);
+                let record = FutureRecord::<(), _>::to(&self.topic).partition(partition).payload(payload);
+                acks.push(self.producer.send_result(record).map_err(|(error, _)| error)?);
+            }
+            for ack in acks {
+                ack.await.context("the producer ended")?.map_err(|(error, _)| error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// By the offsets that the group has committed.
+    async fn left(&self) -> Result<u64> {
+        let (observer, topic) = (self.observer.clone(), self.topic.clone());
+        let left = tokio::task::spawn_blocking(move || {
+            let mut asked = TopicPartitionList::new();
+            asked.add_partition_range(&topic, 0, PARTITIONS - 1);
+            let committed = observer.committed_offsets(asked, PATIENCE)?;
+            let mut left = 0;
+            for partition in committed.elements() {
+                let (low, high) = observer.fetch_watermarks(&topic, partition.partition(), PATIENCE)?;
+                let next = match partition.offset() {
+                    Offset::Offset(next) => next,
+                    _ => low,
+                };
+                left +=
+                    u64::try_from(high - next).map_err(|_| anyhow!("{next} is committed, beyond the end {high}"))?;
+            }
+            Ok(left)
+        });
+        left.await?
+    }
+
+    async fn forget(&self) -> Result<bool> {
+        match self.admin.delete_groups(&[&self.topic], &AdminOptions::new()).await?.pop() {
+            Some(Ok(_)) => Ok(true),
+            Some(Err((_, RDKafkaErrorCode::NonEmptyGroup))) => Ok(false),
+            other => bail!("cannot delete the group {}: {other:?}", self.topic),
+        }
+    }
+
+    async fn delete(&self) -> Result<()> {
+        // A group that nobody is in goes with its offsets; one of a killed member goes by itself.
+        let _ = self.admin.delete_groups(&[&self.topic], &AdminOptions::new()).await;
+        match self.admin.delete_topics(&[&self.topic], &AdminOptions::new()).await?.pop() {
+            Some(Err((_, error))) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    const WARM_UP: usize = PARTITIONS as usize * STORED as usize;
+
+    async fn source(address: &str, name: &str) -> Result<Self::Source> {
+        let kafka = idem::Kafka::options(address)
+            .property("session.timeout.ms", "2000")
+            .property("heartbeat.interval.ms", "500")
+            .property("max.poll.interval.ms", "4000")
+            .connect()
+            .await?;
+        Ok(kafka.topic(name).await?.group(name).window(STORED))
+    }
+}
+
+impl std::fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kafka").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
