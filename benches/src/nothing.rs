@@ -103,6 +103,10 @@ impl Store for Nothing {
         Ok(Vec::new())
     }
 
+    async fn is_parked(&self, _: &Identity) -> Answer<bool> {
+        Ok(false)
+    }
+
     async fn note(&self, _: &Row, _: &Note) -> Answer<bool> {
         Ok(false)
     }

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) only: Option<String>,
     /// The server was started for this run, so that its checkpoints may be moved out of the measured time.
-    #[arg(long, env = "IDEM_BENCH_OWN_SERVER")]
+    #[arg(long)]
     pub(crate) own_server: bool,
     /// The command that was given, for the output.
     #[arg(long, default_value = "cargo xtask bench")]

@@ -15,7 +15,8 @@ use crate::queue::Queue;
 /// How many messages a transaction takes.
 pub(crate) const BATCH: usize = 1_000;
 
-const WRITE: &str = "INSERT INTO idem_bench.effects (side, order_id, amount)
+/// The handler's rows, all by one statement.
+pub(crate) const WRITE: &str = "INSERT INTO idem_bench.effects (side, order_id, amount)
     SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])";
 
 /// Works the messages off with so many tasks; answers how many a second.

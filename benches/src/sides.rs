@@ -69,7 +69,7 @@ impl Sides {
             pgbench: Pgbench::new(url).ok(),
             peers: programs.map(|(name, program)| Peer { name, program }).collect(),
             sqlite: Files::new().await?,
-            brokers: Brokers::look().await,
+            brokers: Brokers::look(),
             seen,
             twice,
             conn,

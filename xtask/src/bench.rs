@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let servers = match &options.what {
         Some(What::Single { scale }) => {
             bench.args(["single", &scale.to_string()]);
-            servers(&mut bench, false)?
+            servers(&mut bench, false, false)?
         }
         Some(What::Framework) => {
             bench.arg("framework");
@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             for peer in if options.no_peers { Vec::new() } else { peers()? } {
                 bench.args(["--peer", &peer]);
             }
-            servers(&mut bench, !options.no_brokers)?
+            servers(&mut bench, true, !options.no_brokers)?
         }
     };
     let mut status = bench.status().context("cannot run the measurement")?;
@@ -140,7 +140,7 @@ const BROKERS: [(&str, Start); 3] = [
 ];
 
 /// Servers for this measurement alone, so that no test that runs meanwhile uses them.
-fn servers(bench: &mut Command, brokers: bool) -> Result<Vec<Instance>> {
+fn servers(bench: &mut Command, all: bool, brokers: bool) -> Result<Vec<Instance>> {
     let named = |variable: &str| std::env::var(variable).is_ok_and(|url| !url.is_empty());
     idem_services::prepare()?;
     let mut servers = Vec::new();
@@ -149,8 +149,10 @@ fn servers(bench: &mut Command, brokers: bool) -> Result<Vec<Instance>> {
         let server = idem_services::Postgres::start()?;
         bench.env("DATABASE_URL", server.url());
         servers.push(server);
-        // It may move the checkpoints of a server that nobody else uses.
-        bench.env("IDEM_BENCH_OWN_SERVER", "true");
+        if all {
+            // It may move the checkpoints of a server that nobody else uses.
+            bench.arg("--own-server");
+        }
     }
     for (variable, start) in BROKERS.iter().filter(|(variable, _)| brokers && !named(variable)) {
         match start() {
