@@ -19,35 +19,34 @@ pub(crate) struct Framework {
     pub(crate) allocations: Option<f64>,
 }
 
-const MESSAGES: usize = 200_000;
 const REPETITIONS: usize = 5;
 
-/// Measures, on one thread.
-pub(crate) async fn measure() -> Result<Framework> {
-    tokio::task::spawn_blocking(|| {
+/// Measures, on one thread, with so many messages at a time.
+pub(crate) async fn measure(messages: usize) -> Result<Framework> {
+    tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut nanos = Vec::new();
         for in_flight in [1, 16] {
             let mut times = Vec::new();
             for _ in 0..REPETITIONS {
-                let took = runtime.block_on(run(in_flight, MESSAGES))?;
-                times.push(took.as_secs_f64() * 1e9 / MESSAGES as f64);
+                let took = runtime.block_on(run(in_flight, messages))?;
+                times.push(took.as_secs_f64() * 1e9 / messages as f64);
             }
             times.sort_by(f64::total_cmp);
             nanos.push((in_flight, times[REPETITIONS / 2]));
         }
-        Ok(Framework { nanos, fingerprint: fingerprint(), allocations: None })
+        Ok(Framework { nanos, fingerprint: fingerprint(messages), allocations: None })
     })
     .await?
 }
 
-fn fingerprint() -> f64 {
+fn fingerprint(messages: usize) -> f64 {
     let payload = [7; 97];
     let begun = Instant::now();
-    for _ in 0..MESSAGES {
+    for _ in 0..messages {
         std::hint::black_box(idem::Fingerprint::of(std::hint::black_box(&payload)));
     }
-    begun.elapsed().as_secs_f64() * 1e9 / MESSAGES as f64
+    begun.elapsed().as_secs_f64() * 1e9 / messages as f64
 }
 
 impl fmt::Display for Framework {
