@@ -51,12 +51,20 @@ fn ask(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Loss> {
             Ok(metadata) => return topic.map_or(Ok(Vec::new()), |topic| found(config, topic, &metadata)),
             Err(error) => error,
         };
-        // Events are told only to who polls.
-        while consumer.poll(Duration::ZERO).is_some() {}
-        let said = witness.said();
+        let said = listen(&consumer, &witness);
         if said.final_word || Instant::now() >= until || !waits(&error) {
             let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
             return Err(connecting(config, said.code.or(error.rdkafka_error_code()), reason));
+        }
+    }
+}
+
+/// Events are told only to who polls, and a poll ends after each of them.
+fn listen(consumer: &BaseConsumer<Witness>, witness: &Witness) -> Said {
+    loop {
+        let before = witness.said();
+        if consumer.poll(Duration::ZERO).is_none() && before.events == witness.said().events {
+            return before;
         }
     }
 }
@@ -96,6 +104,9 @@ pub(crate) struct Said {
     pub(crate) reason: String,
     /// Trying on would not help.
     pub(crate) final_word: bool,
+    /// No broker is left to be tried.
+    down: bool,
+    events: u64,
 }
 
 impl Witness {
@@ -105,18 +116,22 @@ impl Witness {
 
     pub(crate) fn hears(&self, error: &KafkaError, reason: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.events += 1;
         let code = error.rdkafka_error_code();
         let first = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL));
-        let down = code == Some(Code::AllBrokersDown);
-        if !down && (first || !said.final_word) {
+        if code == Some(Code::AllBrokersDown) {
+            said.down = true;
+        } else if first || !said.final_word {
             (said.code, said.reason) = (code, reason.to_owned());
         }
-        said.final_word |= first || down;
+        // Why a broker is down may be said after it.
+        said.final_word |= first || (said.down && !said.reason.is_empty());
     }
 }
 
 impl ClientContext for Witness {
     fn log(&self, _: RDKafkaLogLevel, part: &str, text: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).events += 1;
         tracing::debug!(target: "idem_kafka::librdkafka", part, text);
     }
 

@@ -34,7 +34,7 @@ impl fmt::Display for Difference {
 }
 
 /// Shorter, and a lease could not be kept: it is extended at a third of it, over a network.
-const SHORTEST: Duration = Duration::from_secs(1);
+pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
 
 /// All settings by which messages would be lost, kept back, or handed out while they are being handled.
 pub(crate) fn differences(found: &Found, wishes: &Wishes, terms: &Terms) -> Vec<Difference> {

@@ -23,9 +23,12 @@ impl World for JetStream {
         event_type: false,
         header_bytes: false,
         redelivered: true,
+        presumes: false,
         confirms: true,
+        releases: true,
         survives: true,
         counts_released: false,
+        counts_unsettled: false,
     };
 
     async fn make() -> Option<Self> {

@@ -58,11 +58,10 @@ async fn an_nkey_lets_in_and_another_one_does_not() {
 #[tokio::test]
 async fn a_file_of_credentials_lets_in_and_is_read_again_for_each_connection() {
     let (operator, system, account) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
-    let (operator_jwt, system_jwt) = (
-        jwt(&operator, &operator, "O", "{\"type\":\"operator\",\"version\":2}"),
-        jwt(&operator, &system, "SYS", &format!("{{{LIMITS},\"type\":\"account\",\"version\":2}}")),
-    );
-    let account_jwt = jwt(&operator, &account, "A", &format!("{{{LIMITS},\"type\":\"account\",\"version\":2}}"));
+    let limits = |more: &str| format!("{{\"limits\":{{{LIMITS}{more}}},\"type\":\"account\",\"version\":2}}");
+    let operator_jwt = jwt(&operator, &operator, "O", "{\"type\":\"operator\",\"version\":2}");
+    let system_jwt = jwt(&operator, &system, "SYS", &limits(""));
+    let account_jwt = jwt(&operator, &account, "A", &limits(STORAGE));
     let config = format!(
         "jetstream: {{}}\noperator: {operator_jwt}\nsystem_account: {0}\nresolver: MEMORY\nresolver_preload: {{ {0}: \
          {system_jwt}, {1}: {account_jwt} }}",
@@ -104,8 +103,9 @@ async fn a_login_that_may_do_little_is_enough() {
                   \"$JS.API.STREAM.INFO.ORDERS\", \"$JS.API.CONSUMER.*.ORDERS.billing\", \
                   \"$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing\", \"$JS.ACK.ORDERS.billing.>\"] } } ] }";
     let Some(server) = Server::start(config) else { return };
-    let world = common::World::at(format!("nats://all:p@127.0.0.1:{}", server.port)).await;
-    let world = common::World { stream: "ORDERS".to_owned(), ..world };
+    let all = async_nats::ConnectOptions::with_user_and_password("all".to_owned(), "p".to_owned());
+    let jetstream = async_nats::jetstream::new(all.connect(server.url()).await.unwrap());
+    let world = common::World { url: server.url(), stream: "ORDERS".to_owned(), jetstream };
     world.make(|_| {}).await;
     world.publish("x").await;
     let url = format!("nats://idem:p@127.0.0.1:{}", server.port);
@@ -117,9 +117,11 @@ async fn a_login_that_may_do_little_is_enough() {
     stream.close().await;
 }
 
-const LIMITS: &str = "\"limits\":{\"subs\":-1,\"data\":-1,\"payload\":-1,\"imports\":-1,\"exports\":-1,\
-                      \"wildcards\":true,\"conn\":-1,\"leaf\":-1,\"mem_storage\":-1,\"disk_storage\":-1,\"streams\":-1,\
-                      \"consumer\":-1}";
+const LIMITS: &str = "\"subs\":-1,\"data\":-1,\"payload\":-1,\"imports\":-1,\"exports\":-1,\"wildcards\":true,\"conn\":-1,\
+                      \"leaf\":-1";
+
+/// For an account with JetStream.
+const STORAGE: &str = ",\"mem_storage\":-1,\"disk_storage\":-1,\"streams\":-1,\"consumer\":-1";
 
 /// The content of a `.creds` file for a new user of this account.
 fn credentials(account: &KeyPair) -> String {

@@ -1,5 +1,5 @@
 //! What is refused at the start, and with which words; and where a consumer starts.
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
 

@@ -68,17 +68,18 @@ impl Server {
 }
 
 fn launch(program: &PathBuf, home: &TempDir, port: u16) -> Child {
-    let child = Command::new(program)
+    let mut child = Command::new(program)
         .args(["-c", "nats.conf", "-sd", "data", "-a", "127.0.0.1", "-p", &port.to_string(), "-l", "log"])
         .current_dir(home)
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(std::fs::File::create(home.path().join("errors")).unwrap())
         .spawn()
         .unwrap();
     let begin = Instant::now();
     while !greets(port) {
-        let log = || std::fs::read_to_string(home.path().join("log")).unwrap_or_default();
-        assert!(begin.elapsed() < LONG, "nats-server does not answer: {}", log());
+        let said = |name: &str| std::fs::read_to_string(home.path().join(name)).unwrap_or_default();
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none() && begin.elapsed() < LONG, "nats-server: {} {}", said("log"), said("errors"));
         std::thread::sleep(Duration::from_millis(10));
     }
     child
