@@ -16,14 +16,22 @@ pub(crate) enum What {
         #[arg(long, default_value_t = 1.0)]
         scale: f64,
     },
+    /// Throughput and latency of `.inbox()`, beside the same worker without.
+    Inbox {
+        /// Multiplies the number of messages, for longer or shorter rounds.
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+    },
 }
 
 /// Runs the measurement as a release build, on the server that `DATABASE_URL` names, else on one that is started for it.
 /// Ends with the exit code of the measurement.
 pub(crate) fn run(what: &What) -> Result<()> {
-    let What::Single { scale } = what;
-    let mut command =
-        cargo(["run", "--release", "--quiet", "--package", "idem-bench", "--", "single", &scale.to_string()]);
+    let (name, scale) = match what {
+        What::Single { scale } => ("single", scale),
+        What::Inbox { scale } => ("inbox", scale),
+    };
+    let mut command = cargo(["run", "--release", "--quiet", "--package", "idem-bench", "--", name, &scale.to_string()]);
     // Built before the server is started, so that nothing but the measurement runs beside it.
     crate::cargo::run(&mut cargo(["build", "--release", "--package", "idem-bench"]))?;
     let named = std::env::var("DATABASE_URL").is_ok_and(|url| !url.is_empty());

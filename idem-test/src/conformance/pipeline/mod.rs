@@ -40,8 +40,29 @@ use orders::Order;
 /// The crate needs tokio with its macros.
 #[macro_export]
 macro_rules! pipeline_suite {
+    ($world:ty) => {
+        $crate::pipeline_suite!(@both $world);
+        $crate::__suite! { $world, pipeline:
+            // lanes
+            a_lane_keeps_its_order_over_failures
+            other_lanes_go_on_while_one_waits
+            a_dead_letter_moves_its_lane
+            a_lane_waits_for_the_row_of_a_known_message
+            what_is_redelivered_keeps_its_order
+            a_crash_in_the_middle_keeps_the_order
+            a_drain_releases_a_lane_that_waits
+            a_drain_finishes_what_runs_before_its_lane_moves_on
+            the_end_of_the_patience_leaves_a_lane_to_the_next
+            a_lost_broker_keeps_the_order
+            what_is_no_longer_ours_leaves_its_lane
+            a_lane_is_woken_when_its_row_has_run
+            what_waits_in_a_lane_keeps_its_lease
+            lanes_keep_their_order_over_two_workers
+            the_source_is_told_what_was_stored
+        }
+    };
     ($world:ty, inbox) => {
-        $crate::pipeline_suite!($crate::conformance::pipeline::InInbox<$world>);
+        $crate::pipeline_suite!(@both $crate::conformance::pipeline::InInbox<$world>);
         $crate::__suite! { $crate::conformance::pipeline::InInbox<$world>, pipeline:
             // batches
             a_copy_in_a_batch_is_a_duplicate
@@ -52,9 +73,10 @@ macro_rules! pipeline_suite {
             a_locked_key_does_not_keep_its_batch
             the_leases_of_a_batch_are_extended
             what_is_stored_runs_without_a_poll
+            an_order_is_refused_together_with_the_inbox
         }
     };
-    ($world:ty) => {
+    (@both $world:ty) => {
         $crate::__suite! { $world, pipeline:
             // duplicates
             a_message_is_processed_and_acked
@@ -117,22 +139,6 @@ macro_rules! pipeline_suite {
             the_end_of_the_patience_rolls_back_and_releases
             a_lost_broker_is_opened_again
             a_broker_that_refuses_is_tried_again
-            // lanes
-            a_lane_keeps_its_order_over_failures
-            other_lanes_go_on_while_one_waits
-            a_dead_letter_moves_its_lane
-            a_lane_waits_for_the_row_of_a_known_message
-            what_is_redelivered_keeps_its_order
-            a_crash_in_the_middle_keeps_the_order
-            a_drain_releases_a_lane_that_waits
-            a_drain_finishes_what_runs_before_its_lane_moves_on
-            the_end_of_the_patience_leaves_a_lane_to_the_next
-            a_lost_broker_keeps_the_order
-            what_is_no_longer_ours_leaves_its_lane
-            a_lane_is_woken_when_its_row_has_run
-            what_waits_in_a_lane_keeps_its_lease
-            lanes_keep_their_order_over_two_workers
-            the_source_is_told_what_was_stored
             // crashes
             every_way_to_deliver_has_one_effect
             a_message_that_kills_its_process_is_dead_as_crashed
