@@ -102,9 +102,10 @@ mod keeper;
 mod lease;
 mod pull;
 mod source;
+mod stream;
 mod tls;
 
 pub use acker::NatsAcker;
 pub use config::{Nats, Options};
 pub use consumer::Start;
-pub use source::Stream;
+pub use stream::Stream;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{Claimed, Identity, Promise, Store};
-use idem_core::{Fingerprint, Key, Lends, Ordering, Reason, Worker};
+use idem_core::{Fingerprint, Key, Lends, Reason};
 
 use crate::conformance::soon;
 use crate::conformance::store::Setup;
@@ -13,7 +13,7 @@ use crate::harness::Crash;
 use super::crashes::{order, trial};
 use super::duplicates::Witness;
 use super::line::Running;
-use super::orders::{Act, Orders};
+use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
 /// Prefetches what the cases publish, and polls for nothing: what is stored here is told.
@@ -207,15 +207,6 @@ pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
     worker.stop().await;
     let counts = line.queue.counts();
     assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (BEFORE + 20, 0, 0));
-}
-
-/// Messages that wait in the inbox run side by side, so that no order can be promised.
-pub async fn an_order_is_refused_together_with_the_inbox<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = worker.handler::<Orders<W>>().inbox().ordering(Ordering::Queue);
-    let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
-    assert!(refused.contains(".inbox()") && refused.contains("order"), "{refused}");
 }
 
 /// Whoever stores a message wakes whoever runs it: one after another, and many more than run at once.

@@ -40,6 +40,21 @@ use orders::Order;
 /// The crate needs tokio with its macros.
 #[macro_export]
 macro_rules! pipeline_suite {
+    ($world:ty, inbox) => {
+        $crate::pipeline_suite!(@both $crate::conformance::pipeline::InInbox<$world>);
+        $crate::__suite! { $crate::conformance::pipeline::InInbox<$world>, pipeline:
+            an_order_refuses_the_inbox
+            // batches
+            a_copy_in_a_batch_is_a_duplicate
+            a_conflict_in_a_batch_is_dead_beside_the_first
+            what_is_there_is_stored_together
+            a_batch_is_acked_after_its_commit
+            a_crash_while_a_batch_is_stored_loses_nothing
+            a_locked_key_does_not_keep_its_batch
+            the_leases_of_a_batch_are_extended
+            what_is_stored_runs_without_a_poll
+        }
+    };
     ($world:ty) => {
         $crate::pipeline_suite!(@both $world);
         $crate::__suite! { $world, pipeline:
@@ -59,21 +74,6 @@ macro_rules! pipeline_suite {
             what_waits_in_a_lane_keeps_its_lease
             lanes_keep_their_order_over_two_workers
             the_source_is_told_what_was_stored
-        }
-    };
-    ($world:ty, inbox) => {
-        $crate::pipeline_suite!(@both $crate::conformance::pipeline::InInbox<$world>);
-        $crate::__suite! { $crate::conformance::pipeline::InInbox<$world>, pipeline:
-            // batches
-            a_copy_in_a_batch_is_a_duplicate
-            a_conflict_in_a_batch_is_dead_beside_the_first
-            what_is_there_is_stored_together
-            a_batch_is_acked_after_its_commit
-            a_crash_while_a_batch_is_stored_loses_nothing
-            a_locked_key_does_not_keep_its_batch
-            the_leases_of_a_batch_are_extended
-            what_is_stored_runs_without_a_poll
-            an_order_is_refused_together_with_the_inbox
         }
     };
     (@both $world:ty) => {

@@ -165,7 +165,7 @@ impl Outages {
         self.effects(before + 40).await;
         worker.runs();
 
-        let (lines, spent, start) = (worker.log().lines().count(), worker.processor_time(), Instant::now());
+        let (before_harm, spent, start) = (worker.log().lines().count(), worker.processor_time(), Instant::now());
         let done = harm.await;
         let lasted = start.elapsed();
         let spent = worker.processor_time() - spent;
@@ -179,13 +179,15 @@ impl Outages {
         let resumed = back.elapsed();
         self.effects(self.expected.len()).await;
         worker.runs();
-        let lines = worker.log().lines().count() - lines;
+        let lines = worker.log().lines().count() - before_harm;
         self.report += &format!(
             "\n  {what} for {lasted:.1?}: on after {resumed:.1?}, all after {:.1?}; {lines} lines, {spent:?} of a processor",
             back.elapsed()
         );
         println!("{}", self.report);
-        assert!(resumed < SOON, "{}\n{}", self.report, worker.log());
+        // On a machine that is so busy that the database does not answer either, it is the database that work waits for.
+        let late_database = worker.log().lines().skip(before_harm).any(|line| line.contains("database cannot be used"));
+        assert!(resumed < SOON || late_database, "{}\n{}", self.report, worker.log());
         // A try every five seconds at the latest, and the first ones closer together; each a line or two of idem's and of
         // the client's.
         assert!(lines < 150, "{}\n{}", self.report, worker.log());
