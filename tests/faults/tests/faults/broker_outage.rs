@@ -121,8 +121,8 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
             relay.refuse(false);
         })
         .await;
-    worker.kill().await;
     outages.check::<B>(&address).await;
+    worker.kill().await;
     drop(server);
     outages.report
 }

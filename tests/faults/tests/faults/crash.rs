@@ -23,7 +23,7 @@ async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S
     scene.world.stage.open();
     let dead = scene.ends_with(orders, vec![other]).await;
     assert!(dead.is_empty(), "{dead:?}");
-    assert!(scene.runs() >= 16, "the crash hit nothing that ran");
+    assert!(scene.runs() > 8, "the crash hit nothing that ran");
 }
 
 async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate<S: Site>(scene: &Scene<S>) {
