@@ -44,7 +44,13 @@ impl Brokers {
     }
 
     /// Messages a second.
-    pub(crate) async fn run(&self, broker: Broker, store: &Postgres, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+    pub(crate) async fn run(
+        &self,
+        broker: Broker,
+        store: &Postgres,
+        lanes: usize,
+        messages: Vec<Bytes>,
+    ) -> Result<f64> {
         let address = self.address(broker).context("the broker's address is not set")?;
         match broker {
             Broker::RabbitMq => run::<RabbitMq>(address, store, lanes, messages).await,

@@ -123,7 +123,8 @@ impl ByHand {
             Shape::Session => self.pool.begin().await?,
             Shape::Guarded | Shape::Unguarded => self.pool.begin_with(BEGIN).await?,
         };
-        let claim = sqlx::query_scalar(AssertSqlSafe(self.claim.clone())).bind(self.handler).bind(key).bind(fingerprint);
+        let claim =
+            sqlx::query_scalar(AssertSqlSafe(self.claim.clone())).bind(self.handler).bind(key).bind(fingerprint);
         let claimed: Option<String> = claim.fetch_optional(&mut *tx).await?;
         let Some(claimed) = claimed else {
             tx.rollback().await?;

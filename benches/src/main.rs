@@ -53,7 +53,8 @@ use crate::options::{Arguments, What};
 async fn main() -> Result<ExitCode> {
     match Arguments::parse().what {
         What::Single { scale } => {
-            let url = std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench single`")?;
+            let url =
+                std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench single`")?;
             let report = single::measure(&url, scale).await?;
             print!("{report}");
             report.save()?;

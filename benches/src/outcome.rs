@@ -80,12 +80,29 @@ const LABEL: usize = 46;
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "command     {} (release build)\n{}\n", self.command, self.machine)?;
-        writeln!(f, "{:LABEL$}{:>10}{:>20}{:>11}{:>11}{:>11}", "median of the rounds", "messages", "lowest to", "µs of", "client", "log")?;
-        writeln!(f, "{:LABEL$}{:>10}{:>20}{:>11}{:>11}{:>11}", format!("({})", self.rounds), "a second", "highest", "a message", "CPU µs", "bytes")?;
+        writeln!(
+            f,
+            "{:LABEL$}{:>10}{:>20}{:>11}{:>11}{:>11}",
+            "median of the rounds", "messages", "lowest to", "µs of", "client", "log"
+        )?;
+        writeln!(
+            f,
+            "{:LABEL$}{:>10}{:>20}{:>11}{:>11}{:>11}",
+            format!("({})", self.rounds),
+            "a second",
+            "highest",
+            "a message",
+            "CPU µs",
+            "bytes"
+        )?;
         for case in plan::cases(self.peers.len()) {
             self.case(f, &case)?;
         }
-        writeln!(f, "\nbytes of a claim on the disk{:>10}{:>11}{:>11}{:>11}{:>11}", "claims", "total", "table", "key index", "date index")?;
+        writeln!(
+            f,
+            "\nbytes of a claim on the disk{:>10}{:>11}{:>11}{:>11}{:>11}",
+            "claims", "total", "table", "key index", "date index"
+        )?;
         for Bytes { claims, total, heap, primary_key, dated } in &self.bytes {
             writeln!(f, "{:28}{claims:>10}{total:>11.0}{heap:>11.0}{primary_key:>11.0}{dated:>11.0}", "")?;
         }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use serde::Serialize;
 use crate::machine::Machine;
 use crate::samples::median;
+use anyhow::{Context, Result};
+use serde::Serialize;
 
 /// What idem must reach of the baseline, with 16 in flight.
 const TARGET: f64 = 0.95;

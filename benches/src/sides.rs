@@ -107,15 +107,11 @@ impl Sides {
             }
             Side::Idem => worker::run(&self.store(case)?.store, lanes, hot, messages).await,
             Side::Raw => raw::run(&self.pool, &self.table(case.size)?.claims, lanes, messages).await,
-            Side::Pgbench => {
-                self.pgbench.as_ref().context("pgbench is not installed")?.run(lanes, count).await
-            }
+            Side::Pgbench => self.pgbench.as_ref().context("pgbench is not installed")?.run(lanes, count).await,
             Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,
-            Side::Broker(broker) => {
-                self.brokers.run(broker, &self.table(Size::Empty)?.store, lanes, messages).await
-            }
+            Side::Broker(broker) => self.brokers.run(broker, &self.table(Size::Empty)?.store, lanes, messages).await,
         }
     }
 
@@ -150,7 +146,8 @@ impl Sides {
 
     /// Nobody is fast by leaving out the work: each message has its effect, once.
     async fn verify(&mut self, case: &Case, messages: usize) -> Result<()> {
-        let text = "SELECT (SELECT count(*) FROM idem_bench.effects), (SELECT sum(counter)::bigint FROM idem_bench.hot)";
+        let text =
+            "SELECT (SELECT count(*) FROM idem_bench.effects), (SELECT sum(counter)::bigint FROM idem_bench.hot)";
         let (effects, counted): (i64, i64) = sqlx::query_as(text).fetch_one(&mut self.conn).await?;
         let due = match (case.side, case.work) {
             // pgbench makes whole transactions for each client; the others count for themselves.

@@ -10,9 +10,9 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, PgPool};
 
 use crate::by_hand::{self, Shape};
+use crate::machine::Machine;
 use crate::message::{self, BY_HAND, IDEM, SCHEMA};
 use crate::pgbench::Pgbench;
-use crate::machine::Machine;
 use crate::report::{Column, Report, Side};
 use crate::worker;
 

@@ -98,7 +98,9 @@ async fn fresh(file: &PathBuf) -> Result<SqliteConnection> {
         let _ = std::fs::remove_file(name);
     }
     let mut conn = open(file).await?;
-    sqlx::raw_sql("CREATE TABLE effects (order_id INTEGER NOT NULL, amount INTEGER NOT NULL)").execute(&mut conn).await?;
+    sqlx::raw_sql("CREATE TABLE effects (order_id INTEGER NOT NULL, amount INTEGER NOT NULL)")
+        .execute(&mut conn)
+        .await?;
     Ok(conn)
 }
 

@@ -46,7 +46,10 @@ fn main() -> Result<()> {
     let each = |count: u64| count as f64 / MESSAGES as f64;
     let mut places: Vec<_> = profile.pps.iter().filter(|place| each(place.tbk) >= OFTEN).collect();
     places.sort_by_key(|place| std::cmp::Reverse(place.tbk));
-    println!("{:.2} allocations a message, {in_flight} in flight", places.iter().map(|place| each(place.tbk)).sum::<f64>());
+    println!(
+        "{:.2} allocations a message, {in_flight} in flight",
+        places.iter().map(|place| each(place.tbk)).sum::<f64>()
+    );
     for place in places {
         println!("\n{:.2} of {} bytes", each(place.tbk), place.tb / place.tbk);
         let stack = place.fs.iter().filter_map(|at| profile.ftbl.get(*at));

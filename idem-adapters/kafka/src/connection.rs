@@ -15,6 +15,9 @@ use crate::error::{Loss, connecting, no_topic, setting};
 /// From the first packet to the answer.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// How long a reason is waited for.
+const REASONS: Duration = Duration::from_secs(1);
+
 /// So that a login that was refused is noticed long before that.
 const STEP: Duration = Duration::from_millis(250);
 
@@ -52,7 +55,10 @@ fn ask(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Loss> {
             Err(error) => error,
         };
         let said = listen(&consumer, &witness);
-        if said.final_word || Instant::now() >= until || !waits(&error) {
+        // Why a broker is down may be said after it, or never.
+        let reasons = if said.reason.is_empty() { REASONS } else { Duration::ZERO };
+        let down = said.down.is_some_and(|since| since.elapsed() >= reasons);
+        if said.final_word || down || Instant::now() >= until || !waits(&error) {
             let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
             return Err(connecting(config, said.code.or(error.rdkafka_error_code()), reason));
         }
@@ -104,8 +110,8 @@ pub(crate) struct Said {
     pub(crate) reason: String,
     /// Trying on would not help.
     pub(crate) final_word: bool,
-    /// No broker is left to be tried.
-    down: bool,
+    /// Since when no broker is left to be tried.
+    down: Option<Instant>,
     events: u64,
 }
 
@@ -120,12 +126,11 @@ impl Witness {
         let code = error.rdkafka_error_code();
         let first = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL));
         if code == Some(Code::AllBrokersDown) {
-            said.down = true;
+            said.down.get_or_insert_with(Instant::now);
         } else if first || !said.final_word {
             (said.code, said.reason) = (code, reason.to_owned());
         }
-        // Why a broker is down may be said after it.
-        said.final_word |= first || (said.down && !said.reason.is_empty());
+        said.final_word |= first;
     }
 }
 

@@ -266,9 +266,10 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
         stream.open(terms(2)).await.unwrap_err();
         server.again();
         stream.open(terms(2)).await.unwrap();
-        assert_eq!(held.ack().await.unwrap(), Settled::Confirmed);
-        for (_, acker) in after {
-            assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+        // A server that was killed may have forgotten what it had delivered, and then does not answer.
+        for acker in [held].into_iter().chain(after.into_iter().map(|(_, acker)| acker)) {
+            let answer = acker.ack().await;
+            assert!(matches!(answer, Ok(Settled::Confirmed)) || !gently && answer.is_err(), "{answer:?}");
         }
         let world = World { stream: world.stream, ..World::at(server.url()).await };
         world.publish("3").await;
@@ -277,10 +278,10 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
             assert_eq!(delivery.payload(), "3");
             acker.ack().await.unwrap();
         }
-        // A server that was killed may have forgotten what it had delivered, and what was acked.
+        // It may have forgotten what was acked, too.
         let take = async {
             loop {
-                next(&mut stream).await.1.ack().await.unwrap();
+                let _ = next(&mut stream).await.1.ack().await;
             }
         };
         tokio::select! {

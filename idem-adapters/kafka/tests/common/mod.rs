@@ -218,7 +218,7 @@ pub(crate) fn client(brokers: &str) -> ClientConfig {
 /// Quick to notice, quick to give back.
 pub(crate) fn options(brokers: &str) -> Options {
     Kafka::options(brokers)
-        .property("session.timeout.ms", "6000")
+        .property("session.timeout.ms", "15000")
         .property("heartbeat.interval.ms", "300")
         .property("topic.metadata.refresh.interval.ms", "300")
 }
