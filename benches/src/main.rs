@@ -7,6 +7,7 @@
 //! | `autocommit` | A: no dedup |
 //! | `by_hand` | B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite`, `brokers` | C: idem on PostgreSQL, on SQLite, from each broker |
+//! | `inbox` | idem with `.inbox()` beside idem without: throughput, and the wait in the inbox |
 //! | `raw` | F: what the database can do at best |
 //! | `pgbench` | PostgreSQL's own client, which judges the baseline |
 //! | `peers` | other libraries, which are programs of their own |
@@ -22,6 +23,7 @@ mod by_hand;
 mod case;
 mod framework;
 mod idle;
+mod inbox;
 mod machine;
 mod message;
 mod nothing;
@@ -59,6 +61,12 @@ async fn main() -> Result<ExitCode> {
             print!("{report}");
             report.save()?;
             Ok(ExitCode::from(report.verdict()))
+        }
+        What::Inbox { scale } => {
+            let url =
+                std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench inbox`")?;
+            inbox::measure(&url, scale).await?;
+            Ok(ExitCode::SUCCESS)
         }
         What::All(options) => {
             let outcome = all::measure(&options).await?;

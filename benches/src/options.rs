@@ -20,6 +20,12 @@ pub(crate) enum What {
         #[arg(default_value_t = 1.0)]
         scale: f64,
     },
+    /// The worker with `.inbox()`, beside the same one without.
+    Inbox {
+        /// Multiplies the number of messages.
+        #[arg(default_value_t = 1.0)]
+        scale: f64,
+    },
     /// All sides, in turns.
     All(Options),
     /// The framework alone: a store and a source that do nothing.

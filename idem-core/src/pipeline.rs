@@ -179,17 +179,12 @@ impl<S: Store> Pipeline<S> {
                 Err(unfit) => return self.bury(delivery, unfit).await,
             };
             let began = Instant::now();
-            let mut txn = match self.store.begin(self.settings.deadline).await {
-                Ok(txn) => txn,
-                Err(fault) => return self.hold_for(fault),
-            };
-            let found = self.promise(&mut txn, delivery, &identity, Promise::Processed).await;
+            let claimed = self.claimed(route, delivery, &identity, Promise::Processed).await;
             route.meters.claim.record(began.elapsed());
-            match found {
-                Ok(None) => {}
-                Ok(Some(found)) => return self.answer(txn, route, found).await,
-                Err(fault) => return self.abandon(txn, fault).await,
-            }
+            let mut txn = match claimed {
+                Ok(txn) => txn,
+                Err(step) => return step,
+            };
             match self.too_old(&mut txn, route.id, delivery).await {
                 Ok(None) => {}
                 Ok(Some(why)) => return self.bury_too_old(txn, delivery, &identity, &why).await,

@@ -31,17 +31,41 @@ impl<S: Store> Pipeline<S> {
         if self.store.claim(txn, identity, promise).await? == Claimed::New {
             return Ok(None);
         }
+        self.found(txn, delivery, identity).await.map(Some)
+    }
+
+    /// Begins a transaction with the claim. Where there is a claim already, the error is the step that answers it.
+    pub(crate) async fn claimed(
+        &self,
+        route: &Route<S>,
+        delivery: &Delivery,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<S::Txn, Step> {
+        let begun = self.store.begin_with_claim(self.settings.deadline, identity, promise).await;
+        let (mut txn, claimed) = begun.map_err(|fault| self.hold_for(fault))?;
+        if claimed == Claimed::New {
+            return Ok(txn);
+        }
+        match self.found(&mut txn, delivery, identity).await {
+            Ok(found) => Err(self.answer(txn, route, found).await),
+            Err(fault) => Err(self.abandon(txn, fault).await),
+        }
+    }
+
+    /// What a delivery is whose key has a claim. A conflict's row is in the transaction then.
+    async fn found(&self, txn: &mut S::Txn, delivery: &Delivery, identity: &Identity) -> Result<Found, Fault> {
         let Some(standing) = self.store.standing(txn, identity.handler, &identity.key).await? else {
-            return Ok(Some(Found::Gone));
+            return Ok(Found::Gone);
         };
         if standing.fingerprint == identity.fingerprint {
             if standing.age.is_none() {
                 self.store.sight(txn, identity).await?;
             }
-            return Ok(Some(Found::Duplicate(standing.age)));
+            return Ok(Found::Duplicate(standing.age));
         }
         self.conflict(txn, delivery, identity).await?;
-        Ok(Some(Found::Conflict))
+        Ok(Found::Conflict)
     }
 
     /// Commits what [`promise`](Self::promise) found.
@@ -97,15 +121,10 @@ impl<S: Store> Pipeline<S> {
         error: &str,
     ) -> Step {
         let Some(route) = self.routes.get(identity.handler) else { return Step::Stopped };
-        let mut txn = match self.store.begin(self.settings.deadline).await {
+        let mut txn = match self.claimed(route, delivery, identity, Promise::Waiting).await {
             Ok(txn) => txn,
-            Err(fault) => return self.hold_for(fault),
+            Err(step) => return step,
         };
-        match self.promise(&mut txn, delivery, identity, Promise::Waiting).await {
-            Ok(None) => {}
-            Ok(Some(found)) => return self.answer(txn, route, found).await,
-            Err(fault) => return self.abandon(txn, fault).await,
-        }
         // What is to run is looked at here where it was not looked at before a run.
         let old = match state {
             Ok(_) if attempts == 0 => match self.too_old(&mut txn, route.id, delivery).await {

@@ -52,6 +52,12 @@ enum What {
         #[arg(long, default_value_t = 1.0)]
         scale: f64,
     },
+    /// Throughput and latency of `.inbox()`, beside the same worker without.
+    Inbox {
+        /// Multiplies the number of messages, for longer or shorter rounds.
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+    },
     /// The framework alone, with a store and a source that do nothing: time, allocations, and where they are.
     Framework,
 }
@@ -65,6 +71,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let servers = match &options.what {
         Some(What::Single { scale }) => {
             bench.args(["single", &scale.to_string()]);
+            servers(&mut bench, false, false)?
+        }
+        Some(What::Inbox { scale }) => {
+            bench.args(["inbox", &scale.to_string()]);
             servers(&mut bench, false, false)?
         }
         Some(What::Framework) => {
