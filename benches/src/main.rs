@@ -14,7 +14,8 @@
 //! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts what it allocates |
 //! | `tables`, `prune` | claims by the million: bytes of each, and what their removal costs |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
-//! | `machine`, `samples`, `outcome`, `plot` | where it was measured, medians and ratios, the table and the file, the plot |
+//! | `machine`, `samples` | where it was measured; medians and ratios |
+//! | `outcome`, `table`, `plot` | what came out and its file, as a table, as a plot |
 
 mod all;
 mod autocommit;
@@ -41,6 +42,7 @@ mod samples;
 mod sides;
 mod single;
 mod sqlite;
+mod table;
 mod tables;
 mod worker;
 

@@ -62,6 +62,11 @@ impl Queue {
         }
     }
 
+    /// How many are not acked.
+    pub(crate) fn left(&self) -> usize {
+        self.0.left.load(SeqCst)
+    }
+
     /// Waits until all is acked.
     pub(crate) async fn emptied(&self) {
         self.0.empty.notified().await;

@@ -58,7 +58,7 @@ impl Sides {
         }
         let pool = by_hand::pool(&url.parse()?, Shape::Guarded, LANES as u32).await?;
         let twice = Table::of(&mut conn, url, "idem_bench_twice").await?;
-        let seen = message::fresh(SEEN.min(options.rows))?;
+        let seen = message::fresh(SEEN.min(options.rows / 20))?;
         worker::run(&twice.store, LANES, false, seen.clone()).await?;
         ByHand::new(&pool, Shape::Guarded, &again(), false).run(LANES, seen.clone()).await?;
         let programs = options.peer.iter().filter_map(|(name, program)| Some((name.clone(), program.clone()?)));

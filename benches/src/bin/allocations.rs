@@ -53,9 +53,21 @@ fn main() -> Result<()> {
     for place in places {
         println!("\n{:.2} of {} bytes", each(place.tbk), place.tb / place.tbk);
         let stack = place.fs.iter().filter_map(|at| profile.ftbl.get(*at));
-        for frame in stack.filter(|frame| frame.contains("idem") || frame.contains("benches")).take(6) {
-            println!("    {}", frame.split_once(": ").map_or(frame.as_str(), |(_, frame)| frame));
+        for frame in stack.filter_map(|frame| shown(frame)).take(5) {
+            println!("    {frame}");
         }
     }
     Ok(())
+}
+
+/// A frame of idem's, short: the place before the function. The machinery of panics and tasks between them says nothing.
+fn shown(frame: &str) -> Option<String> {
+    const MACHINERY: [&str; 6] = ["catch_unwind", "do_call", "call_once", "tokio::", "/boxed.rs", "tracing-"];
+    let (_, frame) = frame.split_once(": ")?;
+    if !frame.contains("idem") || MACHINERY.iter().any(|part| frame.contains(part)) {
+        return None;
+    }
+    let (function, place) = frame.rsplit_once(" (")?;
+    let function: String = function.chars().take(90).collect();
+    Some(format!("{:40} {function}", place.trim_end_matches(')')))
 }

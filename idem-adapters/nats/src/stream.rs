@@ -19,7 +19,7 @@ use crate::source::{Made, Subscription};
 /// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
 /// it is read.
 ///
-/// Each [`open`](Source::open) makes a connection of its own. Deliveries of the earlier ones stay ours, are extended,
+/// Each [`open`](idem_core::Source::open) makes a connection of its own. Deliveries of the earlier ones stay ours, are extended,
 /// and can be settled by the new one, unless the stream was made anew in the meantime.
 pub struct Stream {
     pub(crate) config: Arc<Config>,

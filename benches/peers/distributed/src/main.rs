@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use anyhow::Result;
 use distributed::{
-    ColumnType, CommitBatch, ExpectedVersion, InboxReceipt, PostgresRepository, PrimaryKey, RowKey, RowValue, RowValues,
-    RowWriteMode, TableColumn, TableKind, TableMutation, TableRowMutation, TableSchema, TableWritePlan,
+    ColumnType, CommitBatch, ExpectedVersion, InboxReceipt, PostgresRepository, PrimaryKey, RowKey, RowValue,
+    RowValues, RowWriteMode, TableColumn, TableKind, TableMutation, TableRowMutation, TableSchema, TableWritePlan,
     TransactionalCommit,
 };
 use peer_load::{Load, OrderPaid};

@@ -5,13 +5,13 @@
 //! the same, with one message at a time in as many workers as there are lanes.
 
 use anyhow::{Context, Result};
-use mq_bridge::endpoints::memory::{MemoryPublisher, get_or_create_channel};
+use mq_bridge::endpoints::memory::get_or_create_channel;
 use mq_bridge::models::MemoryConfig;
+use mq_bridge::sqlx::postgres::PgPoolOptions;
+use mq_bridge::sqlx::{self, PgPool};
 use mq_bridge::{CanonicalMessage, Handled, HandlerError, Route};
 use peer_load::{Clock, EFFECT, EFFECTS, Load, OrderPaid};
 use serde_json::json;
-use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
 use tokio::sync::mpsc;
 
 #[tokio::main]

@@ -17,14 +17,20 @@ use idem_services::Instance;
 /// How soon work must go on.
 const SOON: Duration = Duration::from_secs(10);
 
+/// All outages of one broker, and the report of them.
+type Report = fn() -> String;
+
+/// The thread of each broker's outages, which answers its report.
+type Running = BTreeMap<&'static str, JoinHandle<String>>;
+
 /// The three, begun by whichever test comes first: as many tests run at once as there are processors.
-static OUTAGES: LazyLock<Mutex<BTreeMap<&str, JoinHandle<String>>>> = LazyLock::new(|| {
-    let outages: [(&str, fn() -> String); 3] = [
+static OUTAGES: LazyLock<Mutex<Running>> = LazyLock::new(|| {
+    let outages: [(&str, Report); 3] = [
         ("rabbitmq", || outages::<RabbitMq>(idem_services::RabbitMq::start)),
         ("nats", || outages::<Nats>(idem_services::Nats::start)),
         ("kafka", || outages::<Kafka>(idem_services::Kafka::start)),
     ];
-    let begin = |(name, outages): (&'static str, fn() -> String)| {
+    let begin = |(name, outages): (&'static str, Report)| {
         (name, std::thread::Builder::new().name(name.into()).spawn(outages).unwrap())
     };
     Mutex::new(outages.map(begin).into())
