@@ -65,7 +65,7 @@ macro_rules! pipeline_suite {
             a_lane_waits_for_the_row_of_a_known_message
             what_is_redelivered_keeps_its_order
             a_crash_in_the_middle_keeps_the_order
-            a_drain_releases_a_lane_that_waits
+            a_drain_gives_a_lane_back_that_waits
             a_drain_finishes_what_runs_before_its_lane_moves_on
             the_end_of_the_patience_leaves_a_lane_to_the_next
             a_lost_broker_keeps_the_order
