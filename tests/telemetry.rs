@@ -95,6 +95,8 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
     assert_eq!(times("idem_handler_seconds"), 3.0);
     assert_eq!(times("idem_commit_seconds"), 2.0);
     assert_eq!(times("idem_duplicate_age_seconds"), 1.0);
+    // None of them ran from the inbox.
+    assert_eq!(times("idem_inbox_wait_seconds"), 0.0);
     for gauge in ["idem_in_flight", "idem_parked", "idem_dead", "idem_oldest_due_seconds"] {
         assert!(told.contains_key(&format!("{gauge} consumer=billing")), "{gauge}");
     }

@@ -6,16 +6,17 @@
 //! to be there for the guarantees is there: limits for locks, statements and idle transactions, durability, the
 //! fingerprint, the deadline, the guard, and the ack after the commit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use tokio::task::JoinSet;
 
-use crate::message::{BY_HAND, EFFECT, OrderPaid};
+use crate::message::{BY_HAND, Claims, EFFECT, HEAT, OrderPaid, hot_row};
 use crate::queue::Queue;
 
 /// How the loop is written.
@@ -41,8 +42,17 @@ pub(crate) const SESSION: [(&str, &str); 4] = [
     ("synchronous_commit", "on"),
 ];
 
-const CLAIM: &str = "INSERT INTO idem_bench.by_hand (handler_id, key, fingerprint, processed_at)
-    VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text";
+fn claim(table: &str) -> String {
+    format!(
+        "INSERT INTO {table} (handler_id, key, fingerprint, processed_at)
+         VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text"
+    )
+}
+
+/// Whether a claim that is there is this message's.
+fn standing(table: &str) -> String {
+    format!("SELECT fingerprint = $3 FROM {table} WHERE handler_id = $1 AND key = $2")
+}
 
 const GUARD: &str = "SELECT pg_current_xact_id_if_assigned()::text";
 
@@ -61,53 +71,84 @@ pub(crate) async fn pool(options: &PgConnectOptions, shape: Shape, lanes: u32) -
     Ok(pool.connect_with(options).await?)
 }
 
-/// Works the messages off with so many tasks; answers how many a second.
+/// The loop, with its table and its work.
+#[derive(Clone)]
+pub(crate) struct ByHand {
+    pool: PgPool,
+    shape: Shape,
+    hot: bool,
+    handler: i32,
+    claim: Arc<str>,
+    standing: Arc<str>,
+}
+
+/// In the table of `single`.
 pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
-    let queue = Queue::new(messages);
-    let mut tasks = JoinSet::new();
-    for _ in 0..lanes {
-        let (pool, queue) = (pool.clone(), queue.clone());
-        tasks.spawn(async move {
-            while let Some(payload) = queue.pop() {
-                process(&pool, shape, &payload).await?;
-                queue.ack();
-            }
-            anyhow::Ok(())
-        });
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    queue.rate().context("the loop ended before its queue was empty")
+    let claims = Claims { table: "idem_bench.by_hand".to_owned(), handler: 1 };
+    ByHand::new(pool, shape, &claims, false).run(lanes, messages).await
 }
 
-async fn process(pool: &PgPool, shape: Shape, payload: &[u8]) -> Result<()> {
-    let event: OrderPaid = serde_json::from_slice(payload)?;
-    let fingerprint = Sha256::digest(payload);
-    let mut tx = match shape {
-        Shape::Session => pool.begin().await?,
-        Shape::Guarded | Shape::Unguarded => pool.begin_with(BEGIN).await?,
-    };
-    let claimed: Option<String> = sqlx::query_scalar(CLAIM)
-        .bind(1)
-        .bind(&event.event_id.as_bytes()[..])
-        .bind(&fingerprint[..16])
-        .fetch_optional(&mut *tx)
-        .await?;
-    let Some(claimed) = claimed else {
-        tx.rollback().await?;
-        bail!("a fresh message was taken for a duplicate");
-    };
-    tokio::time::timeout(DEADLINE, handle(event, &mut tx)).await??;
-    if shape != Shape::Unguarded {
-        let now: Option<String> = sqlx::query_scalar(GUARD).fetch_one(&mut *tx).await?;
-        ensure!(now == Some(claimed), "the handler ended the transaction");
+impl ByHand {
+    /// `hot`: the handler counts in one of 200 rows, instead of inserting one.
+    pub(crate) fn new(pool: &PgPool, shape: Shape, claims: &Claims, hot: bool) -> Self {
+        let (claim, standing) = (claim(&claims.table).into(), standing(&claims.table).into());
+        Self { pool: pool.clone(), shape, hot, handler: claims.handler, claim, standing }
     }
-    tx.commit().await?;
-    Ok(())
-}
 
-async fn handle(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount).execute(tx).await?;
-    Ok(())
+    /// Works the messages off with so many tasks; answers how many a second.
+    pub(crate) async fn run(self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+        let queue = Queue::new(messages);
+        let mut tasks = JoinSet::new();
+        for _ in 0..lanes {
+            let (this, queue) = (self.clone(), queue.clone());
+            tasks.spawn(async move {
+                while let Some(payload) = queue.pop() {
+                    this.process(&payload).await?;
+                    queue.ack();
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        queue.rate().context("the loop ended before its queue was empty")
+    }
+
+    async fn process(&self, payload: &[u8]) -> Result<()> {
+        let event: OrderPaid = serde_json::from_slice(payload)?;
+        let fingerprint = Sha256::digest(payload);
+        let (key, fingerprint) = (&event.event_id.as_bytes()[..], &fingerprint[..16]);
+        let mut tx = match self.shape {
+            Shape::Session => self.pool.begin().await?,
+            Shape::Guarded | Shape::Unguarded => self.pool.begin_with(BEGIN).await?,
+        };
+        let claim =
+            sqlx::query_scalar(AssertSqlSafe(self.claim.clone())).bind(self.handler).bind(key).bind(fingerprint);
+        let claimed: Option<String> = claim.fetch_optional(&mut *tx).await?;
+        let Some(claimed) = claimed else {
+            tx.rollback().await?;
+            let standing = sqlx::query_scalar(AssertSqlSafe(self.standing.clone()));
+            let copy = standing.bind(self.handler).bind(key).bind(fingerprint).fetch_optional(&self.pool).await?;
+            ensure!(copy == Some(true), "another message has the key");
+            return Ok(());
+        };
+        tokio::time::timeout(DEADLINE, self.handle(event, &mut tx)).await??;
+        if self.shape != Shape::Unguarded {
+            let now: Option<String> = sqlx::query_scalar(GUARD).fetch_one(&mut *tx).await?;
+            ensure!(now == Some(claimed), "the handler ended the transaction");
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    async fn handle(&self, event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let query = if self.hot {
+            sqlx::query(HEAT).bind(hot_row(&event))
+        } else {
+            sqlx::query(EFFECT).bind(BY_HAND).bind(event.order_id).bind(event.amount)
+        };
+        query.execute(tx).await?;
+        Ok(())
+    }
 }

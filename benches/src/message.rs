@@ -18,10 +18,22 @@ pub(crate) struct OrderPaid {
 /// The one statement of the handler, on each side. The table has no unique constraint: only the claim keeps copies out.
 pub(crate) const EFFECT: &str = "INSERT INTO idem_bench.effects (side, order_id, amount) VALUES ($1, $2, $3)";
 
+/// What a handler does that all other messages do too: it counts, in one of 200 rows.
+pub(crate) const HEAT: &str = "UPDATE idem_bench.hot SET counter = counter + 1 WHERE id = $1";
+
+/// Which of them.
+pub(crate) fn hot_row(event: &OrderPaid) -> i64 {
+    // The last bytes of the key, since neighbours must not share a row.
+    let [.., high, low] = *event.event_id.as_bytes();
+    i64::from(u16::from_be_bytes([high, low]) % 200)
+}
+
 /// What stands in the effects of a side.
 pub(crate) const IDEM: i32 = 1;
 pub(crate) const BY_HAND: i32 = 2;
 pub(crate) const PGBENCH: i32 = 3;
+pub(crate) const AUTOCOMMIT: i32 = 5;
+pub(crate) const RAW: i32 = 6;
 
 #[idempotent(key = "event_id", name = "order_paid")]
 pub(crate) async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
@@ -29,10 +41,28 @@ pub(crate) async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Resul
     Ok(())
 }
 
+#[idempotent(key = "event_id", name = "order_counted")]
+pub(crate) async fn order_counted(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(HEAT).bind(hot_row(&event)).execute(tx).await?;
+    Ok(())
+}
+
 /// New messages, none of which was seen before.
 pub(crate) fn fresh(count: usize) -> Result<Vec<Bytes>> {
     let message = |n: usize| OrderPaid { event_id: Uuid::new_v4(), order_id: n as i64, amount: 4990 };
     (0..count).map(|n| Ok(serde_json::to_vec(&message(n))?.into())).collect()
+}
+
+/// Messages that were seen before are delivered again and again, so many different ones.
+pub(crate) fn repeated(seen: &[Bytes], count: usize) -> Vec<Bytes> {
+    seen.iter().cycle().take(count).cloned().collect()
+}
+
+/// Claims of a side that has none of idem: a table like idem's, and the number that stands for its handler.
+#[derive(Debug, Clone)]
+pub(crate) struct Claims {
+    pub(crate) table: String,
+    pub(crate) handler: i32,
 }
 
 /// The schema of idem's tables.
@@ -52,8 +82,11 @@ pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
     let text = format!(
         "DROP SCHEMA IF EXISTS idem_bench, {SCHEMA} CASCADE; CREATE SCHEMA idem_bench;
          CREATE TABLE idem_bench.effects (side int NOT NULL, order_id bigint NOT NULL, amount bigint NOT NULL);
-         {} {}",
+         CREATE TABLE idem_bench.hot (id bigint PRIMARY KEY, counter bigint NOT NULL DEFAULT 0);
+         INSERT INTO idem_bench.hot SELECT generate_series(0, 199);
+         {} {} {}",
         claims("by_hand"),
+        claims("again"),
         claims("pgbench"),
     );
     sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await?;

@@ -42,6 +42,13 @@ impl Queue {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
+    /// The next payloads, at most so many.
+    pub(crate) fn pop_many(&self, most: usize) -> Vec<Bytes> {
+        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = most.min(waiting.len());
+        waiting.drain(..count).collect()
+    }
+
     /// Acks one delivery. A tenth of the acks is for the start of a worker and its lanes; the next one starts the clock,
     /// and the last one stops it.
     pub(crate) fn ack(&self) {
@@ -53,6 +60,11 @@ impl Queue {
             self.0.emptied.get_or_init(Instant::now);
             self.0.empty.notify_one();
         }
+    }
+
+    /// How many are not acked.
+    pub(crate) fn left(&self) -> usize {
+        self.0.left.load(SeqCst)
     }
 
     /// Waits until all is acked.

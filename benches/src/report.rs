@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::machine::Machine;
+use crate::samples::median;
 use anyhow::{Context, Result};
 use serde::Serialize;
-use sqlx::PgConnection;
 
 /// What idem must reach of the baseline, with 16 in flight.
 const TARGET: f64 = 0.95;
@@ -68,54 +69,6 @@ impl Column {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
-    }
-}
-
-/// Where it was measured.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Machine {
-    date: String,
-    cores: usize,
-    model: String,
-    load_at_start: String,
-    postgresql: String,
-    fsync: String,
-    synchronous_commit: String,
-    full_page_writes: String,
-}
-
-impl Machine {
-    pub(crate) async fn look(conn: &mut PgConnection) -> Result<Self> {
-        let asked = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"'),
-            current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
-            current_setting('full_page_writes')";
-        let (date, postgresql, fsync, synchronous_commit, full_page_writes) =
-            sqlx::query_as(asked).fetch_one(conn).await?;
-        let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-        let model = read("/proc/cpuinfo")
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1).map(str::to_owned));
-        let load_at_start = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned();
-        Ok(Self {
-            date,
-            cores: std::thread::available_parallelism().map_or(0, usize::from),
-            model: model.unwrap_or_else(|| "unknown processor".to_owned()),
-            load_at_start,
-            postgresql,
-            fsync,
-            synchronous_commit,
-            full_page_writes,
-        })
-    }
-}
-
 /// What came out.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -158,16 +111,7 @@ const LABEL: usize = 44;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Machine { date, cores, model, load_at_start, postgresql, .. } = &self.machine;
-        let Machine { fsync, synchronous_commit, full_page_writes, .. } = &self.machine;
-        writeln!(f, "command     cargo xtask bench single (release build)")?;
-        writeln!(f, "date        {date}")?;
-        writeln!(f, "machine     {cores} cores, {model}, load {load_at_start} at the start; the server is on it too")?;
-        writeln!(
-            f,
-            "PostgreSQL  {postgresql}, fsync {fsync}, synchronous_commit {synchronous_commit}, full_page_writes \
-             {full_page_writes}"
-        )?;
+        writeln!(f, "command     cargo xtask bench single (release build)\n{}", self.machine)?;
         writeln!(
             f,
             "\nmessages a second, one INSERT in the handler: median of {} rounds (lowest to highest)",
@@ -227,12 +171,6 @@ fn short(side: Side) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-    }
 
     /// One round with these rates of idem, the baseline and pgbench.
     fn report(idem: f64, by_hand: f64, pgbench: f64) -> Report {

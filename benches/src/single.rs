@@ -10,9 +10,10 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, PgPool};
 
 use crate::by_hand::{self, Shape};
+use crate::machine::Machine;
 use crate::message::{self, BY_HAND, IDEM, SCHEMA};
 use crate::pgbench::Pgbench;
-use crate::report::{Column, Machine, Report, Side};
+use crate::report::{Column, Report, Side};
 use crate::worker;
 
 const ROUNDS: usize = 11;
@@ -20,9 +21,9 @@ const ROUNDS: usize = 11;
 /// Lanes, and the messages of one round of one side. Short, so that the sides of one ratio run close together.
 const LANES: [(usize, usize); 2] = [(1, 400), (16, 3_000)];
 
-/// The processor time that the client of this side has taken so far, in user and kernel mode.
-fn cpu(side: Side) -> Result<Duration> {
-    let who = if side == Side::Pgbench { UsageWho::RUSAGE_CHILDREN } else { UsageWho::RUSAGE_SELF };
+/// The processor time that this process, or its children that have ended, took so far, in user and kernel mode.
+pub(crate) fn cpu(children: bool) -> Result<Duration> {
+    let who = if children { UsageWho::RUSAGE_CHILDREN } else { UsageWho::RUSAGE_SELF };
     let usage = getrusage(who)?;
     let micros = |time: TimeVal| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0));
     Ok(micros(usage.user_time()) + micros(usage.system_time()))
@@ -80,9 +81,9 @@ impl<'a> Sides<'a> {
                 order.reverse();
             }
             for side in order {
-                let before = cpu(side)?;
+                let before = cpu(side == Side::Pgbench)?;
                 let rate = self.run(side).await?;
-                let spent = cpu(side)?.saturating_sub(before);
+                let spent = cpu(side == Side::Pgbench)?.saturating_sub(before);
                 // The first round warms connections, statements and caches.
                 if round > 0 {
                     column.add(side, rate, spent / messages as u32);
@@ -103,7 +104,7 @@ impl<'a> Sides<'a> {
         let (lanes, messages) = (self.lanes, message::fresh(self.messages)?);
         let rate = match side {
             Side::Pgbench => return self.pgbench.run(lanes, self.messages).await,
-            Side::Idem => worker::run(self.store, lanes, messages).await?,
+            Side::Idem => worker::run(self.store, lanes, false, messages).await?,
             Side::Guarded => by_hand::run(&self.guarded, Shape::Guarded, lanes, messages).await?,
             Side::Session => by_hand::run(&self.session, Shape::Session, lanes, messages).await?,
             Side::Unguarded => by_hand::run(&self.guarded, Shape::Unguarded, lanes, messages).await?,

@@ -4,22 +4,33 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use idem::{Postgres, Worker};
+use idem::{Lends, Source, Store, Worker};
+use sqlx::PgConnection;
 
-use crate::message::order_paid;
+use crate::message::{order_counted, order_paid};
 use crate::queue::{Deliveries, Queue};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Works the messages off; answers how many a second.
-pub(crate) async fn run(store: &Postgres, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+pub(crate) async fn run<S>(store: &S, lanes: usize, hot: bool, messages: Vec<Bytes>) -> Result<f64>
+where
+    S: Store + Lends<PgConnection>,
+{
     let queue = Queue::new(messages);
-    let emptied = queue.clone();
-    let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone()))
-        .handler::<order_paid>()
-        .in_flight(lanes)
-        .run_until(async move { emptied.emptied().await });
+    let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone()));
+    let worker = if hot { worker.handler::<order_counted>() } else { worker.handler::<order_paid>() };
+    drive(worker.in_flight(lanes), queue).await
+}
+
+/// Lets the worker run until the queue is empty.
+pub(crate) async fn drive<S: Store, Src: Source>(worker: Staffed<S, Src>, queue: Queue) -> Result<f64> {
+    let (emptied, left) = (queue.clone(), queue.clone());
+    let worker = worker.run_until(async move { emptied.emptied().await });
     // A worker holds what it cannot process, for ever; a measurement has to end.
-    tokio::time::timeout(PATIENCE, worker).await.context("the worker did not empty its queue within a minute")??;
+    let ended = tokio::time::timeout(PATIENCE, worker).await;
+    ended.with_context(|| format!("the worker left {} messages within {PATIENCE:?}", left.left()))??;
     queue.rate().context("the worker ended before its queue was empty")
 }
+
+pub(crate) type Staffed<S, Src> = Worker<S, Src, (), idem::Json, idem::Staffed>;

@@ -70,7 +70,8 @@ pub(crate) fn check(source: &impl Source, retention: Duration) -> Result<(), Err
                 source = source.name(),
                 retention = text(retention),
                 "the broker keeps messages without a limit of time, and claims are kept for less: a message that is \
-                 delivered again after that becomes a dead letter, too old"
+                 delivered again after that becomes a dead letter, too old, or where the broker has no clock of its own, \
+                 passes for a new one"
             );
             Ok(())
         }

@@ -141,6 +141,11 @@ impl Delivery {
         self.published_at
     }
 
+    /// The ordered lane that it is in, if the worker asked for an order.
+    pub fn lane(&self) -> Option<u64> {
+        self.lane
+    }
+
     /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
     pub fn attempt(&self) -> u32 {
         self.attempt

@@ -14,7 +14,7 @@ use crate::registry::{Job, Route, Routes, Unfit, Work, panic_text};
 use crate::store::{Fault, Identity, Promise, Undone};
 use crate::telemetry::{self, Gauges};
 use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, Settings, extended};
-use crate::{Acker, BoxError, Delivery, Outcome, Reason, Settled, Store};
+use crate::{Acker, BoxError, Delivery, Ordering, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -36,12 +36,8 @@ pub(crate) struct Pipeline<S: Store> {
     /// Rung when a row has run here, for the lanes that wait for one.
     pub(crate) ran: Notify,
     pub(crate) lanes: Lanes,
-    /// One of these for each delivery that is tried; closed once no further one may be.
-    pub(crate) tries: Semaphore,
     /// The worker drains: what is not running is released.
     pub(crate) draining: CancellationToken,
-    /// What is to be released can be: with an order, only once nothing runs any more.
-    pub(crate) releasing: CancellationToken,
     /// The patience of the drain has ended: what runs is cut off.
     pub(crate) stop: CancellationToken,
 }
@@ -115,7 +111,6 @@ impl<S: Store> Pipeline<S> {
 
     /// One try: what the database answers decides.
     async fn attempt(&self, delivery: &Delivery) -> Step {
-        let Ok(_try) = self.tries.acquire().await else { return Step::Stopped };
         let _room = match &self.alone {
             Some(room) => room.acquire().await.ok(),
             None => None,
@@ -291,8 +286,12 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// Gives a delivery back. Where an order is kept it is left to the end of the source, which gives all back at once:
+    /// what is behind it may go to another consumer as soon as this one is released.
     pub(crate) async fn release<A: Acker>(&self, acker: A) {
-        self.releasing.cancelled().await;
+        if self.settings.ordering != Ordering::None {
+            return;
+        }
         if let Err(error) = acker.release().await {
             tracing::debug!(error, "the delivery was not released; it goes back when the connection closes");
         }

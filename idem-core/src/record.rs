@@ -53,7 +53,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// What a delivery is whose key has a claim.
+    /// What a delivery is whose key has a claim. A conflict's row is in the transaction then.
     async fn found(&self, txn: &mut S::Txn, delivery: &Delivery, identity: &Identity) -> Result<Found, Fault> {
         // A copy of what was processed is told without a lock, and so without a write.
         let known = self.store.known(txn, &[identity]).await?.pop().flatten();

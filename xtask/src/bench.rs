@@ -1,12 +1,48 @@
 //! `cargo xtask bench`: side-by-side measurements against real servers.
 
-use anyhow::{Context, Result};
-use clap::Subcommand;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use crate::cargo::cargo;
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use idem_services::Instance;
+
+use crate::cargo::{cargo, root};
+
+/// Everything that idem is compared to, in turns: a table, `target/bench/bench.json` and `target/bench/bench.svg`.
+///
+/// Exit code 0: each line that must be reached is reached. 1: one is not. 2: the loop written by hand has less than 0.6
+/// of pgbench, so that the run proves nothing.
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// A quick look: short rounds, small tables. Its numbers prove nothing.
+    #[arg(long)]
+    quick: bool,
+    /// Claims in the largest table; 10 million by default.
+    #[arg(long)]
+    rows: Option<usize>,
+    /// Rounds, beside the one that warms up; 7 by default.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Seconds that each side runs in each round; 1 by default.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Only the sides whose names contain this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Without the other libraries, which take minutes to build.
+    #[arg(long)]
+    no_peers: bool,
+    /// Without RabbitMQ, NATS and Kafka.
+    #[arg(long)]
+    no_brokers: bool,
+}
 
 #[derive(Subcommand)]
-pub(crate) enum What {
+enum What {
     /// Throughput of one message per transaction, against a loop written by hand with sqlx, and pgbench.
     ///
     /// Exit code 0: idem has at least 0.95 of the loop with 16 in flight. 1: it has less. 2: the loop has less than 0.6
@@ -16,30 +52,129 @@ pub(crate) enum What {
         #[arg(long, default_value_t = 1.0)]
         scale: f64,
     },
+    /// Throughput and latency of `.inbox()`, beside the same worker without.
+    Inbox {
+        /// Multiplies the number of messages, for longer or shorter rounds.
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+    },
+    /// The framework alone, with a store and a source that do nothing: time, allocations, and where they are.
+    Framework,
 }
 
-/// Runs the measurement as a release build, on the server that `DATABASE_URL` names, else on one that is started for it.
-/// Ends with the exit code of the measurement.
-pub(crate) fn run(what: &What) -> Result<()> {
-    let What::Single { scale } = what;
-    let mut command =
-        cargo(["run", "--release", "--quiet", "--package", "idem-bench", "--", "single", &scale.to_string()]);
-    // Built before the server is started, so that nothing but the measurement runs beside it.
-    crate::cargo::run(&mut cargo(["build", "--release", "--package", "idem-bench"]))?;
-    let named = std::env::var("DATABASE_URL").is_ok_and(|url| !url.is_empty());
-    let server = if named { None } else { Some(server()?) };
-    if let Some(server) = &server {
-        command.env("DATABASE_URL", server.url());
+/// Runs the measurement as a release build, on the servers that the environment names, else on some that are started for
+/// it. Ends with the exit code of the measurement.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    // Built before a server is started, so that nothing but the measurement runs beside it.
+    crate::cargo::run(&mut cargo(["build", "--release", "--package", "idem-bench", "--bins"]))?;
+    let mut bench = Command::new(root().join("target/release/idem-bench"));
+    let servers = match &options.what {
+        Some(What::Single { scale }) => {
+            bench.args(["single", &scale.to_string()]);
+            servers(&mut bench, false, false)?
+        }
+        Some(What::Inbox { scale }) => {
+            bench.args(["inbox", &scale.to_string()]);
+            servers(&mut bench, false, false)?
+        }
+        Some(What::Framework) => {
+            bench.arg("framework");
+            Vec::new()
+        }
+        None => {
+            bench.arg("all").args(options.all());
+            for peer in if options.no_peers { Vec::new() } else { peers()? } {
+                bench.args(["--peer", &peer]);
+            }
+            servers(&mut bench, true, !options.no_brokers)?
+        }
+    };
+    let mut status = bench.status().context("cannot run the measurement")?;
+    if matches!(options.what, Some(What::Framework)) && status.success() {
+        // Not optimised, so that each line of the stack is there; as many are made.
+        let mut count = cargo(["run", "--quiet", "--package", "idem-bench", "--bin", "idem-bench-allocations"]);
+        status = count.stderr(Stdio::null()).status()?;
     }
-    let status = command.status().context("cannot run cargo")?;
     // Ended here, since leaving the process drops nothing.
-    drop(server);
+    drop(servers);
     std::process::exit(status.code().unwrap_or(1))
 }
 
-/// A server for this measurement alone, so that no test that runs meanwhile writes to it.
-fn server() -> Result<idem_services::Instance> {
+impl Options {
+    fn all(&self) -> Vec<String> {
+        let mut args = Vec::new();
+        let (seconds, rounds, rows) = if self.quick { (0.2, 2, 100_000) } else { (1.0, 7, 10_000_000) };
+        let mut give = |name: &str, value: String| args.extend([format!("--{name}"), value]);
+        give("seconds", self.seconds.unwrap_or(seconds).to_string());
+        give("rounds", self.rounds.unwrap_or(rounds).to_string());
+        give("rows", self.rows.unwrap_or(rows).to_string());
+        if let Some(only) = &self.only {
+            give("only", only.clone());
+        }
+        let given: Vec<String> = std::env::args().skip(1).collect();
+        give("command", format!("cargo xtask {}", given.join(" ")));
+        args
+    }
+}
+
+/// Builds each peer, and answers `name=program`; without a program where it does not build, which is told and no error.
+fn peers() -> Result<Vec<String>> {
+    let (directory, target) = (root().join("benches/peers"), root().join("target/peers"));
+    fs::create_dir_all(root().join("target/bench"))?;
+    let mut peers = Vec::new();
+    for entry in fs::read_dir(&directory)? {
+        let (path, name) = (entry.as_ref().map(fs::DirEntry::path), entry.as_ref().map(fs::DirEntry::file_name));
+        let (Ok(path), Ok(name)) = (path, name) else { continue };
+        let name = name.to_string_lossy().into_owned();
+        if path.join("src/main.rs").is_file() {
+            eprintln!("building the peer {name}");
+            peers.push(format!("{name}={}", build(&path, &target, &name)?));
+        }
+    }
+    peers.sort();
+    Ok(peers)
+}
+
+fn build(path: &Path, target: &Path, name: &str) -> Result<String> {
+    let log = root().join(format!("target/bench/{name}.log"));
+    let mut build = cargo(["build", "--release", "--locked", "--quiet"]);
+    build.arg("--manifest-path").arg(path.join("Cargo.toml")).arg("--target-dir").arg(target);
+    let built = build.stderr(fs::File::create(log)?).status().context("cannot run cargo")?.success();
+    Ok(if built { target.join(format!("release/peer-{name}")).display().to_string() } else { String::new() })
+}
+
+type Start = fn() -> Result<Instance>;
+
+const BROKERS: [(&str, Start); 3] = [
+    ("AMQP_URL", idem_services::RabbitMq::start),
+    ("NATS_URL", idem_services::Nats::start),
+    ("KAFKA_BROKERS", idem_services::Kafka::start),
+];
+
+/// Servers for this measurement alone, so that no test that runs meanwhile uses them.
+fn servers(bench: &mut Command, all: bool, brokers: bool) -> Result<Vec<Instance>> {
+    let named = |variable: &str| std::env::var(variable).is_ok_and(|url| !url.is_empty());
     idem_services::prepare()?;
-    eprintln!("\nstarting a PostgreSQL for this measurement");
-    idem_services::Postgres::start()
+    let mut servers = Vec::new();
+    if !named("DATABASE_URL") {
+        eprintln!("starting a PostgreSQL for this measurement");
+        let server = idem_services::Postgres::start()?;
+        bench.env("DATABASE_URL", server.url());
+        servers.push(server);
+        if all {
+            // It may move the checkpoints of a server that nobody else uses.
+            bench.arg("--own-server");
+        }
+    }
+    for (variable, start) in BROKERS.iter().filter(|(variable, _)| brokers && !named(variable)) {
+        match start() {
+            Ok(server) => {
+                bench.env(variable, server.url());
+                servers.push(server);
+            }
+            // The measurement says what is missing.
+            Err(error) => eprintln!("{variable}: {error:#}"),
+        }
+    }
+    Ok(servers)
 }

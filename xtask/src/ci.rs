@@ -12,10 +12,13 @@ const FEATURES: &[&[&str]] = &[
     &["--no-default-features", "--features", "postgres"],
     &["--no-default-features", "--features", "sqlite"],
     &["--no-default-features", "--features", "rabbitmq"],
+    &["--no-default-features", "--features", "nats"],
+    &["--no-default-features", "--features", "kafka"],
 ];
 
 /// The cheap checks first. A warning is an error here, so that none becomes a habit.
 pub(crate) fn run_all() -> Result<()> {
+    idem_services::tools()?;
     run(&mut cargo(["fmt", "--all", "--check"]))?;
     let everything = ["--workspace", "--all-features"];
     run(cargo(["clippy", "--all-targets"]).args(everything).args(["--", "-D", "warnings"]))?;

@@ -27,10 +27,7 @@ enum Chore {
         what: services::What,
     },
     /// Measure idem side by side with what it is compared to.
-    Bench {
-        #[command(subcommand)]
-        what: bench::What,
-    },
+    Bench(bench::Options),
     /// Run every test against real servers.
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
@@ -44,7 +41,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
-        Chore::Bench { what } => bench::run(&what),
+        Chore::Bench(options) => bench::run(&options),
         Chore::Test(options) => test::test(&options),
         Chore::Ci => ci::run_all(),
         Chore::Demo(options) => demo::demo(&options),

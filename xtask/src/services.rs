@@ -40,6 +40,8 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn new(keep: bool) -> Result<Self> {
+        // What is done with the servers is built first.
+        idem_services::tools()?;
         let ran_before = idem_services::status().iter().any(|status| status.url.is_some());
         let all = idem_services::up()?;
         tell(&all);

@@ -121,9 +121,8 @@ impl Options {
             client.set("sasl.username", user).set("sasl.password", password);
         }
         if let Some(pem) = self.ca {
-            let no_pem =
-                || Error::Refused("the text given to .tls_ca is no PEM: give it the content of a .pem file".to_owned());
-            client.set("ssl.ca.pem", String::from_utf8(pem).map_err(|_| no_pem())?);
+            let pem = String::from_utf8(pem).ok().filter(|pem| pem.contains("-----BEGIN CERTIFICATE-----"));
+            client.set("ssl.ca.pem", pem.ok_or_else(no_certificate)?);
         }
         for (name, value) in self.properties {
             property::check(&name)?;
@@ -136,6 +135,14 @@ impl Options {
         client.create_native_config().map_err(|error| setting(&error))?;
         Ok(Config { place: self.brokers, client })
     }
+}
+
+/// librdkafka takes any text, and then trusts nobody.
+fn no_certificate() -> Error {
+    Error::Refused(
+        "the text given to .tls_ca holds no certificate: give it the content of a .pem file with BEGIN CERTIFICATE in it"
+            .to_owned(),
+    )
 }
 
 /// Shows no password, no certificate and no value of a setting.

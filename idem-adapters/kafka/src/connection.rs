@@ -15,6 +15,9 @@ use crate::error::{Loss, connecting, no_topic, setting};
 /// From the first packet to the answer.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// How long a reason is waited for.
+const REASONS: Duration = Duration::from_secs(1);
+
 /// So that a login that was refused is noticed long before that.
 const STEP: Duration = Duration::from_millis(250);
 
@@ -51,12 +54,23 @@ fn ask(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Loss> {
             Ok(metadata) => return topic.map_or(Ok(Vec::new()), |topic| found(config, topic, &metadata)),
             Err(error) => error,
         };
-        // Events are told only to who polls.
-        while consumer.poll(Duration::ZERO).is_some() {}
-        let said = witness.said();
-        if said.final_word || Instant::now() >= until || !waits(&error) {
+        let said = listen(&consumer, &witness);
+        // Why a broker is down may be said after it, or never.
+        let reasons = if said.reason.is_empty() { REASONS } else { Duration::ZERO };
+        let down = said.down.is_some_and(|since| since.elapsed() >= reasons);
+        if said.final_word || down || Instant::now() >= until || !waits(&error) {
             let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
             return Err(connecting(config, said.code.or(error.rdkafka_error_code()), reason));
+        }
+    }
+}
+
+/// Events are told only to who polls, and a poll ends after each of them.
+fn listen(consumer: &BaseConsumer<Witness>, witness: &Witness) -> Said {
+    loop {
+        let before = witness.said();
+        if consumer.poll(Duration::ZERO).is_none() && before.events == witness.said().events {
+            return before;
         }
     }
 }
@@ -96,6 +110,9 @@ pub(crate) struct Said {
     pub(crate) reason: String,
     /// Trying on would not help.
     pub(crate) final_word: bool,
+    /// Since when no broker is left to be tried.
+    down: Option<Instant>,
+    events: u64,
 }
 
 impl Witness {
@@ -105,18 +122,21 @@ impl Witness {
 
     pub(crate) fn hears(&self, error: &KafkaError, reason: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.events += 1;
         let code = error.rdkafka_error_code();
         let first = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL));
-        let down = code == Some(Code::AllBrokersDown);
-        if !down && (first || !said.final_word) {
+        if code == Some(Code::AllBrokersDown) {
+            said.down.get_or_insert_with(Instant::now);
+        } else if first || !said.final_word {
             (said.code, said.reason) = (code, reason.to_owned());
         }
-        said.final_word |= first || down;
+        said.final_word |= first;
     }
 }
 
 impl ClientContext for Witness {
     fn log(&self, _: RDKafkaLogLevel, part: &str, text: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).events += 1;
         tracing::debug!(target: "idem_kafka::librdkafka", part, text);
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -131,9 +130,11 @@ impl Thread<'_> {
         }
     }
 
+    /// Also where nothing is new: the client does not tell that a commit has failed, as each one does in the middle of a
+    /// rebalance, and it sends only what was stored and is not committed yet.
     fn commit(&self) {
-        // Both: each forgets what it was asked for.
-        if self.member.store(self.consumer) | self.member.uncommitted.swap(false, Ordering::Relaxed) {
+        if !self.shared.is_lost() {
+            self.member.store(self.consumer);
             self.member.commit(self.consumer, CommitMode::Async);
         }
     }

@@ -85,7 +85,32 @@ fn lane(ordering: Ordering, partition: i32, key: Option<&[u8]>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::message::OwnedMessage;
+
     use super::*;
+    use crate::captured::captured;
+
+    #[test]
+    fn a_record_without_a_key_is_warned_about_once_where_the_order_is_that_of_keys() {
+        let record = |key: Option<&[u8]>| {
+            let (key, time) = (key.map(<[u8]>::to_vec), Timestamp::CreateTime(1));
+            OwnedMessage::new(None, key, "orders".to_owned(), time, 2, 7, None)
+        };
+        let (text, subscriber) = captured();
+        tracing::subscriber::with_default(subscriber, || {
+            for (ordering, key) in [
+                (Ordering::Partition, None),
+                (Ordering::Key, Some(&b"k"[..])),
+                (Ordering::Key, None),
+                (Ordering::Key, None),
+            ] {
+                delivery(&"orders".into(), &record(key), ordering).unwrap();
+            }
+        });
+        let text = text.to_string();
+        assert!(text.contains("WARN") && text.contains("has no key") && text.contains("offset=7"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
 
     #[test]
     fn a_position_has_the_time_or_does_not_exist() {

@@ -1,6 +1,6 @@
 //! What the group tells a member. All of it runs on the thread that polls.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,8 +25,6 @@ pub(crate) struct Member {
     pub(crate) plan: Plan,
     pub(crate) shared: Arc<Shared>,
     pub(crate) witness: Witness,
-    /// A commit has failed, and is to be tried again.
-    pub(crate) uncommitted: AtomicBool,
     /// The id of the topic, as far as it is known.
     id: Mutex<Option<String>>,
     /// How many events were served.
@@ -35,14 +33,7 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn new(plan: Plan, shared: Arc<Shared>) -> Self {
-        Self {
-            plan,
-            shared,
-            witness: Witness::default(),
-            uncommitted: AtomicBool::new(false),
-            id: Mutex::new(None),
-            served: AtomicU64::new(0),
-        }
+        Self { plan, shared, witness: Witness::default(), id: Mutex::new(None), served: AtomicU64::new(0) }
     }
 
     /// Rises with each event that a poll has served, which is all that tells that there may be another one.
@@ -109,9 +100,8 @@ impl Member {
         let up = self.shared.lock().phase == Phase::Up;
         if !lost && up {
             self.shared.finish(&partitions, GRACE);
-            if self.store(consumer) {
-                self.commit(consumer, CommitMode::Sync);
-            }
+            self.store(consumer);
+            self.commit(consumer, CommitMode::Sync);
         }
         tracing::debug!(topic = %self.plan.topic, ?partitions, lost, "partitions were taken away");
         let mut inner = self.shared.lock();
@@ -120,22 +110,19 @@ impl Member {
         }
     }
 
-    /// Tells the client the finished prefixes. `true`: something is to be committed.
+    /// Tells the client the finished prefixes.
     ///
     /// Always by way of the client's store, which refuses a partition that is not ours: a commit of a list of one's own
     /// is not checked, and moves a partition that another member owns
     /// (<https://github.com/apache/kafka/blob/4.1.1/group-coordinator/src/main/java/org/apache/kafka/coordinator/group/classic/ClassicGroup.java>,
     /// validateOffsetCommit).
-    pub(crate) fn store(&self, consumer: &BaseConsumer<Self>) -> bool {
-        let mut any = false;
+    pub(crate) fn store(&self, consumer: &BaseConsumer<Self>) {
         let progress = self.shared.lock().assigned.progress();
         for (partition, finished) in progress {
-            match self.store_next(consumer, partition, finished + 1) {
-                Ok(()) => any = true,
-                Err(error) => tracing::debug!(topic = %self.plan.topic, partition, %error, "an offset was not stored"),
+            if let Err(error) = self.store_next(consumer, partition, finished + 1) {
+                tracing::debug!(topic = %self.plan.topic, partition, %error, "an offset was not stored");
             }
         }
-        any
     }
 
     /// The offset of the next record, with the id of the topic.
@@ -149,20 +136,15 @@ impl Member {
         consumer.store_offsets(&list)
     }
 
+    /// Commits what was stored and is not committed yet, if there is anything.
     pub(crate) fn commit(&self, consumer: &BaseConsumer<Self>, mode: CommitMode) {
-        if let Err(error) = consumer.commit_consumer_state(mode) {
-            self.committed(&Err(error));
+        match consumer.commit_consumer_state(mode) {
+            Ok(()) => {}
+            Err(error) if error.rdkafka_error_code() == Some(Code::NoOffset) => {}
+            Err(error) => {
+                tracing::debug!(topic = %self.plan.topic, %error, "offsets were not committed; they come again")
+            }
         }
-    }
-
-    fn committed(&self, result: &KafkaResult<()>) {
-        let Err(error) = result else { return };
-        // There was nothing new: another commit had taken it along.
-        if error.rdkafka_error_code() == Some(Code::NoOffset) {
-            return;
-        }
-        self.uncommitted.store(true, Ordering::Relaxed);
-        tracing::debug!(topic = %self.plan.topic, %error, "offsets were not committed; they are tried again");
     }
 
     pub(crate) fn broken(&self, error: &KafkaError) -> Loss {
@@ -211,10 +193,5 @@ impl ConsumerContext for Member {
                 let _ = consumer.unassign();
             }
         }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        self.serves();
-        self.committed(&result);
     }
 }

@@ -259,6 +259,8 @@ async fn messages_of_a_transaction_that_was_aborted_never_come() {
             transactions.begin_transaction().unwrap();
             let record = FutureRecord::<[u8], _>::to(&topic).partition(0).payload(payload.as_bytes());
             drop(transactions.send_result(record).unwrap());
+            // What is still here when a transaction is aborted is never sent.
+            transactions.flush(LONG).unwrap();
             if commit { transactions.commit_transaction(LONG) } else { transactions.abort_transaction(LONG) }.unwrap();
         }
     };

@@ -195,8 +195,10 @@ async fn nothing_is_lost_while_members_come_and_go() {
         }
     };
     let (mut stayed, ()) = tokio::time::timeout(3 * LONG, async { tokio::join!(stays, comes_and_goes) }).await.unwrap();
-    let (expected, seen): (Vec<_>, _) =
-        ((0..PARTITIONS).flat_map(|partition| (0..EACH).map(move |offset| (partition, offset))).collect(), seen.lock().await);
+    let (expected, seen): (Vec<_>, _) = (
+        (0..PARTITIONS).flat_map(|partition| (0..EACH).map(move |offset| (partition, offset))).collect(),
+        seen.lock().await,
+    );
     assert!(seen.keys().copied().eq(expected));
     let twice = seen.values().filter(|times| **times > 1).count();
     println!("{twice} came twice");

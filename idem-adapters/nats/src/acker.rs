@@ -30,7 +30,7 @@ const NAK: &str = "-NAK";
 const PROGRESS: &str = "+WPI";
 
 impl Acker for NatsAcker {
-    /// Waits for a new connection where there is none, for at most 10 seconds.
+    /// Waits for a new connection where there is none, for at most 5 seconds.
     ///
     /// Fails where the consumer did not answer: it is not known whether it has seen the ack.
     async fn ack(self) -> Result<Settled, BoxError> {

@@ -12,7 +12,7 @@ use nkeys::{KeyPair, KeyPairType};
 use crate::address::{Address, Login};
 use crate::connection::Connection;
 use crate::error;
-use crate::source::Stream;
+use crate::stream::Stream;
 use crate::tls;
 
 /// A NATS server with JetStream, or a cluster of them, with a login that works. It keeps no connection open.

@@ -18,8 +18,9 @@ use crate::error;
 /// From the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long an answer to an ack is waited for, a new connection included.
-pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+/// How long an answer to an ack is waited for, a new connection included. A server that was killed and has forgotten that
+/// it delivered a message does not answer at all (2.15.2), and the lane waits meanwhile.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 
 /// A connection that died without a word is noticed when a third ping would follow two that were not answered. Only where no pull waits: that has
 /// heartbeats.

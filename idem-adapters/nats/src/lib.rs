@@ -62,7 +62,7 @@
 //! | after a process that died | the message comes again when its lease has run out |
 //! | after a clean end | what was unsettled is released, and comes again at once |
 //!
-//! The server does not tell the attempts of a message apart, and answers acks that it ignores like others. So a confirmed
+//! The server does not tell the attempts of a message apart, and mostly answers acks that it ignores like others. So a confirmed
 //! ack says that the consumer has seen it; a server that is killed right after may forget it. Then the message comes
 //! again, and the claim answers.
 //!
@@ -102,9 +102,10 @@ mod keeper;
 mod lease;
 mod pull;
 mod source;
+mod stream;
 mod tls;
 
 pub use acker::NatsAcker;
 pub use config::{Nats, Options};
 pub use consumer::Start;
-pub use source::Stream;
+pub use stream::Stream;

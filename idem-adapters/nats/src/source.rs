@@ -1,51 +1,27 @@
-//! One stream as a source of deliveries.
+//! The stream as a source of deliveries.
 
-use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, Horizon, Ordering, Source, Terms};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::acker::{NatsAcker, release};
-use crate::config::{Config, unfit};
-use crate::connection::{Connection, Link};
-use crate::consumer::{Place, Start, Wishes};
-use crate::difference::SHORTEST;
-use crate::error::{self, broker};
+use crate::connection::Connection;
+use crate::consumer::Place;
+use crate::error;
 use crate::keeper::keep;
-use crate::lease::Leases;
 use crate::pull::{Arrival, Pull};
-
-/// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
-/// it is read.
-///
-/// Each [`open`](Source::open) makes a connection of its own. Deliveries of the earlier ones stay ours, are extended,
-/// and can be settled by the new one, unless the stream was made anew in the meantime.
-pub struct Stream {
-    config: Arc<Config>,
-    name: Arc<str>,
-    durable: Option<String>,
-    wishes: Wishes,
-    confirmed: bool,
-    link: Link,
-    leases: Arc<Leases>,
-    made: Option<Made>,
-    horizon: Horizon,
-    subscription: Option<Subscription>,
-    /// Ends with the source. It outlives subscriptions, as the deliveries do.
-    keeper: JoinSet<Infallible>,
-}
+use crate::stream::Stream;
 
 /// When stream and consumer were made. A stream of the same name that was made later counts from 1 again, so that the
 /// number of a delivery would be that of another message; with a consumer it is still that of the same.
 #[derive(Clone, Copy)]
-struct Made {
+pub(crate) struct Made {
     stream: SystemTime,
     consumer: SystemTime,
 }
@@ -59,111 +35,18 @@ impl Made {
 }
 
 /// What one `open` made.
-struct Subscription {
+pub(crate) struct Subscription {
     arrivals: UnboundedReceiver<Arrival>,
     stop: CancellationToken,
     puller: JoinSet<()>,
     /// Whether deliveries may still come.
-    live: bool,
+    pub(crate) live: bool,
 }
 
 /// The limit to what a broker that does not answer can delay a shutdown by.
 const DRAIN: Duration = Duration::from_secs(5);
 
 impl Stream {
-    pub(crate) fn new(config: Arc<Config>, name: String) -> Self {
-        Self {
-            config,
-            name: name.into(),
-            durable: None,
-            wishes: Wishes::default(),
-            confirmed: true,
-            link: Link::new(),
-            leases: Arc::default(),
-            made: None,
-            horizon: Horizon::Unstated,
-            subscription: None,
-            keeper: JoinSet::new(),
-        }
-    }
-
-    /// The name of the durable consumer, if it is not to be that of the worker.
-    pub fn durable(mut self, name: impl Into<String>) -> Self {
-        self.durable = Some(name.into());
-        self
-    }
-
-    /// Takes only messages with this subject, which may hold wildcards. Said more than once it adds to the others, which
-    /// needs a server of 2.10 or newer.
-    pub fn filter_subject(mut self, subject: impl Into<String>) -> Self {
-        self.wishes.filters.push(subject.into());
-        self
-    }
-
-    /// How long a delivery stays ours without being extended: by so much later it comes again after a process has died.
-    /// For a new consumer 30 seconds are the default. An existing one may have any of a second or more, unless it is said
-    /// here; then it must have that.
-    pub fn ack_wait(mut self, wait: Duration) -> Self {
-        self.wishes.ack_wait = Some(wait);
-        self
-    }
-
-    /// Where a new consumer begins, default [`Start::All`]. It changes nothing about one that exists.
-    pub fn start(mut self, start: Start) -> Self {
-        self.wishes.start = start;
-        self
-    }
-
-    /// Updates an existing consumer whose settings are not as they must be, instead of refusing it. What the server
-    /// cannot change is refused all the same.
-    pub fn reconcile(mut self) -> Self {
-        self.wishes.reconcile = true;
-        self
-    }
-
-    /// Does not wait for the server's answer to an ack. That saves a round trip after the commit; an ack that is lost
-    /// comes to one more delivery, which the claim answers.
-    pub fn unconfirmed_acks(mut self) -> Self {
-        self.confirmed = false;
-        self
-    }
-
-    /// The stream and where it is, for errors.
-    fn place(&self) -> String {
-        format!("stream `{}` on {}", self.name, self.config.address)
-    }
-
-    fn ended(&self, source: impl Into<BoxError>) -> BoxError {
-        broker(format!("the subscription to {} has ended", self.place()), source).into()
-    }
-
-    /// The name of the consumer, where all can be kept that is asked for.
-    fn check(&self, terms: &Terms) -> Result<String, Error> {
-        let refused = |text: String| Err(Error::Refused(text));
-        if terms.in_flight == 0 {
-            return refused("with 0 deliveries in flight nothing would ever come: allow at least 1".to_owned());
-        }
-        if matches!(terms.ordering, Ordering::Partition | Ordering::Key) {
-            return refused(format!(
-                "JetStream has neither partitions nor keys, so that it cannot keep Ordering::{:?}: use Ordering::Queue, \
-                 or one stream or filter for each partition",
-                terms.ordering
-            ));
-        }
-        if let Some(wait) = self.wishes.ack_wait.filter(|wait| *wait < SHORTEST) {
-            return refused(format!(
-                "an ack wait of {wait:?} is too short to be extended in time, over a network: allow at least {SHORTEST:?}"
-            ));
-        }
-        let name = self.durable.as_deref().unwrap_or(&terms.consumer);
-        match unfit(name) {
-            Some(why) => refused(format!(
-                "no consumer of JetStream can have the name {name:?}, since it {why}: give it another by .durable(..)"
-            )),
-            None => Ok(name.to_owned()),
-        }
-    }
-
     async fn subscribe(&mut self, terms: &Terms, consumer: String, connection: Connection) -> Result<(), BoxError> {
         let jetstream = connection.jetstream();
         let stream = jetstream.get_stream(&*self.name).await;
@@ -303,17 +186,5 @@ impl Source for Stream {
         let _ = timeout(DRAIN, self.give_back(true)).await;
         self.leases.void();
         self.link.set(None);
-    }
-}
-
-impl fmt::Debug for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream")
-            .field("name", &self.name)
-            .field("durable", &self.durable)
-            .field("config", &self.config)
-            .field("wishes", &self.wishes)
-            .field("open", &self.subscription.as_ref().is_some_and(|subscription| subscription.live))
-            .finish_non_exhaustive()
     }
 }

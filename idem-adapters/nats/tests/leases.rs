@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::relay::Relay;
-use common::{SHORT, World, next, nothing_for, terms};
+use common::{KEPT, SHORT, World, next, nothing_for, terms};
 use futures_util::StreamExt;
 use idem_core::{Acker, Settled, Source};
 use tokio::time::sleep;
@@ -15,11 +15,11 @@ use tokio::time::sleep;
 async fn a_handler_that_takes_longer_than_the_ack_wait_keeps_its_delivery() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
-    let mut stream = world.open_short(1).await;
+    let mut stream = world.open_for(1, KEPT).await;
     let (_, acker) = next(&mut stream).await;
-    assert_eq!(acker.lease(), Some(SHORT));
-    let mut another = world.open_short(1).await;
-    nothing_for(&mut another, SHORT * 3).await;
+    assert_eq!(acker.lease(), Some(KEPT));
+    let mut another = world.open_for(1, KEPT).await;
+    nothing_for(&mut another, KEPT * 2).await;
     assert!(acker.is_live());
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
     world.until(0, 0).await;
@@ -31,10 +31,10 @@ async fn what_waits_in_the_buffer_is_kept() {
     for n in 0..4 {
         world.publish(n.to_string()).await;
     }
-    let mut stream = world.open_short(4).await;
+    let mut stream = world.open_for(4, KEPT).await;
     world.until(0, 4).await;
-    let mut another = world.open_short(4).await;
-    nothing_for(&mut another, SHORT * 3).await;
+    let mut another = world.open_for(4, KEPT).await;
+    nothing_for(&mut another, KEPT * 2).await;
     for n in 0..4 {
         let (delivery, acker) = next(&mut stream).await;
         assert_eq!((delivery.payload(), delivery.redelivered()), (&n.to_string().into(), false));
@@ -46,13 +46,13 @@ async fn what_waits_in_the_buffer_is_kept() {
 async fn an_extension_holds_a_delivery_also_without_its_source() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
-    let mut stream = world.open_short(1).await;
+    let mut stream = world.open_for(1, KEPT).await;
     let (_, mut acker) = next(&mut stream).await;
     drop(stream);
-    let mut another = world.open_short(1).await;
+    let mut another = world.open_for(1, KEPT).await;
     for _ in 0..8 {
         acker.extend().await.unwrap();
-        nothing_for(&mut another, SHORT / 3).await;
+        nothing_for(&mut another, KEPT / 3).await;
     }
     assert!(acker.is_live());
 }

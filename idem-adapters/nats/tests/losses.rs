@@ -33,12 +33,13 @@ async fn a_cut_connection_fails_next_and_opens_again() {
 
 /// async-nats would connect again by itself before anybody had noticed.
 #[tokio::test]
-async fn a_loss_that_is_over_at_once_fails_next_all_the_same() {
+async fn a_loss_that_is_over_at_once_fails_next_at_once_all_the_same() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;
     let mut stream = world.open_through(&relay, 4).await;
     relay.cut();
-    loss(&mut stream).await;
+    let lost = timeout(Duration::from_secs(3), loss(&mut stream)).await;
+    assert!(lost.is_ok(), "sooner than by the heartbeats that are missing");
     world.publish("x").await;
     loss(&mut stream).await;
     stream.open(terms(4)).await.unwrap();
@@ -265,9 +266,10 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
         stream.open(terms(2)).await.unwrap_err();
         server.again();
         stream.open(terms(2)).await.unwrap();
-        assert_eq!(held.ack().await.unwrap(), Settled::Confirmed);
-        for (_, acker) in after {
-            assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+        // A server that was killed may have forgotten what it had delivered, and then does not answer.
+        for acker in [held].into_iter().chain(after.into_iter().map(|(_, acker)| acker)) {
+            let answer = acker.ack().await;
+            assert!(matches!(answer, Ok(Settled::Confirmed)) || !gently && answer.is_err(), "{answer:?}");
         }
         let world = World { stream: world.stream, ..World::at(server.url()).await };
         world.publish("3").await;
@@ -276,10 +278,10 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
             assert_eq!(delivery.payload(), "3");
             acker.ack().await.unwrap();
         }
-        // A server that was killed may have forgotten what it had delivered, and what was acked.
+        // It may have forgotten what was acked, too.
         let take = async {
             loop {
-                next(&mut stream).await.1.ack().await.unwrap();
+                let _ = next(&mut stream).await.1.ack().await;
             }
         };
         tokio::select! {

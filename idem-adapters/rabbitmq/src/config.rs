@@ -30,7 +30,7 @@ impl RabbitMq {
 
     /// The same with options.
     pub fn options(url: impl Into<String>) -> Options {
-        Options { url: url.into(), tls_ca: None, consumer_timeout: CONSUMER_TIMEOUT }
+        Options { url: url.into(), tls_ca: None, consumer_timeout: CONSUMER_TIMEOUT, replay_horizon: None }
     }
 
     /// An existing quorum queue, whatever its other arguments.
@@ -81,6 +81,7 @@ pub struct Options {
     url: String,
     tls_ca: Option<Vec<u8>>,
     consumer_timeout: Duration,
+    replay_horizon: Option<Duration>,
 }
 
 impl Options {
@@ -95,6 +96,14 @@ impl Options {
     /// worker whose deadline is more than half of it is warned when it subscribes.
     pub fn consumer_timeout(mut self, timeout: Duration) -> Self {
         self.consumer_timeout = timeout;
+        self
+    }
+
+    /// How old a message can be when it is delivered again: for how long one may wait in the queue, or in others before it,
+    /// and be put back by an operator. RabbitMQ cannot tell, so that it is told here; a worker refuses to start where
+    /// claims are kept for less. Without it nothing is checked.
+    pub fn replay_horizon(mut self, horizon: Duration) -> Self {
+        self.replay_horizon = Some(horizon);
         self
     }
 
@@ -119,14 +128,17 @@ impl Options {
         }
         let tls = if encrypted { Some(connector(self.tls_ca.as_deref())?) } else { None };
         let address = Address::of(&uri);
-        Ok(Config { uri, address, tls, consumer_timeout: self.consumer_timeout })
+        Ok(Config { uri, address, tls, consumer_timeout: self.consumer_timeout, replay_horizon: self.replay_horizon })
     }
 }
 
 /// Shows neither the URL, which holds the password, nor the certificate.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("consumer_timeout", &self.consumer_timeout).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("consumer_timeout", &self.consumer_timeout)
+            .field("replay_horizon", &self.replay_horizon)
+            .finish_non_exhaustive()
     }
 }
 
@@ -143,6 +155,7 @@ pub(crate) struct Config {
     pub(crate) address: Address,
     pub(crate) tls: Option<RustlsConnector>,
     pub(crate) consumer_timeout: Duration,
+    pub(crate) replay_horizon: Option<Duration>,
 }
 
 /// `AMQPUri` shows its password.
@@ -252,7 +265,13 @@ mod tests {
     #[test]
     fn the_address_has_all_but_the_password() {
         let uri = parse("amqps://al%40ice:s3ntinel@broker.example:5679/shop").unwrap();
-        let config = Config { address: Address::of(&uri), uri, tls: None, consumer_timeout: CONSUMER_TIMEOUT };
+        let config = Config {
+            address: Address::of(&uri),
+            uri,
+            tls: None,
+            consumer_timeout: CONSUMER_TIMEOUT,
+            replay_horizon: None,
+        };
         let text = config.address.to_string();
         assert_eq!(text, "amqps://broker.example:5679 (user `al@ice`, virtual host `shop`)");
         let options = RabbitMq::options("amqp://u:s3ntinel@h").tls_ca(SENTINEL);

@@ -39,6 +39,20 @@
 //! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
 //!   [`RabbitMq::queue_unverified`].
 //!
+//! # Order
+//!
+//! [`Ordering::Queue`](idem_core::Ordering::Queue) needs a queue with one consumer at a time, declared with
+//! `x-single-active-consumer=true`; any other is refused when the worker starts. While a failing message waits for its next
+//! attempt, nothing behind it is handled, and all that was prefetched stays unsettled. Where that takes longer than the
+//! server's consumer timeout, the server takes it back and delivers it again; the order and the attempts are kept all the
+//! same, since they are in the database.
+//!
+//! # How far back a message can come again
+//!
+//! RabbitMQ has no clock of its own in its messages (`timestamp` is the producer's), and cannot tell for how long a message
+//! may wait. So no message is ever refused as too old, and claims have to be kept for longer than messages wait: say how
+//! long that is by [`Options::replay_horizon`], and a worker whose store keeps claims for less does not start.
+//!
 //! # Limits
 //!
 //! AMQP's short strings (the properties `message-id` and `type`, the names of headers) are to be UTF-8. RabbitMQ passes

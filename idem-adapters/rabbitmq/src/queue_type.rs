@@ -84,6 +84,11 @@ pub(crate) async fn verify(
     )))
 }
 
+/// Whether the queue of these arguments, learned or given, has one consumer at a time. There is no policy for it.
+pub(crate) fn is_single_active(arguments: &FieldTable) -> bool {
+    arguments.inner().get("x-single-active-consumer") == Some(&AMQPValue::Boolean(true))
+}
+
 const DURABLE: QueueDeclareOptions =
     QueueDeclareOptions { passive: false, durable: true, exclusive: false, auto_delete: false, nowait: false };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use idem_core::{BoxError, Delivery, Error, Source, Terms};
+use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer, ErrorKind};
@@ -40,6 +40,8 @@ struct Subscription {
     link: Link,
     /// Whether the stream may still be polled: after its end it stays pending for ever.
     live: bool,
+    /// The lane of its deliveries, where an order is asked for.
+    lane: Option<u64>,
 }
 
 /// The limit to what a broker that does not answer can delay a shutdown by.
@@ -78,7 +80,8 @@ impl Queue {
         let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
         let queue = self.name.as_ref().into();
         let consumer = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
-        Ok(Subscription { consumer, channel, link, live: true })
+        let lane = (terms.ordering == Ordering::Queue).then_some(0);
+        Ok(Subscription { consumer, channel, link, live: true, lane })
     }
 
     fn check(&self, terms: &Terms) -> Result<(), Error> {
@@ -87,6 +90,15 @@ impl Queue {
                 "0 deliveries in flight mean no limit to RabbitMQ, and all of the queue in memory: allow at least 1"
                     .to_owned(),
             ));
+        }
+        if !matches!(terms.ordering, Ordering::None | Ordering::Queue) {
+            return Err(Error::Refused(format!(
+                "RabbitMQ knows neither partitions nor keys, so that it cannot keep the order {:?} of {}: ask for \
+                 Ordering::Queue, or for Ordering::None; messages that need no order among each other can go to \
+                 different queues",
+                terms.ordering,
+                self.place()
+            )));
         }
         if terms.deadline > self.config.consumer_timeout / 2 {
             tracing::warn!(
@@ -99,6 +111,30 @@ impl Queue {
             );
         }
         Ok(())
+    }
+}
+
+impl Queue {
+    /// With several consumers at a time, one could have the second message while another has the first.
+    fn check_order(&self, terms: &Terms) -> Result<(), Error> {
+        if terms.ordering != Ordering::Queue || queue_type::is_single_active(&self.arguments) {
+            return Ok(());
+        }
+        let place = self.place();
+        let refused = if self.expected == Expected::Unverified {
+            format!(
+                "{place} was taken on trust, so that it is not known whether it gives its messages to one consumer at a \
+                 time, which Ordering::Queue needs: grant `configure` on it and use .queue(\"{}\")",
+                self.name
+            )
+        } else {
+            format!(
+                "{place} gives its messages to several consumers at a time, and Ordering::Queue needs one that does not: \
+                 declare a queue with x-single-active-consumer=true, bind it as this one is bound, and move what is left \
+                 (a queue's arguments cannot be changed); or ask for no order"
+            )
+        };
+        Err(Error::Refused(refused))
     }
 }
 
@@ -120,10 +156,19 @@ impl Source for Queue {
         let link = Link::open(&self.config, &self.name).await?;
         let (address, known) = (&self.config.address, self.arguments.clone());
         self.arguments = queue_type::verify(&link, address, &self.name, self.expected, known).await?;
+        if let Err(refused) = self.check_order(&terms) {
+            link.close().await;
+            return Err(refused.into());
+        }
         let subscription = self.subscribe(link, &terms).await;
         let failed = |error| broker(format!("cannot subscribe to {}", self.place()), error);
         self.subscription = Some(subscription.map_err(failed)?);
         Ok(())
+    }
+
+    /// As the user has said by [`replay_horizon`](crate::Options::replay_horizon).
+    fn horizon(&self) -> Horizon {
+        self.config.replay_horizon.map_or(Horizon::Unstated, Horizon::Within)
     }
 
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
@@ -136,6 +181,7 @@ impl Source for Queue {
                 Some(Ok(message)) if !message.acker.usable() => continue,
                 Some(Ok(message)) => {
                     let delivery = delivery(&self.name, message.data, message.redelivered, &message.properties);
+                    let delivery = delivery.with_lane(subscription.lane);
                     return Ok((delivery, RabbitMqAcker::new(message.acker)));
                 }
                 Some(Err(error)) => break self.broken(error),

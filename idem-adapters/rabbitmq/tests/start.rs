@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::relay::authority;
 use common::{World, next, terms, texts, url};
-use idem_core::{Error, Source};
+use idem_core::{Error, Horizon, Ordering, Source, Terms};
 use idem_rabbitmq::RabbitMq;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
@@ -90,6 +92,71 @@ async fn a_quorum_queue_is_taken_whatever_its_arguments() {
     world.declare("quorum", &[("x-max-length", AMQPValue::ShortInt(200))]).await;
     queue.open(terms(1)).await.unwrap();
     queue.close().await;
+}
+
+fn ordered(ordering: Ordering) -> Terms {
+    Terms { ordering, ..terms(4) }
+}
+
+#[tokio::test]
+async fn an_order_by_queue_needs_a_single_active_consumer() {
+    let Some(world) = World::empty().await else { return };
+    for arguments in [&[][..], &[("x-single-active-consumer", AMQPValue::Boolean(false))]] {
+        world.declare("quorum", arguments).await;
+        for expected in ["x-single-active-consumer=true", "configure"] {
+            let rabbit = world.rabbit().await;
+            let mut queue = match expected {
+                "configure" => rabbit.queue_unverified(&world.queue).await.unwrap(),
+                _ => rabbit.queue(&world.queue).await.unwrap(),
+            };
+            let refused = queue.open(ordered(Ordering::Queue)).await.unwrap_err().to_string();
+            assert!(refused.contains(expected) && refused.contains(&world.queue), "{refused}");
+            // Nothing is left open, and without an order it is taken.
+            assert!(queue.next().await.is_err());
+            queue.open(terms(1)).await.unwrap();
+            queue.close().await;
+        }
+        world.delete().await;
+    }
+}
+
+#[tokio::test]
+async fn a_queue_with_one_consumer_at_a_time_is_one_lane() {
+    let Some(world) = World::empty().await else { return };
+    let arguments = [("x-max-length", AMQPValue::LongInt(100)), ("x-single-active-consumer", AMQPValue::Boolean(true))];
+    world.declare("quorum", &arguments).await;
+    world.publish("a").await;
+    world.publish("b").await;
+    let rabbit = world.rabbit().await;
+    for (ordering, lane) in [(Ordering::Queue, Some(0)), (Ordering::None, None)] {
+        for mut queue in [rabbit.queue(&world.queue).await.unwrap(), rabbit.declare(&world.queue).await.unwrap()] {
+            queue.open(ordered(ordering)).await.unwrap();
+            for payload in ["a", "b"] {
+                let (delivery, _) = next(&mut queue).await;
+                assert_eq!((&delivery.payload()[..], delivery.lane()), (payload.as_bytes(), lane));
+            }
+            queue.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_order_by_partition_or_key_is_refused() {
+    let Some(world) = World::new().await else { return };
+    let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
+    for (ordering, name) in [(Ordering::Partition, "Partition"), (Ordering::Key, "Key")] {
+        let refused = queue.open(ordered(ordering)).await.unwrap_err().to_string();
+        assert!(refused.contains(name) && refused.contains("Ordering::Queue"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn how_far_back_a_message_can_come_is_what_was_said() {
+    let Some(world) = World::new().await else { return };
+    let day = Duration::from_secs(86_400);
+    let said = RabbitMq::options(&world.url).replay_horizon(day).connect().await.unwrap();
+    assert_eq!(said.queue(&world.queue).await.unwrap().horizon(), Horizon::Within(day));
+    assert_eq!(world.rabbit().await.queue(&world.queue).await.unwrap().horizon(), Horizon::Unstated);
 }
 
 #[tokio::test]

@@ -124,15 +124,12 @@ async fn serve<S: Store, Src: Source>(
         Some(Err(_)) | None => return Ok(()),
     };
     let end = Instant::now() + patience;
-    match pipeline.settings.ordering {
-        Ordering::None => pipeline.releasing.cancel(),
-        _ => still(&pipeline, wanted, end).await,
-    }
-    // A broker that hangs must not take the patience that is meant for handlers; closing gives back what is left.
-    if timeout(LAST_WORDS, source.drain()).await.is_err() {
+    // Where an order is kept, closing gives everything back at once instead: a subscription that ends while deliveries are
+    // still held here would let the next consumer go on behind them.
+    if pipeline.settings.ordering == Ordering::None && timeout(LAST_WORDS, source.drain()).await.is_err() {
+        // A broker that hangs must not take the patience that is meant for handlers.
         tracing::warn!("the subscription was not ended in time");
     }
-    pipeline.releasing.cancel();
     if timeout_at(end, finish(&mut working)).await.is_err() {
         tracing::warn!(?patience, "the patience of the drain has ended; what runs is rolled back");
         pipeline.stop.cancel();
@@ -144,17 +141,6 @@ async fn serve<S: Store, Src: Source>(
         tracing::warn!("the connection to the broker was not closed in time");
     }
     Ok(())
-}
-
-/// Waits until no delivery is tried any more. Where an order is kept, the broker may give the queue to the next consumer as
-/// soon as the subscription ends, and with it what comes behind the deliveries that run here.
-async fn still<S: Store>(pipeline: &Pipeline<S>, tries: usize, end: Instant) {
-    if timeout_at(end, pipeline.tries.acquire_many(u32::try_from(tries).unwrap_or(u32::MAX))).await.is_err() {
-        tracing::warn!("the patience of the drain has ended; what runs is rolled back");
-        pipeline.stop.cancel();
-        let _ = timeout(LAST_WORDS, pipeline.tries.acquire_many(u32::try_from(tries).unwrap_or(u32::MAX))).await;
-    }
-    pipeline.tries.close();
 }
 
 async fn finish(working: &mut JoinSet<()>) {
@@ -243,9 +229,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         parked: Notify::new(),
         ran: Notify::new(),
         lanes: Lanes::default(),
-        tries: Semaphore::new(settings.in_flight),
         draining: CancellationToken::new(),
-        releasing: CancellationToken::new(),
         stop: CancellationToken::new(),
         settings,
         consumer,

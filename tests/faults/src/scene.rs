@@ -1,5 +1,6 @@
 //! A test on any of the brokers, in any mode.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use idem::store::Row;
@@ -62,10 +63,18 @@ impl<S: Site> Scene<S> {
         self.world.start(&self.store, source, |worker| tune(self.mode.tune(worker)))
     }
 
-    /// Waits until so many effects are there, beside those of the warm-up.
+    /// Waits until so many effects are there, beside those of the warm-up, for as long as there are more and more.
     pub async fn effects(&self, count: usize) {
         let asked = "SELECT count(*) FROM {schema}.effects WHERE id NOT LIKE 'warm-%'";
-        until(&format!("{count} effects"), || async { self.world.number(asked).await >= count as i64 }).await;
+        let seen = Cell::new(-1);
+        while seen.get() < count as i64 {
+            let before = seen.get();
+            until(&format!("{count} effects; so far {before}"), || async {
+                seen.set(self.world.number(asked).await);
+                seen.get() > before
+            })
+            .await;
+        }
     }
 
     /// The runs of the handler so far, beside those of the warm-up.
@@ -90,6 +99,7 @@ impl<S: Site> Scene<S> {
         self.effects(expected.len()).await;
         let parked = "SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'parked'";
         until("nothing waits in the inbox", || async { self.world.number(parked).await == 0 }).await;
+        until("all is settled", || async { self.site.left().await == 0 }).await;
         // Those that are in the hands of a worker are not counted by each broker: so these end first.
         for worker in workers {
             worker.stop().await.unwrap();

@@ -36,6 +36,9 @@ pub trait Site: Sized + Send + Sync + 'static {
     /// Makes the broker forget the consumer. `false` where that can only be once nobody consumes.
     async fn forget(&self) -> bool;
 
+    /// Makes again what was forgotten and no consumer makes by itself.
+    async fn restore(&self);
+
     /// Removes it.
     async fn end(self);
 }
@@ -79,6 +82,8 @@ impl Site for InProcess {
         self.0.disconnect();
         true
     }
+
+    async fn restore(&self) {}
 
     async fn end(self) {}
 }
@@ -124,6 +129,10 @@ impl<B: Broker> Site for Real<B> {
 
     async fn forget(&self) -> bool {
         self.broker.forget().await.unwrap()
+    }
+
+    async fn restore(&self) {
+        self.broker.restore().await.unwrap();
     }
 
     async fn end(self) {

@@ -15,6 +15,6 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -
     let start = Instant::now();
     while !ask().await {
         assert!(start.elapsed() < LONG, "waited too long: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

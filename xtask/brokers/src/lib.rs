@@ -50,6 +50,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// can only be once nobody consumes.
     async fn forget(&self) -> Result<bool>;
 
+    /// Makes again what was forgotten and no consumer makes by itself.
+    async fn restore(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Removes it.
     async fn delete(&self) -> Result<()>;
 

@@ -18,7 +18,7 @@ pub(crate) fn install(servers: &[&dyn Server]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
-    if process::which("apt-get", &[]).is_none() || !geteuid().is_root() {
+    if !is_possible() {
         bail!(
             "not here: {names}. Set {variables}, start Docker, or install them (on Debian or Ubuntu: apt-get install \
              {packages}; as root this command does that by itself)",
@@ -27,12 +27,7 @@ pub(crate) fn install(servers: &[&dyn Server]) -> Result<()> {
             packages = packages.join(" "),
         );
     }
-    eprintln!("installing {}", packages.join(" "));
-    let _policy = Policy::refuse()?;
-    apt(&["update"])?;
-    let mut args = vec!["install", "--yes", "--no-install-recommends"];
-    args.extend(packages);
-    apt(&args)?;
+    add(&packages)?;
     match servers.iter().find(|server| !server.is_installed()) {
         Some(server) => bail!(
             "{} is installed, but the programs of {} are not where they were looked for",
@@ -41,6 +36,21 @@ pub(crate) fn install(servers: &[&dyn Server]) -> Result<()> {
         ),
         None => Ok(()),
     }
+}
+
+/// Whether packages can be installed: as root, on Debian or Ubuntu.
+pub(crate) fn is_possible() -> bool {
+    process::which("apt-get", &[]).is_some() && geteuid().is_root()
+}
+
+/// Installs these packages. Their own services are not started.
+pub(crate) fn add(packages: &[&str]) -> Result<()> {
+    eprintln!("installing {}", packages.join(" "));
+    let _policy = Policy::refuse()?;
+    apt(&["update"])?;
+    let mut args = vec!["install", "--yes", "--no-install-recommends"];
+    args.extend(packages);
+    apt(&args)
 }
 
 fn join(servers: &[&dyn Server], word: fn(&&dyn Server) -> &'static str) -> String {

@@ -26,6 +26,7 @@ mod process;
 mod rabbitmq;
 mod server;
 mod shared;
+mod tools;
 mod watcher;
 
 pub use instance::Instance;
@@ -34,3 +35,4 @@ pub use nats::Nats;
 pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;
 pub use shared::{Status, down, exports, prepare, status, up};
+pub use tools::tools;

@@ -154,10 +154,18 @@ impl World {
 
     /// What the group has committed.
     pub(crate) fn committed(&self, partition: i32) -> Option<i64> {
+        self.read(partition).elements()[0].offset().to_raw().filter(|offset| *offset >= 0)
+    }
+
+    /// What stands beside it.
+    pub(crate) fn note(&self, partition: i32) -> String {
+        self.read(partition).elements()[0].metadata().to_owned()
+    }
+
+    fn read(&self, partition: i32) -> TopicPartitionList {
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.topic, partition);
-        let committed = self.member().committed_offsets(list, LONG).unwrap();
-        committed.elements()[0].offset().to_raw().filter(|offset| *offset >= 0)
+        self.member().committed_offsets(list, LONG).unwrap()
     }
 
     /// Returns when the group has committed this offset.
@@ -176,8 +184,14 @@ impl World {
 
     /// Has the group stand at this offset, as an operator does while no member is there.
     pub(crate) fn commit(&self, partition: i32, offset: i64) {
+        self.commit_with(partition, offset, "");
+    }
+
+    pub(crate) fn commit_with(&self, partition: i32, offset: i64, note: &str) {
         let mut list = TopicPartitionList::new();
-        list.add_partition_offset(&self.topic, partition, Offset::Offset(offset)).unwrap();
+        let mut place = list.add_partition(&self.topic, partition);
+        place.set_offset(Offset::Offset(offset)).unwrap();
+        place.set_metadata(note);
         self.member().commit(&list, CommitMode::Sync).unwrap();
     }
 
@@ -204,7 +218,7 @@ pub(crate) fn client(brokers: &str) -> ClientConfig {
 /// Quick to notice, quick to give back.
 pub(crate) fn options(brokers: &str) -> Options {
     Kafka::options(brokers)
-        .property("session.timeout.ms", "6000")
+        .property("session.timeout.ms", "15000")
         .property("heartbeat.interval.ms", "300")
         .property("topic.metadata.refresh.interval.ms", "300")
 }

@@ -1,8 +1,7 @@
 //! A TCP relay in front of a broker that can be cut and can refuse. A broker tells its clients where it is, and they
 //! connect there: so the relay writes its own port into those answers.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -22,9 +21,7 @@ impl Relay {
     pub(crate) async fn start(broker: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (host, real) = broker.rsplit_once(':').unwrap();
-        let place = |port: u16| [host.as_bytes(), &i32::from(port).to_be_bytes()].concat();
-        let (said, instead) = (place(real.parse().unwrap()), place(port));
+        let places = places(broker, port);
         let (state, seen) = watch::channel(State { generation: 0, refuses: false });
         let target = broker.to_owned();
         tokio::spawn(async move {
@@ -33,14 +30,11 @@ impl Relay {
                     continue;
                 }
                 let server = TcpStream::connect(&target).await.unwrap();
-                let (mut seen, said, instead) = (seen.clone(), said.clone(), instead.clone());
+                let (mut seen, places) = (seen.clone(), places.clone());
                 tokio::spawn(async move {
                     let generation = seen.borrow_and_update().generation;
-                    let (mut from_client, to_client) = client.into_split();
-                    let (from_server, mut to_server) = server.into_split();
                     tokio::select! {
-                        _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
-                        _ = answers(from_server, to_client, &said, &instead) => {}
+                        () = pass(client, server, &places) => {}
                         _ = seen.wait_for(|state| state.generation != generation) => {}
                     }
                 });
@@ -64,8 +58,29 @@ impl Relay {
     }
 }
 
+/// What the broker says of its place, and what is said instead.
+pub(crate) fn places(broker: &str, port: u16) -> (Vec<u8>, Vec<u8>) {
+    let (host, real) = broker.rsplit_once(':').unwrap();
+    let place = |port: u16| [host.as_bytes(), &i32::from(port).to_be_bytes()].concat();
+    (place(real.parse().unwrap()), place(port))
+}
+
+/// Passes on what both say, until one of them has ended.
+pub(crate) async fn pass(client: impl AsyncRead + AsyncWrite, server: TcpStream, places: &(Vec<u8>, Vec<u8>)) {
+    let (mut from_client, to_client) = tokio::io::split(client);
+    let (from_server, mut to_server) = server.into_split();
+    tokio::select! {
+        _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
+        _ = answers(from_server, to_client, places) => {}
+    }
+}
+
 /// Passes answers on, frame by frame.
-async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, said: &[u8], instead: &[u8]) -> std::io::Result<()> {
+async fn answers(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    (said, instead): &(Vec<u8>, Vec<u8>),
+) -> std::io::Result<()> {
     loop {
         let length = from.read_u32().await?;
         let mut frame = vec![0; length as usize];
@@ -75,5 +90,6 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, said: &[u8], i
         }
         to.write_u32(length).await?;
         to.write_all(&frame).await?;
+        to.flush().await?;
     }
 }

@@ -21,6 +21,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// The shortest that is allowed: tests wait for its end.
 pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
+/// Long enough that a busy machine extends it in time.
+pub(crate) const KEPT: Duration = Duration::from_secs(3);
+
 pub(crate) fn url() -> Option<String> {
     idem_test::conformance::server("NATS_URL")
 }
@@ -97,7 +100,12 @@ impl World {
 
     /// The source with a short ack wait, open.
     pub(crate) async fn open_short(&self, in_flight: u16) -> Stream {
-        let mut stream = self.source().await.ack_wait(SHORT);
+        self.open_for(in_flight, SHORT).await
+    }
+
+    /// The source with this ack wait, open.
+    pub(crate) async fn open_for(&self, in_flight: u16, wait: Duration) -> Stream {
+        let mut stream = self.source().await.ack_wait(wait);
         stream.open(terms(in_flight)).await.unwrap();
         stream
     }

@@ -169,8 +169,11 @@ pub(super) async fn take(
     let query = if kind == Kind::Suspect { query.bind(MAX_STARTS) } else { query };
     let mut lane = store.file.lane().await?;
     let take = async {
-        let due =
-            sqlx::query(store.prefix.sql(DUE)).bind(ids(handlers)).bind(limit).fetch_all(lane.connection()).await?;
+        let due = sqlx::query(store.prefix.sql(DUE))
+            .bind(ids(handlers))
+            .bind(if kind == Kind::Ordinary { limit } else { 0 })
+            .fetch_all(lane.connection())
+            .await?;
         let mut waited = HashMap::with_capacity(due.len());
         for row in &due {
             waited.insert(row.try_get::<i64, _>("id")?, duration(row.try_get("waited")?));

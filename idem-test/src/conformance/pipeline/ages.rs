@@ -70,7 +70,8 @@ pub async fn what_is_younger_than_the_pruned_claims_is_processed<W: World>(world
     line.publish_redelivered(ago(Order::ok("redelivered"), 2 * HOUR)).await;
     line.publish(ago(Order::ok("fresh"), Duration::ZERO));
     line.publish(Order::ok("without a clock"));
-    line.run(8).await;
+    // What is redelivered is said to be stored where not everything is.
+    line.run(8 - usize::from(W::INBOX)).await;
     for id in ["beyond the margin", "older than the retention", "redelivered", "fresh", "without a clock"] {
         assert_eq!(line.effects(id).await, 1, "{id}");
     }

@@ -43,7 +43,7 @@ pub async fn a_panic_rolls_back_and_parks<W: World>(world: W) {
 
 /// A handler that runs past its deadline is dropped.
 pub async fn a_deadline_rolls_back_and_parks<W: World>(world: W) {
-    let settings = Settings { deadline: Duration::from_millis(300), ..Settings::default() };
+    let settings = Settings { deadline: Duration::from_secs(1), ..Settings::default() };
     fails_once(world, Act::Hang, settings, "deadline").await;
 }
 

@@ -41,8 +41,9 @@ use orders::Order;
 #[macro_export]
 macro_rules! pipeline_suite {
     ($world:ty, inbox) => {
-        $crate::pipeline_suite!($crate::conformance::pipeline::InInbox<$world>);
+        $crate::pipeline_suite!(@both $crate::conformance::pipeline::InInbox<$world>);
         $crate::__suite! { $crate::conformance::pipeline::InInbox<$world>, pipeline:
+            an_order_refuses_the_inbox
             // batches
             a_copy_in_a_batch_is_a_duplicate
             a_conflict_in_a_batch_is_dead_beside_the_first
@@ -55,6 +56,27 @@ macro_rules! pipeline_suite {
         }
     };
     ($world:ty) => {
+        $crate::pipeline_suite!(@both $world);
+        $crate::__suite! { $world, pipeline:
+            // lanes
+            a_lane_keeps_its_order_over_failures
+            other_lanes_go_on_while_one_waits
+            a_dead_letter_moves_its_lane
+            a_lane_waits_for_the_row_of_a_known_message
+            what_is_redelivered_keeps_its_order
+            a_crash_in_the_middle_keeps_the_order
+            a_drain_gives_a_lane_back_that_waits
+            a_drain_finishes_what_runs_before_its_lane_moves_on
+            the_end_of_the_patience_leaves_a_lane_to_the_next
+            a_lost_broker_keeps_the_order
+            what_is_no_longer_ours_leaves_its_lane
+            a_lane_is_woken_when_its_row_has_run
+            what_waits_in_a_lane_keeps_its_lease
+            lanes_keep_their_order_over_two_workers
+            the_source_is_told_what_was_stored
+        }
+    };
+    (@both $world:ty) => {
         $crate::__suite! { $world, pipeline:
             // duplicates
             a_message_is_processed_and_acked
@@ -117,22 +139,6 @@ macro_rules! pipeline_suite {
             the_end_of_the_patience_rolls_back_and_releases
             a_lost_broker_is_opened_again
             a_broker_that_refuses_is_tried_again
-            // lanes
-            a_lane_keeps_its_order_over_failures
-            other_lanes_go_on_while_one_waits
-            a_dead_letter_moves_its_lane
-            a_lane_waits_for_the_row_of_a_known_message
-            what_is_redelivered_keeps_its_order
-            a_crash_in_the_middle_keeps_the_order
-            a_drain_releases_a_lane_that_waits
-            a_drain_finishes_what_runs_before_its_lane_moves_on
-            the_end_of_the_patience_leaves_a_lane_to_the_next
-            a_lost_broker_keeps_the_order
-            what_is_no_longer_ours_leaves_its_lane
-            a_lane_is_woken_when_its_row_has_run
-            what_waits_in_a_lane_keeps_its_lease
-            lanes_keep_their_order_over_two_workers
-            the_source_is_told_what_was_stored
             // crashes
             every_way_to_deliver_has_one_effect
             a_message_that_kills_its_process_is_dead_as_crashed

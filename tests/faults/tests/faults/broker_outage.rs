@@ -17,14 +17,20 @@ use idem_services::Instance;
 /// How soon work must go on.
 const SOON: Duration = Duration::from_secs(10);
 
+/// All outages of one broker, and the report of them.
+type Report = fn() -> String;
+
+/// The thread of each broker's outages, which answers its report.
+type Running = BTreeMap<&'static str, JoinHandle<String>>;
+
 /// The three, begun by whichever test comes first: as many tests run at once as there are processors.
-static OUTAGES: LazyLock<Mutex<BTreeMap<&str, JoinHandle<String>>>> = LazyLock::new(|| {
-    let outages: [(&str, fn() -> String); 3] = [
+static OUTAGES: LazyLock<Mutex<Running>> = LazyLock::new(|| {
+    let outages: [(&str, Report); 3] = [
         ("rabbitmq", || outages::<RabbitMq>(idem_services::RabbitMq::start)),
         ("nats", || outages::<Nats>(idem_services::Nats::start)),
         ("kafka", || outages::<Kafka>(idem_services::Kafka::start)),
     ];
-    let begin = |(name, outages): (&'static str, fn() -> String)| {
+    let begin = |(name, outages): (&'static str, Report)| {
         (name, std::thread::Builder::new().name(name.into()).spawn(outages).unwrap())
     };
     Mutex::new(outages.map(begin).into())
@@ -121,8 +127,8 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
             relay.refuse(false);
         })
         .await;
-    worker.kill().await;
     outages.check::<B>(&address).await;
+    worker.kill().await;
     drop(server);
     outages.report
 }
@@ -165,7 +171,7 @@ impl Outages {
         self.effects(before + 40).await;
         worker.runs();
 
-        let (lines, spent, start) = (worker.log().lines().count(), worker.processor_time(), Instant::now());
+        let (before_harm, spent, start) = (worker.log().lines().count(), worker.processor_time(), Instant::now());
         let done = harm.await;
         let lasted = start.elapsed();
         let spent = worker.processor_time() - spent;
@@ -179,13 +185,15 @@ impl Outages {
         let resumed = back.elapsed();
         self.effects(self.expected.len()).await;
         worker.runs();
-        let lines = worker.log().lines().count() - lines;
+        let lines = worker.log().lines().count() - before_harm;
         self.report += &format!(
             "\n  {what} for {lasted:.1?}: on after {resumed:.1?}, all after {:.1?}; {lines} lines, {spent:?} of a processor",
             back.elapsed()
         );
         println!("{}", self.report);
-        assert!(resumed < SOON, "{}\n{}", self.report, worker.log());
+        // On a machine that is so busy that the database does not answer either, it is the database that work waits for.
+        let late_database = worker.log().lines().skip(before_harm).any(|line| line.contains("database cannot be used"));
+        assert!(resumed < SOON || late_database, "{}\n{}", self.report, worker.log());
         // A try every five seconds at the latest, and the first ones closer together; each a line or two of idem's and of
         // the client's.
         assert!(lines < 150, "{}\n{}", self.report, worker.log());

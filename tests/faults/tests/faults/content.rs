@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use idem::{Outcome, Reason};
-use idem_faults::{Act, Order, Scene, Site, orders};
+use idem_faults::{Act, Order, Scene, Site, orders, until};
 
 use crate::everywhere::everywhere;
 
@@ -56,7 +56,10 @@ async fn a_consumer_that_the_broker_has_forgotten_goes_on<S: Site>(scene: &Scene
     let mut worker = scene.start().await;
     scene.effects(20).await;
     // Where the broker forgets a consumer only while it is away, what it has settled comes again to the next one.
-    if !scene.site.forget().await {
+    if scene.site.forget().await {
+        until("the worker has noticed", || async { !worker.health.is_ready() }).await;
+        scene.site.restore().await;
+    } else {
         worker.stop().await.unwrap();
         assert!(scene.site.forget().await, "the broker forgets nobody");
         worker = scene.start().await;

@@ -13,9 +13,11 @@ everywhere! {
 
 async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S: Site>(scene: &Scene<S>) {
     let crashing = scene.start_warm().await;
-    let orders = orders("held", 8, Act::Hold);
+    // What is behind them is finished before they are, and must not count for them.
+    let orders = [orders("held", 8, Act::Hold), orders("behind", 8, Act::Write)].concat();
     scene.publish(&orders).await;
-    scene.entered(8).await;
+    scene.entered(16).await;
+    scene.effects(8).await;
     assert_eq!(scene.stored().await, if scene.mode == Mode::Direct { 0 } else { 8 });
     // The other one is there already, and takes part.
     let other = scene.start().await;
@@ -23,7 +25,7 @@ async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S
     scene.world.stage.open();
     let dead = scene.ends_with(orders, vec![other]).await;
     assert!(dead.is_empty(), "{dead:?}");
-    assert!(scene.runs() >= 16, "the crash hit nothing that ran");
+    assert!(scene.runs() > 16, "the crash hit nothing that ran");
 }
 
 async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate<S: Site>(scene: &Scene<S>) {

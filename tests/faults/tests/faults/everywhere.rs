@@ -1,14 +1,19 @@
 //! Cases that are written once and run on each broker, direct and by way of the inbox: one test for each of these.
+//!
+//! With `FAULTS_LOG=1` in the environment a test that fails shows what was logged.
 
 use std::time::Duration;
 
 use idem_faults::{Mode, Scene, Site};
 
 /// Nothing takes so long that does not wait for what never comes.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs a case in a scene of its own.
 pub(crate) async fn run<S: Site>(mode: Mode, case: impl AsyncFnOnce(&Scene<S>)) {
+    if std::env::var_os("FAULTS_LOG").is_some() {
+        let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_test_writer().try_init();
+    }
     let Some(scene) = Scene::new(mode).await else { return };
     tokio::time::timeout(LIMIT, case(&scene)).await.expect("the case waits for something that does not come");
     scene.end().await;

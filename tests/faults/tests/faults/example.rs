@@ -1,5 +1,6 @@
 //! The examples of the brokers, as a user runs them.
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
 
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
@@ -46,9 +47,13 @@ async fn an_order_is_processed_once<B: Broker>() {
     let order_id = (Uuid::new_v4().as_u128() >> 66) as i64;
     let payload = format!(r#"{{"event_id": "{}", "order_id": {order_id}}}"#, Uuid::new_v4()).into_bytes();
     broker.publish(&[payload.clone(), payload]).await.unwrap();
-    let mut outcomes = [line().await, line().await];
-    outcomes.sort();
-    assert_eq!(outcomes, ["duplicate", "processed"]);
+    // Kafka does not tell what comes again, so that the first messages after a start are stored before they run.
+    let mut outcomes = BTreeMap::<String, usize>::new();
+    while !["duplicate", "processed"].iter().all(|outcome| outcomes.contains_key(*outcome)) {
+        *outcomes.entry(line().await).or_default() += 1;
+    }
+    outcomes.remove("parked");
+    assert_eq!(outcomes, [("duplicate".to_owned(), 1), ("processed".to_owned(), 1)].into());
     let mut db = PgConnection::connect(&database).await.unwrap();
     let payments = sqlx::query_scalar("SELECT count(*) FROM payments WHERE order_id = $1").bind(order_id);
     let payments: i64 = payments.fetch_one(&mut db).await.unwrap();

@@ -14,7 +14,7 @@ use crate::server::Server;
 use crate::{Instance, daemon, place, process};
 
 /// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not made by
-/// themselves.
+/// themselves. A second listener, which its configuration names, asks for a login: `idem` with password `idem`.
 ///
 /// The programs are those in `KAFKA_HOME` or `/opt/kafka` (Kafka 4), else they come from Maven Central. Java 17 or newer
 /// runs them.
@@ -55,10 +55,10 @@ impl Server for Kafka {
     }
 
     fn create(&self, home: &Path, port: u16) -> Result<()> {
-        let (controller, dir) = (place::free_port()?, home.display());
-        let listeners = format!("PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}");
+        let (controller, login, dir) = (place::free_port()?, place::free_port()?, home.display());
+        let clients = format!("PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{login}");
         let place = format!(
-            "listeners={listeners}\nadvertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+            "listeners={clients},CONTROLLER://127.0.0.1:{controller}\nadvertised.listeners={clients}\n\
              controller.quorum.voters=1@127.0.0.1:{controller}\nlog.dirs={dir}/data\n"
         );
         place::write(&home.join("server.properties"), &format!("{}{place}", include_str!("server.properties")))?;

@@ -1,0 +1,122 @@
+//! What is the same for all peers: the messages, the lanes, the clock, and the line that comes out.
+//!
+//! A peer is a program of its own: `peer-x --lanes 16 --messages 4000`, with the database in `DATABASE_URL`. The
+//! benchmark has made the table `idem_bench.effects` before, and holds the count of rows against the messages.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The one statement of a handler, as on all other sides of the benchmark. What stands as `side` is a peer's.
+pub const EFFECT: &str = "INSERT INTO idem_bench.effects (side, order_id, amount) VALUES (4, $1, $2)";
+
+/// How many of them there are.
+pub const EFFECTS: &str = "SELECT count(*) FROM idem_bench.effects WHERE side = 4";
+
+/// 97 bytes of JSON, about.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OrderPaid {
+    pub event_id: Uuid,
+    pub order_id: i64,
+    pub amount: i64,
+}
+
+/// What the program was asked for.
+#[derive(Debug)]
+pub struct Load {
+    pub url: String,
+    pub lanes: usize,
+    pub messages: usize,
+}
+
+impl Load {
+    pub fn from_args() -> Result<Self> {
+        let args: Vec<String> = std::env::args().collect();
+        let number = |name: &str| -> Result<usize> {
+            let at = args.iter().position(|arg| arg == name).with_context(|| format!("{name} is missing"))?;
+            Ok(args.get(at + 1).with_context(|| format!("{name} needs a number"))?.parse()?)
+        };
+        let url = std::env::var("DATABASE_URL").context("DATABASE_URL is not set")?;
+        Ok(Self { url, lanes: number("--lanes")?, messages: number("--messages")? })
+    }
+
+    /// The messages as a broker has them.
+    pub fn payloads(&self) -> Result<Vec<Vec<u8>>> {
+        let message = |n: usize| OrderPaid { event_id: Uuid::new_v4(), order_id: n as i64, amount: 4990 };
+        (0..self.messages).map(|n| Ok(serde_json::to_vec(&message(n))?)).collect()
+    }
+
+    /// Works the messages off in as many tasks as there are lanes.
+    pub async fn run<F: Future<Output = Result<()>> + Send>(
+        self,
+        process: impl Fn(Vec<u8>) -> F + Send + Sync + 'static,
+    ) -> Result<Clock>
+    where
+        F: 'static,
+    {
+        let waiting = Arc::new(Mutex::new(VecDeque::from(self.payloads()?)));
+        let (clock, process) = (Clock::new(self.messages), Arc::new(process));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..self.lanes {
+            let (waiting, clock, process) = (waiting.clone(), clock.clone(), process.clone());
+            tasks.spawn(async move {
+                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                while let Some(payload) = next() {
+                    process(payload).await?;
+                    clock.done();
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        Ok(clock)
+    }
+}
+
+/// The benchmark's own clock: a tenth of the messages is for the start, the next one starts it, the last one stops it.
+#[derive(Debug, Clone)]
+pub struct Clock(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    left: AtomicUsize,
+    timed: usize,
+    started: OnceLock<Instant>,
+    ended: OnceLock<Instant>,
+}
+
+impl Clock {
+    pub fn new(messages: usize) -> Self {
+        let timed = messages - messages / 10;
+        let inner = Inner { left: messages.into(), timed, started: OnceLock::new(), ended: OnceLock::new() };
+        Self(Arc::new(inner))
+    }
+
+    /// One message is done. Answers whether it was the last one.
+    pub fn done(&self) -> bool {
+        let left = self.0.left.fetch_sub(1, SeqCst) - 1;
+        if left == self.0.timed {
+            self.0.started.get_or_init(Instant::now);
+        }
+        if left == 0 {
+            self.0.ended.get_or_init(Instant::now);
+        }
+        left == 0
+    }
+
+    /// Prints the messages a second and the rows that the handlers have made.
+    pub fn print(&self, effects: i64) -> Result<()> {
+        let times = self.0.ended.get().zip(self.0.started.get());
+        let (ended, started) = times.context("not all messages were processed")?;
+        let rate = self.0.timed as f64 / ended.duration_since(*started).as_secs_f64();
+        println!("{}", serde_json::json!({ "rate": rate, "effects": effects }));
+        Ok(())
+    }
+}

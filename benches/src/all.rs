@@ -1,0 +1,74 @@
+//! The rounds: all sides one after the other, so that what disturbs the machine disturbs all of them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+use crate::case::Case;
+use crate::machine::Machine;
+use crate::options::Options;
+use crate::outcome::Outcome;
+use crate::samples::Samples;
+use crate::sides::Sides;
+use crate::tables::run;
+use crate::{framework, plan, prune};
+
+/// Measures everything.
+pub(crate) async fn measure(options: &Options) -> Result<Outcome> {
+    let url = std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench`")?;
+    let framework = framework::measure((200_000.0 * options.seconds) as usize).await?;
+    let mut sides = Sides::new(&url, options).await?;
+    let machine = Machine::look(&mut sides.conn).await?;
+    let peers: Vec<String> = sides.peers.iter().map(|peer| peer.name.clone()).collect();
+    let mut missing: Vec<String> = sides.brokers.missing();
+    let unbuilt = options.peer.iter().filter(|(_, program)| program.is_none());
+    missing.extend(unbuilt.map(|(name, _)| format!("{name} does not build, see target/bench/{name}.log")));
+    let mut cases = plan::cases(peers.len());
+    cases.retain(|case| sides.brokers.has(case) && options.wants(&case.label(&peers)));
+    let samples = rounds(&mut sides, cases, options, &peers, &mut missing).await?;
+    let mut bytes = Vec::new();
+    for table in &sides.tables {
+        bytes.extend(table.bytes(&mut sides.conn).await?);
+    }
+    let prune = if options.wants("prune") { Some(prune::measure(&url, &mut sides, options).await?) } else { None };
+    let (rounds, command) = (options.rounds, options.command.clone());
+    Ok(Outcome { command, machine, peers, rounds, samples, bytes, prune, framework, missing })
+}
+
+async fn rounds(
+    sides: &mut Sides,
+    mut cases: Vec<Case>,
+    options: &Options,
+    peers: &[String],
+    missing: &mut Vec<String>,
+) -> Result<Samples> {
+    let (mut samples, mut counts) = (Samples::default(), BTreeMap::<Case, usize>::new());
+    for round in 0..=options.rounds {
+        // Every other round backwards, so that nobody always runs behind the same side.
+        cases.reverse();
+        let mut failed = Vec::new();
+        for (at, case) in cases.iter().enumerate() {
+            let label = case.label(peers);
+            eprint!("\r\x1b[Kround {round} of {}, {} of {}: {label} ", options.rounds, at + 1, cases.len());
+            let count = *counts.entry(*case).or_insert_with(|| case.first());
+            match sides.measure(case, count).await {
+                // The first round warms up, and tells how many messages fit into the time.
+                Ok(sample) if round == 0 => drop(counts.insert(*case, case.round(sample.rate * options.seconds))),
+                Ok(sample) => samples.add(*case, sample),
+                Err(error) => {
+                    eprintln!("\n{label}: {error:#}");
+                    missing.push(format!("{label}: {error:#}"));
+                    failed.push(*case);
+                }
+            }
+        }
+        failed.iter().for_each(|case| samples.forget(case));
+        cases.retain(|case| !failed.contains(case));
+        if round == 0 {
+            // Else its writes would fall into the time of whichever side runs when it starts.
+            run(&mut sides.conn, "CHECKPOINT".to_owned()).await?;
+        }
+    }
+    eprintln!();
+    Ok(samples)
+}

@@ -1,0 +1,82 @@
+//! From a real broker to the database: the messages are published, then a worker takes them all.
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use idem::{Postgres, Worker};
+use idem_brokers::{Broker as Client, Kafka, Nats, RabbitMq};
+
+use crate::case::{Broker, Case, Side};
+use crate::message::order_paid;
+use crate::queue::Queue;
+use crate::worker;
+
+/// The addresses that the environment has.
+pub(crate) struct Brokers(Vec<(Broker, String)>);
+
+const ALL: [(Broker, &str); 3] =
+    [(Broker::RabbitMq, RabbitMq::VARIABLE), (Broker::Nats, Nats::VARIABLE), (Broker::Kafka, Kafka::VARIABLE)];
+
+/// The queue's, stream's or topic's name.
+const NAME: &str = "idem-bench";
+
+impl Brokers {
+    pub(crate) fn look() -> Self {
+        let address = |variable| std::env::var(variable).ok().filter(|address| !address.is_empty());
+        Self(ALL.into_iter().filter_map(|(broker, variable)| Some((broker, address(variable)?))).collect())
+    }
+
+    /// Whether the case needs none of those that are not there.
+    pub(crate) fn has(&self, case: &Case) -> bool {
+        match case.side {
+            Side::Broker(broker) => self.address(broker).is_some(),
+            _ => true,
+        }
+    }
+
+    fn address(&self, broker: Broker) -> Option<&str> {
+        self.0.iter().find(|(known, _)| *known == broker).map(|(_, address)| address.as_str())
+    }
+
+    /// Those that are not there.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let away = ALL.iter().filter(|(broker, _)| self.address(*broker).is_none());
+        away.map(|(broker, variable)| format!("{broker:?}: {variable} is not set")).collect()
+    }
+
+    /// Messages a second.
+    pub(crate) async fn run(
+        &self,
+        broker: Broker,
+        store: &Postgres,
+        lanes: usize,
+        messages: Vec<Bytes>,
+    ) -> Result<f64> {
+        let address = self.address(broker).context("the broker's address is not set")?;
+        match broker {
+            Broker::RabbitMq => run::<RabbitMq>(address, store, lanes, messages).await,
+            Broker::Nats => run::<Nats>(address, store, lanes, messages).await,
+            Broker::Kafka => run::<Kafka>(address, store, lanes, messages).await,
+        }
+    }
+}
+
+/// The clock counts what the worker says it has settled.
+async fn run<B: Client>(address: &str, store: &Postgres, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+    let client = B::connect(address, NAME).await?;
+    client.create().await?;
+    let payloads: Vec<Vec<u8>> = messages.iter().map(|payload| payload.to_vec()).collect();
+    client.publish(&payloads).await?;
+    let queue = Queue::new(messages);
+    let settled = queue.clone();
+    let worker = Worker::new("bench", store.clone(), B::source(address, NAME).await?)
+        .handler::<order_paid>()
+        .in_flight(lanes)
+        .observe(move |_, outcome| {
+            if !matches!(outcome, idem::Outcome::Parked { .. }) {
+                settled.ack();
+            }
+        });
+    let rate = worker::drive(worker, queue).await?;
+    client.delete().await?;
+    Ok(rate)
+}

@@ -1,0 +1,71 @@
+//! What idem itself takes for a message, beside what the database and the broker take.
+
+use std::fmt;
+use std::time::Instant;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::idle::run;
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Framework {
+    /// Nanoseconds a message, by how many are in flight: the median of the repetitions.
+    pub(crate) nanos: Vec<(usize, f64)>,
+    /// Of these, what the fingerprint takes: SHA-256 of a payload of 97 bytes.
+    pub(crate) fingerprint: f64,
+    /// Allocations a message, counted by a program of its own.
+    pub(crate) allocations: Option<f64>,
+}
+
+const REPETITIONS: usize = 5;
+
+/// Measures, on one thread, with so many messages at a time.
+pub(crate) async fn measure(messages: usize) -> Result<Framework> {
+    tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut nanos = Vec::new();
+        for in_flight in [1, 16] {
+            let mut times = Vec::new();
+            for _ in 0..REPETITIONS {
+                let took = runtime.block_on(run(in_flight, messages))?;
+                times.push(took.as_secs_f64() * 1e9 / messages as f64);
+            }
+            times.sort_by(f64::total_cmp);
+            nanos.push((in_flight, times[REPETITIONS / 2]));
+        }
+        Ok(Framework { nanos, fingerprint: fingerprint(messages), allocations: allocations() })
+    })
+    .await?
+}
+
+/// The first word of what the program beside this one says.
+fn allocations() -> Option<f64> {
+    let program = std::env::current_exe().ok()?.with_file_name("idem-bench-allocations");
+    let ran = std::process::Command::new(program).output().ok()?;
+    String::from_utf8(ran.stdout).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+fn fingerprint(messages: usize) -> f64 {
+    let payload = [7; 97];
+    let begun = Instant::now();
+    for _ in 0..messages {
+        std::hint::black_box(idem::Fingerprint::of(std::hint::black_box(&payload)));
+    }
+    begun.elapsed().as_secs_f64() * 1e9 / messages as f64
+}
+
+impl fmt::Display for Framework {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "framework alone, a message:")?;
+        for (in_flight, nanos) in &self.nanos {
+            write!(f, " {nanos:.0} ns with {in_flight} in flight,")?;
+        }
+        write!(f, " of which {:.0} ns are the fingerprint's", self.fingerprint)?;
+        match self.allocations {
+            Some(allocations) => write!(f, "; {allocations:.1} allocations"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `.inbox()` beside the same worker without: messages a second, and from stored to begun.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use idem::{BoxError, Delivery, Outcome, Postgres, Source, Terms, Worker};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use sqlx::{Connection, PgConnection};
+use tokio::sync::Notify;
+
+use crate::message::{self, SCHEMA, order_paid};
+use crate::queue::{Deliveries, Queue};
+
+const ROUNDS: usize = 5;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Measures, and prints. `scale` multiplies the number of messages.
+pub(crate) async fn measure(url: &str, scale: f64) -> Result<()> {
+    let mut conn = PgConnection::connect(url).await?;
+    message::tables(&mut conn).await?;
+    let store = Postgres::options(url).schema(SCHEMA).connections(64).connect().await?;
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    recorder.install().context("a recorder was installed before")?;
+
+    println!(
+        "messages a second, one INSERT in the handler: median of {ROUNDS} rounds; from stored to begun: p50 and p99"
+    );
+    for (in_flight, running) in [(16, 16), (100, 16), (400, 16)] {
+        let messages = (4_000.0 * scale) as usize;
+        let mut rates = [Vec::new(), Vec::new()];
+        for round in 0..=ROUNDS {
+            for (inbox, rates) in [false, true].into_iter().zip(&mut rates) {
+                // Directly, as many run at once as do from the inbox.
+                let prefetch = if inbox { in_flight } else { running };
+                let rate = run(&store, inbox, (prefetch, running), messages, None).await?;
+                if round > 0 {
+                    rates.push(rate);
+                } else {
+                    waits(&snapshots);
+                }
+            }
+        }
+        let [direct, inbox] = rates.map(median);
+        println!(
+            "prefetch {in_flight:>3}, {running} at once: direct {direct:>5.0}, inbox {inbox:>5.0}, ratio {:.2}; {}",
+            inbox / direct,
+            waits(&snapshots),
+        );
+    }
+    run(&store, true, (16, 16), (300.0 * scale) as usize, Some(Duration::from_millis(10))).await?;
+    println!("a message each 10 ms: {}", waits(&snapshots));
+    Ok(())
+}
+
+/// Works the messages off; answers how many a second were processed, the first tenth left out.
+async fn run(
+    store: &Postgres,
+    inbox: bool,
+    (prefetch, running): (usize, usize),
+    messages: usize,
+    pace: Option<Duration>,
+) -> Result<f64> {
+    let source = Paced { within: Deliveries::of(Queue::new(message::fresh(messages)?)), pace };
+    let worker = Worker::new("bench", store.clone(), source).handler::<order_paid>().in_flight(prefetch);
+    let worker = if inbox { worker.inbox().inbox_in_flight(running) } else { worker };
+    let (processed, started, done) =
+        (AtomicUsize::new(0), Arc::new(std::sync::OnceLock::new()), Arc::new(Notify::new()));
+    let (first, last) = (started.clone(), done.clone());
+    let worker = worker.observe(move |_: &Delivery, outcome: &Outcome| {
+        if *outcome == Outcome::Processed {
+            let processed = processed.fetch_add(1, SeqCst) + 1;
+            if processed == messages / 10 {
+                first.get_or_init(Instant::now);
+            }
+            if processed == messages {
+                last.notify_one();
+            }
+        }
+    });
+    let took = Arc::new(std::sync::OnceLock::new());
+    let end = took.clone();
+    let worker = worker.run_until(async move {
+        done.notified().await;
+        end.get_or_init(|| started.get().map(Instant::elapsed));
+    });
+    tokio::time::timeout(PATIENCE, worker).await.context("the worker did not process its messages in time")??;
+    let took = took.get().copied().flatten().context("the worker ended before its messages were processed")?;
+    Ok((messages - messages / 10) as f64 / took.as_secs_f64())
+}
+
+/// The waits since the last time, in words.
+fn waits(snapshots: &Snapshotter) -> String {
+    let mut waits = Vec::new();
+    for (key, _, _, value) in snapshots.snapshot().into_vec() {
+        if let ("idem_inbox_wait_seconds", DebugValue::Histogram(values)) = (key.key().name(), value) {
+            waits.extend(values.into_iter().map(f64::from));
+        }
+    }
+    waits.sort_by(f64::total_cmp);
+    let at = |part: f64| waits.get((waits.len() as f64 * part) as usize).map_or(0.0, |seconds| seconds * 1000.0);
+    format!("wait {:.1} ms and {:.1} ms, of {} rows", at(0.5), at(0.99), waits.len())
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// Hands a delivery out at most so often.
+struct Paced {
+    within: Deliveries,
+    pace: Option<Duration>,
+}
+
+impl Source for Paced {
+    type Acker = <Deliveries as Source>::Acker;
+
+    fn system(&self) -> &'static str {
+        self.within.system()
+    }
+
+    fn name(&self) -> &str {
+        self.within.name()
+    }
+
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        self.within.open(terms).await
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
+        if let Some(pace) = self.pace {
+            tokio::time::sleep(pace).await;
+        }
+        self.within.next().await
+    }
+
+    async fn drain(&mut self) {
+        self.within.drain().await;
+    }
+
+    async fn close(&mut self) {
+        self.within.close().await;
+    }
+}

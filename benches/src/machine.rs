@@ -1,0 +1,65 @@
+//! Where it was measured, and with which settings of the server.
+
+use std::fmt;
+
+use anyhow::Result;
+use serde::Serialize;
+use sqlx::PgConnection;
+
+/// What decides whether a commit survives, and what a commit costs.
+const SETTINGS: &str = "fsync synchronous_commit full_page_writes wal_level wal_sync_method wal_compression \
+    commit_delay shared_buffers max_wal_size checkpoint_timeout autovacuum max_connections";
+
+/// Where it was measured.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Machine {
+    date: String,
+    cores: usize,
+    model: String,
+    load_at_start: String,
+    postgresql: String,
+    settings: Vec<(String, String)>,
+}
+
+impl Machine {
+    pub(crate) async fn look(conn: &mut PgConnection) -> Result<Self> {
+        let asked = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"'),
+            current_setting('server_version')";
+        let (date, postgresql) = sqlx::query_as(asked).fetch_one(&mut *conn).await?;
+        let asked = "SELECT name, current_setting(name) FROM unnest(string_to_array($1, ' ')) AS name";
+        let settings = sqlx::query_as(asked).bind(SETTINGS).fetch_all(&mut *conn).await?;
+        let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+        let model = read("/proc/cpuinfo")
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1).map(str::to_owned));
+        let load_at_start = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned();
+        Ok(Self {
+            date,
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            model: model.unwrap_or_else(|| "unknown processor".to_owned()),
+            load_at_start,
+            postgresql,
+            settings,
+        })
+    }
+
+    /// In one line.
+    pub(crate) fn line(&self) -> String {
+        let Self { date, cores, model, postgresql, .. } = self;
+        format!("{date}, {cores} cores, {model}, PostgreSQL {postgresql}")
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { date, cores, model, load_at_start, postgresql, settings } = self;
+        writeln!(f, "date        {date}")?;
+        writeln!(f, "machine     {cores} cores, {model}, load {load_at_start} at the start; the server is on it too")?;
+        write!(f, "PostgreSQL  {postgresql}")?;
+        for (at, line) in settings.chunks(6).enumerate() {
+            let line: Vec<_> = line.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            write!(f, "{}{}", if at == 0 { ", " } else { ",\n            " }, line.join(", "))?;
+        }
+        Ok(())
+    }
+}

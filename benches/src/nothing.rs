@@ -1,0 +1,145 @@
+//! A store that answers at once, and has nothing.
+
+use std::time::{Duration, SystemTime};
+
+use idem::store::{
+    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
+    Reservation, Row, Standing, Survey, Undone,
+};
+use idem::{Error, Key, Lends, Store};
+use uuid::Uuid;
+
+#[derive(Clone)]
+pub(crate) struct Nothing;
+
+/// What it lends.
+pub(crate) struct Nowhere;
+
+impl Lends<Nowhere> for Nothing {
+    fn lend(txn: &mut Nowhere) -> &mut Nowhere {
+        txn
+    }
+}
+
+type Answer<T> = Result<T, Fault>;
+
+impl Store for Nothing {
+    type Txn = Nowhere;
+
+    async fn register(&self, _: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
+        Ok((1..).map(HandlerId).take(names.len()).collect())
+    }
+
+    async fn waiting(&self, _: &str) -> Answer<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
+        Reservation::of(&Default::default(), usize::MAX, connections)
+            .ok_or_else(|| Error::Refused("too many connections".to_owned()))
+    }
+
+    fn retention(&self) -> Duration {
+        Duration::from_secs(7 * 24 * 3600)
+    }
+
+    async fn ping(&self) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn begin(&self, _: Duration) -> Answer<Nowhere> {
+        Ok(Nowhere)
+    }
+
+    async fn commit(&self, _: Nowhere) -> Committed {
+        Committed::Done
+    }
+
+    async fn rollback(&self, _: Nowhere) -> Answer<Undone> {
+        Ok(Undone::RolledBack)
+    }
+
+    async fn claim(&self, _: &mut Nowhere, _: &Identity, _: Promise) -> Answer<Claimed> {
+        Ok(Claimed::New)
+    }
+
+    async fn standing(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<Standing>> {
+        Ok(None)
+    }
+
+    async fn pruned_through(&self, _: &mut Nowhere, _: HandlerId) -> Answer<Option<SystemTime>> {
+        Ok(None)
+    }
+
+    async fn reopen(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn insert(&self, _: &mut Nowhere, _: &NewRow<'_>) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn sight(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn start(&self, _: &mut Nowhere, _: &Row) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn remove(&self, _: &mut Nowhere, _: &Row) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn survey(&self, _: &[HandlerId], _: Duration) -> Answer<Survey> {
+        Ok(Survey::default())
+    }
+
+    async fn take(&self, _: &[HandlerId], _: Kind, _: usize, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
+    }
+
+    async fn taken(&self, _: Uuid) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
+    }
+
+    async fn is_parked(&self, _: &Identity) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn note(&self, _: &Row, _: &Note) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn unstart(&self, _: &Row) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn judge(&self, _: &[HandlerId], _: Duration) -> Answer<u64> {
+        Ok(0)
+    }
+
+    async fn level(&self, _: &[HandlerId]) -> Answer<Level> {
+        Ok(Level::default())
+    }
+
+    async fn list(&self, _: &str, _: &Filter, _: Page) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
+    }
+
+    async fn replay(&self, _: &str, _: i64, _: bool) -> Answer<Replayed> {
+        Ok(Replayed::NotFound)
+    }
+
+    async fn replay_as(&self, _: &str, _: i64, _: &Key) -> Answer<Replayed> {
+        Ok(Replayed::NotFound)
+    }
+
+    async fn discard(&self, _: &str, _: i64) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn prune(&self) -> Answer<Pruned> {
+        Ok(Pruned { claims: 0, elsewhere: false })
+    }
+}

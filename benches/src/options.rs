@@ -1,0 +1,70 @@
+//! What a run is asked for.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// `cargo xtask bench` starts the servers, builds the peers and runs this program.
+#[derive(Parser)]
+#[command(name = "idem-bench")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) what: What,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum What {
+    /// One message per transaction, beside the loop written by hand and pgbench.
+    Single {
+        /// Multiplies the number of messages.
+        #[arg(default_value_t = 1.0)]
+        scale: f64,
+    },
+    /// The worker with `.inbox()`, beside the same one without.
+    Inbox {
+        /// Multiplies the number of messages.
+        #[arg(default_value_t = 1.0)]
+        scale: f64,
+    },
+    /// All sides, in turns.
+    All(Options),
+    /// The framework alone: a store and a source that do nothing.
+    Framework,
+}
+
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Options {
+    /// Seconds that each side runs in each round.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Rounds, beside the first one, which only warms up.
+    #[arg(long, default_value_t = 7)]
+    pub(crate) rounds: usize,
+    /// Claims in the largest table.
+    #[arg(long, default_value_t = 10_000_000)]
+    pub(crate) rows: usize,
+    /// Name and program of a peer; without a program, one that does not build.
+    #[arg(long, value_parser = peer)]
+    pub(crate) peer: Vec<(String, Option<PathBuf>)>,
+    /// Only the sides whose names contain this.
+    #[arg(long)]
+    pub(crate) only: Option<String>,
+    /// The server was started for this run, so that its checkpoints may be moved out of the measured time.
+    #[arg(long)]
+    pub(crate) own_server: bool,
+    /// The command that was given, for the output.
+    #[arg(long, default_value = "cargo xtask bench")]
+    pub(crate) command: String,
+}
+
+impl Options {
+    /// Whether this is to be measured.
+    pub(crate) fn wants(&self, label: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| label.contains(only))
+    }
+}
+
+fn peer(text: &str) -> Result<(String, Option<PathBuf>), String> {
+    let (name, program) = text.split_once('=').ok_or("a peer is name=program")?;
+    Ok((name.to_owned(), (!program.is_empty()).then(|| program.into())))
+}

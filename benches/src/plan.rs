@@ -1,0 +1,84 @@
+//! Which cases are measured, in the order of a round: what is compared stands close together.
+
+use crate::case::{Broker, Case, Side, Size, Work};
+
+/// All cases, with so many peers.
+pub(crate) fn cases(peers: usize) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for lanes in [1, 16] {
+        cases.extend([Side::Autocommit, Side::ByHand, Side::Idem, Side::Pgbench].map(|side| Case::new(side, lanes)));
+        cases.extend((0..peers).map(|peer| Case::new(Side::Peer(peer), lanes)));
+    }
+    for lanes in [1, 4] {
+        cases.push(Case::new(Side::Raw, lanes));
+    }
+    for work in [Work::Duplicates, Work::Hot] {
+        for side in [Side::ByHand, Side::Idem] {
+            cases.extend([1, 16].map(|lanes| Case::new(side, lanes).work(work)));
+        }
+    }
+    for size in [Size::Tenth, Size::Full] {
+        cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(size)));
+        cases.push(Case::new(Side::Raw, 4).on(size));
+    }
+    for side in [Side::SqliteByHand, Side::Sqlite] {
+        cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
+    }
+    for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
+        cases.push(Case::new(Side::Broker(broker), 16));
+    }
+    cases
+}
+
+/// What must be reached.
+pub(crate) struct Line {
+    pub(crate) what: String,
+    pub(crate) case: Case,
+    /// What it is held against; `None` where messages a second are asked for.
+    pub(crate) to: Option<Case>,
+    pub(crate) least: f64,
+}
+
+impl Line {
+    fn new(what: &str, case: Case, to: Case, least: f64) -> Self {
+        Self { what: what.to_owned(), case, to: Some(to), least }
+    }
+}
+
+/// What must be reached.
+pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
+    let idem = Case::new(Side::Idem, 16);
+    let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.0)];
+    for (at, name) in peers.iter().enumerate() {
+        lines.push(Line::new(&format!("single, 16 lanes / {name}"), idem, Case::new(Side::Peer(at), 16), 1.0));
+    }
+    lines
+}
+
+/// What the baseline must reach of pgbench, or it is no baseline and the run proves nothing.
+pub(crate) fn credible() -> Vec<Line> {
+    let line = |lanes| {
+        let what = format!("B / pgbench, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
+        Line::new(&what, Case::new(Side::ByHand, lanes), Case::new(Side::Pgbench, lanes), 0.6)
+    };
+    vec![line(1), line(16)]
+}
+
+/// Ratios that are worth knowing and that nothing is asked of.
+pub(crate) fn others() -> Vec<Line> {
+    let case = Case::new;
+    let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
+    let hot = |side| case(side, 16).work(Work::Hot);
+    let again = |side| case(side, 16).work(Work::Duplicates);
+    vec![
+        line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
+        line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
+        line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
+        line("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand)),
+        line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),
+        line("single, all claims / empty", case(Side::Idem, 16).on(Size::Full), case(Side::Idem, 16)),
+        line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
+        line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),
+        line("SQLite, 16 lanes / B", case(Side::Sqlite, 16), case(Side::SqliteByHand, 16)),
+    ]
+}

@@ -1,0 +1,79 @@
+//! What it costs to remove old claims: how many a second, and what a running load loses meanwhile.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use idem::{Postgres, Store};
+use serde::Serialize;
+
+use crate::case::Size;
+use crate::message;
+use crate::options::Options;
+use crate::sides::{LANES, Sides};
+use crate::tables::run;
+use crate::worker;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Prune {
+    claims: u64,
+    /// Claims a second, while nothing else runs.
+    alone: f64,
+    /// Claims a second, beside a worker.
+    beside: f64,
+    /// Messages a second of that worker, without and with it.
+    rate: f64,
+    rate_beside: f64,
+}
+
+/// Prunes a tenth of the smaller filled table in either way. It is a pruner as a worker has it, but with another
+/// retention.
+pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> Result<Prune> {
+    eprintln!("prune");
+    let share = (options.rows / 100).max(1);
+    let table = sides.table(Size::Tenth)?;
+    let (store, claims) = (table.store.clone(), table.claims.table.clone());
+    let old = Duration::from_secs(30 * 24 * 3600);
+    let pruner = Postgres::options(url).schema("idem_bench_tenth").retention(old).connect().await?;
+    // Dated back: the rows get a new place, as no claim does in real life, so that VACUUM comes after it.
+    let age = format!(
+        "UPDATE {claims} SET processed_at = processed_at - interval '60 days' WHERE ctid = ANY(ARRAY(
+             SELECT ctid FROM {claims} WHERE processed_at > now() - interval '30 days' ORDER BY processed_at LIMIT {share}))"
+    );
+    let vacuum = format!("VACUUM (ANALYZE) {claims}");
+
+    run(&mut sides.conn, age.clone()).await?;
+    run(&mut sides.conn, vacuum.clone()).await?;
+    let (pruned, alone) = timed(&pruner).await?;
+
+    let rate = worker::run(&store, LANES, false, message::fresh(2_000)?).await?;
+    run(&mut sides.conn, age).await?;
+    run(&mut sides.conn, vacuum).await?;
+    // Long enough for the whole of the pruning, as it went alone, at half of its speed.
+    let count = (2.0 * rate * pruned as f64 / alone).clamp(2_000.0, 200_000.0) as usize;
+    let rate = worker::run(&store, LANES, false, message::fresh(count)?).await?;
+    let beside = tokio::spawn(async move { timed(&pruner).await });
+    let rate_beside = worker::run(&store, LANES, false, message::fresh(count)?).await?;
+    let (_, beside) = beside.await??;
+    // The comment says that the table is full, which it is no more.
+    run(&mut sides.conn, "COMMENT ON SCHEMA idem_bench_tenth IS NULL".to_owned()).await?;
+    Ok(Prune { claims: pruned, alone, beside, rate, rate_beside })
+}
+
+async fn timed(pruner: &Postgres) -> Result<(u64, f64)> {
+    let begun = Instant::now();
+    let pruned = pruner.prune().await?;
+    Ok((pruned.claims, pruned.claims as f64 / begun.elapsed().as_secs_f64()))
+}
+
+impl fmt::Display for Prune {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { claims, alone, beside, rate, rate_beside } = self;
+        let share = rate_beside / rate;
+        write!(
+            f,
+            "prune of {claims} claims: {alone:.0} a second alone, {beside:.0} beside a worker of {LANES} lanes, which has \
+             {rate_beside:.0} messages a second meanwhile and {rate:.0} without ({share:.2})"
+        )
+    }
+}

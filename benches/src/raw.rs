@@ -1,0 +1,70 @@
+//! F: what the database can do at best. Of a thousand messages, the keys are claimed by one statement and the rows
+//! written by one more, in one transaction.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use sqlx::{AssertSqlSafe, PgPool};
+use tokio::task::JoinSet;
+
+use crate::message::{Claims, OrderPaid, RAW};
+use crate::queue::Queue;
+
+/// How many messages a transaction takes.
+pub(crate) const BATCH: usize = 1_000;
+
+/// The handler's rows, all by one statement.
+pub(crate) const WRITE: &str = "INSERT INTO idem_bench.effects (side, order_id, amount)
+    SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])";
+
+/// Works the messages off with so many tasks; answers how many a second.
+pub(crate) async fn run(pool: &PgPool, claims: &Claims, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+    let Claims { table, handler } = claims;
+    let claim: Arc<str> = format!(
+        "INSERT INTO {table} (handler_id, key, fingerprint, processed_at)
+         SELECT {handler}, key, fingerprint, now() FROM unnest($1::bytea[], $2::bytea[]) AS new (key, fingerprint)
+         ON CONFLICT DO NOTHING RETURNING key"
+    )
+    .into();
+    let queue = Queue::new(messages);
+    let mut tasks = JoinSet::new();
+    for _ in 0..lanes {
+        let (pool, queue, claim) = (pool.clone(), queue.clone(), claim.clone());
+        tasks.spawn(async move {
+            loop {
+                let payloads = queue.pop_many(BATCH);
+                if payloads.is_empty() {
+                    return anyhow::Ok(());
+                }
+                process(&pool, &claim, &payloads).await?;
+                payloads.iter().for_each(|_| queue.ack());
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    queue.rate().context("the loop ended before its queue was empty")
+}
+
+async fn process(pool: &PgPool, claim: &Arc<str>, payloads: &[Bytes]) -> Result<()> {
+    let mut events = Vec::with_capacity(payloads.len());
+    for payload in payloads {
+        let event: OrderPaid = serde_json::from_slice(payload)?;
+        events.push((event, Sha256::digest(payload)));
+    }
+    // Sorted, so that two batches never wait for each other in a circle.
+    events.sort_by_key(|(event, ..)| event.event_id);
+    let keys: Vec<&[u8]> = events.iter().map(|(event, ..)| &event.event_id.as_bytes()[..]).collect();
+    let fingerprints: Vec<&[u8]> = events.iter().map(|(_, hash)| &hash[..16]).collect();
+    let mut tx = pool.begin().await?;
+    let new = sqlx::query(AssertSqlSafe(claim.clone())).bind(&keys).bind(&fingerprints).fetch_all(&mut *tx).await?;
+    ensure!(new.len() == keys.len(), "fresh messages were taken for duplicates");
+    let orders: Vec<i64> = events.iter().map(|(event, ..)| event.order_id).collect();
+    let amounts: Vec<i64> = events.iter().map(|(event, ..)| event.amount).collect();
+    sqlx::query(WRITE).bind(RAW).bind(&orders).bind(&amounts).execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(())
+}

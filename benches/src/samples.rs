@@ -1,0 +1,91 @@
+//! What came out of the rounds.
+
+use std::collections::BTreeMap;
+
+use crate::case::Case;
+
+/// One run of one case.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub(crate) struct Sample {
+    /// Messages a second.
+    pub(crate) rate: f64,
+    /// Microseconds of processor time of the client, a message.
+    pub(crate) client: f64,
+    /// Bytes of write-ahead log, a message.
+    pub(crate) wal: f64,
+}
+
+/// All of them, by case, in the order of the rounds.
+#[derive(Debug, Default)]
+pub(crate) struct Samples(BTreeMap<Case, Vec<Sample>>);
+
+impl Samples {
+    pub(crate) fn add(&mut self, case: Case, sample: Sample) {
+        self.0.entry(case).or_default().push(sample);
+    }
+
+    /// A case that has failed is left out altogether: half of its rounds could not be compared.
+    pub(crate) fn forget(&mut self, case: &Case) {
+        self.0.remove(case);
+    }
+
+    pub(crate) fn of(&self, case: &Case) -> &[Sample] {
+        self.0.get(case).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Case, &Vec<Sample>)> {
+        self.0.iter()
+    }
+
+    pub(crate) fn median(&self, case: &Case, of: impl Fn(&Sample) -> f64) -> Option<f64> {
+        let values: Vec<f64> = self.of(case).iter().map(of).collect();
+        (!values.is_empty()).then(|| median(values))
+    }
+
+    /// Messages a second.
+    pub(crate) fn rate(&self, case: &Case) -> Option<f64> {
+        self.median(case, |sample| sample.rate)
+    }
+
+    /// The median of the rounds' ratios: both sides of one ratio ran within the same round.
+    pub(crate) fn ratio(&self, case: &Case, to: &Case) -> Option<f64> {
+        let ratios: Vec<f64> = self.of(case).iter().zip(self.of(to)).map(|(case, to)| case.rate / to.rate).collect();
+        (!ratios.is_empty()).then(|| median(ratios))
+    }
+}
+
+/// The middle one, or the mean of the middle two; not a number where there is none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Side;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_rounds_and_not_that_of_the_medians() {
+        let (one, other) = (Case::new(Side::Idem, 1), Case::new(Side::ByHand, 1));
+        let mut samples = Samples::default();
+        // The machine was twice as fast in the second round, for both.
+        for (rate, by_hand) in [(100.0, 50.0), (200.0, 100.0), (400.0, 100.0)] {
+            samples.add(one, Sample { rate, client: 0.0, wal: 0.0 });
+            samples.add(other, Sample { rate: by_hand, client: 0.0, wal: 0.0 });
+        }
+        assert_eq!(samples.ratio(&one, &other), Some(2.0));
+        assert_eq!(samples.ratio(&one, &Case::new(Side::Raw, 1)), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! All sides, ready to run.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use sqlx::{Connection, PgConnection, PgPool};
+
+use crate::brokers::Brokers;
+use crate::by_hand::{self, ByHand, Shape};
+use crate::case::{Case, Side, Size, Work};
+use crate::message::{self, Claims, SCHEMA};
+use crate::options::Options;
+use crate::peers::Peer;
+use crate::pgbench::Pgbench;
+use crate::samples::Sample;
+use crate::single::cpu;
+use crate::sqlite::Files;
+use crate::tables::{Table, run};
+use crate::{autocommit, raw, worker};
+
+/// The most lanes that any side has.
+pub(crate) const LANES: usize = 16;
+
+/// How many different messages are delivered again and again.
+const SEEN: usize = 5_000;
+
+pub(crate) struct Sides {
+    url: String,
+    /// Looks on, and cleans up.
+    pub(crate) conn: PgConnection,
+    /// Of the sides without idem.
+    pool: PgPool,
+    pub(crate) tables: Vec<Table>,
+    pgbench: Option<Pgbench>,
+    pub(crate) peers: Vec<Peer>,
+    sqlite: Files,
+    pub(crate) brokers: Brokers,
+    /// Messages that have been processed, by idem and by hand, in a table of their own.
+    seen: Vec<Bytes>,
+    twice: Table,
+}
+
+impl Sides {
+    pub(crate) async fn new(url: &str, options: &Options) -> Result<Self> {
+        let mut conn = PgConnection::connect(url).await?;
+        if options.own_server {
+            // Else a checkpoint would fall into the time of whichever side runs then, and write every page anew.
+            for setting in ["checkpoint_timeout = '1h'", "max_wal_size = '16GB'"] {
+                run(&mut conn, format!("ALTER SYSTEM SET {setting}")).await?;
+            }
+            run(&mut conn, "SELECT pg_reload_conf()".to_owned()).await?;
+        }
+        message::tables(&mut conn).await?;
+        let mut tables = Vec::new();
+        for size in [Size::Empty, Size::Tenth, Size::Full] {
+            tables.push(Table::new(&mut conn, url, size, options.rows).await?);
+        }
+        let pool = by_hand::pool(&url.parse()?, Shape::Guarded, LANES as u32).await?;
+        let twice = Table::of(&mut conn, url, "idem_bench_twice").await?;
+        let seen = message::fresh(SEEN.min(options.rows / 20))?;
+        worker::run(&twice.store, LANES, false, seen.clone()).await?;
+        ByHand::new(&pool, Shape::Guarded, &again(), false).run(LANES, seen.clone()).await?;
+        let programs = options.peer.iter().filter_map(|(name, program)| Some((name.clone(), program.clone()?)));
+        Ok(Self {
+            url: url.to_owned(),
+            pool,
+            tables,
+            pgbench: Pgbench::new(url).ok(),
+            peers: programs.map(|(name, program)| Peer { name, program }).collect(),
+            sqlite: Files::new().await?,
+            brokers: Brokers::look(),
+            seen,
+            twice,
+            conn,
+        })
+    }
+
+    pub(crate) fn table(&self, size: Size) -> Result<&Table> {
+        self.tables.iter().find(|table| table.size == size).context("there is no table of this size")
+    }
+
+    /// Runs one case once, and sees that the work was done.
+    pub(crate) async fn measure(&mut self, case: &Case, messages: usize) -> Result<Sample> {
+        self.clean(case).await?;
+        let children = matches!(case.side, Side::Pgbench | Side::Peer(_));
+        let (log, time) = (self.log().await?, cpu(children)?);
+        let rate = self.run(case, messages).await?;
+        let (time, log) = (cpu(children)?.saturating_sub(time), self.log().await? - log);
+        self.verify(case, messages).await?;
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        Ok(Sample { rate, client: micros(time) / messages as f64, wal: log / messages as f64 })
+    }
+
+    async fn run(&mut self, case: &Case, count: usize) -> Result<f64> {
+        let hot = case.work == Work::Hot;
+        let messages = match case.work {
+            Work::Duplicates => message::repeated(&self.seen, count),
+            Work::Fresh | Work::Hot => message::fresh(count)?,
+        };
+        let lanes = case.lanes;
+        match case.side {
+            Side::Autocommit => autocommit::run(&self.pool, lanes, hot, messages).await,
+            Side::ByHand => {
+                let claims = self.by_hand(case)?;
+                ByHand::new(&self.pool, Shape::Guarded, &claims, hot).run(lanes, messages).await
+            }
+            Side::Idem => worker::run(&self.store(case)?.store, lanes, hot, messages).await,
+            Side::Raw => raw::run(&self.pool, &self.table(case.size)?.claims, lanes, messages).await,
+            Side::Pgbench => self.pgbench.as_ref().context("pgbench is not installed")?.run(lanes, count).await,
+            Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,
+            Side::Sqlite => self.sqlite.idem(lanes, messages).await,
+            Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,
+            Side::Broker(broker) => self.brokers.run(broker, &self.table(Size::Empty)?.store, lanes, messages).await,
+        }
+    }
+
+    fn store(&self, case: &Case) -> Result<&Table> {
+        match case.work {
+            Work::Duplicates => Ok(&self.twice),
+            Work::Fresh | Work::Hot => self.table(case.size),
+        }
+    }
+
+    /// Where the loop keeps its claims: beside idem's, where the table is large.
+    fn by_hand(&self, case: &Case) -> Result<Claims> {
+        Ok(match (case.work, case.size) {
+            (Work::Duplicates, _) => again(),
+            (_, Size::Empty) => Claims { table: "idem_bench.by_hand".to_owned(), handler: 1 },
+            (_, size) => self.table(size)?.claims.clone(),
+        })
+    }
+
+    /// Nobody inherits the rows of the one before. Large tables keep what is added, which is little.
+    async fn clean(&mut self, case: &Case) -> Result<()> {
+        let text = format!(
+            "TRUNCATE idem_bench.effects, idem_bench.by_hand, idem_bench.pgbench, {SCHEMA}.processed_messages;
+             TRUNCATE idem_bench.hot; INSERT INTO idem_bench.hot SELECT generate_series(0, 199)"
+        );
+        run(&mut self.conn, text).await?;
+        if matches!(case.side, Side::Peer(_)) {
+            run(&mut self.conn, "DROP SCHEMA IF EXISTS idem_bench_peer CASCADE".to_owned()).await?;
+        }
+        Ok(())
+    }
+
+    /// Nobody is fast by leaving out the work: each message has its effect, once.
+    async fn verify(&mut self, case: &Case, messages: usize) -> Result<()> {
+        let text =
+            "SELECT (SELECT count(*) FROM idem_bench.effects), (SELECT sum(counter)::bigint FROM idem_bench.hot)";
+        let (effects, counted): (i64, i64) = sqlx::query_as(text).fetch_one(&mut self.conn).await?;
+        let due = match (case.side, case.work) {
+            // pgbench makes whole transactions for each client; the others count for themselves.
+            (Side::Pgbench | Side::Peer(_) | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
+            (_, Work::Fresh) => (messages as i64, 0),
+            (_, Work::Hot) => (0, messages as i64),
+            (_, Work::Duplicates) => (0, 0),
+        };
+        if (effects, counted) != due {
+            bail!("{messages} messages made {effects} rows and were counted {counted} times: {due:?} is right");
+        }
+        if case.side == Side::Idem && case.size == Size::Empty && case.work != Work::Duplicates {
+            let text = format!("SELECT count(*) FROM {SCHEMA}.processed_messages");
+            let claims: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
+            ensure!(claims == messages as i64, "{messages} messages made {claims} claims");
+        }
+        Ok(())
+    }
+
+    /// Where the write-ahead log ends, in bytes.
+    async fn log(&mut self) -> Result<f64> {
+        let text = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8";
+        Ok(sqlx::query_scalar(text).fetch_one(&mut self.conn).await?)
+    }
+}
+
+/// The claims that the loop has made of messages that come again.
+fn again() -> Claims {
+    Claims { table: "idem_bench.again".to_owned(), handler: 1 }
+}

@@ -1,0 +1,117 @@
+//! The same on SQLite: idem, and the loop written by hand. Both write each commit to disk (`synchronous = FULL`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use idem::prelude::*;
+use sha2::{Digest, Sha256};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{Connection, SqliteConnection};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use crate::message::OrderPaid;
+use crate::queue::{Deliveries, Queue};
+use crate::worker;
+
+const EFFECT: &str = "INSERT INTO effects (order_id, amount) VALUES (?, ?)";
+
+#[idempotent(key = "event_id", name = "order_paid")]
+async fn paid(event: OrderPaid, tx: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(EFFECT).bind(event.order_id).bind(event.amount).execute(tx).await?;
+    Ok(())
+}
+
+/// Two files, so that neither side has the other's pages.
+pub(crate) struct Files {
+    idem: PathBuf,
+    by_hand: PathBuf,
+}
+
+impl Files {
+    pub(crate) async fn new() -> Result<Self> {
+        let directory = crate::report::directory()?;
+        let file = |name: &str| directory.join(name);
+        Ok(Self { idem: file("idem.sqlite"), by_hand: file("by_hand.sqlite") })
+    }
+
+    /// Messages a second.
+    pub(crate) async fn idem(&self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+        let (count, queue) = (messages.len(), Queue::new(messages));
+        let mut conn = fresh(&self.idem).await?;
+        let store = Sqlite::connect(&self.idem.display().to_string()).await?;
+        let worker = Worker::new("bench", store, Deliveries::of(queue.clone())).handler::<paid>().in_flight(lanes);
+        let rate = worker::drive(worker, queue).await?;
+        verify(&mut conn, count).await?;
+        Ok(rate)
+    }
+
+    /// Messages a second. The writers stand in a queue, since SQLite has one at a time, and share its connection.
+    pub(crate) async fn by_hand(&self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+        let (count, queue) = (messages.len(), Queue::new(messages));
+        let mut conn = fresh(&self.by_hand).await?;
+        let table = "CREATE TABLE claims (handler_id INTEGER NOT NULL, key BLOB NOT NULL, fingerprint BLOB NOT NULL,
+            processed_at INTEGER, PRIMARY KEY (handler_id, key)) WITHOUT ROWID;
+            CREATE INDEX dated ON claims (processed_at) WHERE processed_at IS NOT NULL";
+        sqlx::raw_sql(table).execute(&mut conn).await?;
+        let writer = Arc::new(Mutex::new(open(&self.by_hand).await?));
+        let mut tasks = JoinSet::new();
+        for _ in 0..lanes {
+            let (writer, queue) = (writer.clone(), queue.clone());
+            tasks.spawn(async move {
+                while let Some(payload) = queue.pop() {
+                    process(&mut *writer.lock().await, &payload).await?;
+                    queue.ack();
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        verify(&mut conn, count).await?;
+        queue.rate().context("the loop ended before its queue was empty")
+    }
+}
+
+async fn process(conn: &mut SqliteConnection, payload: &[u8]) -> Result<()> {
+    let event: OrderPaid = serde_json::from_slice(payload)?;
+    let fingerprint = Sha256::digest(payload);
+    let claim = "INSERT INTO claims (handler_id, key, fingerprint, processed_at) VALUES (1, ?, ?, unixepoch('subsec'))";
+    let mut tx = conn.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query(claim).bind(&event.event_id.as_bytes()[..]).bind(&fingerprint[..16]).execute(&mut *tx).await?;
+    sqlx::query("SAVEPOINT guard").execute(&mut *tx).await?;
+    sqlx::query(EFFECT).bind(event.order_id).bind(event.amount).execute(&mut *tx).await?;
+    sqlx::query("RELEASE guard").execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// A new file with the table of the handler.
+async fn fresh(file: &PathBuf) -> Result<SqliteConnection> {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = file.clone().into_os_string();
+        name.push(suffix);
+        // It need not be there.
+        let _ = std::fs::remove_file(name);
+    }
+    let mut conn = open(file).await?;
+    sqlx::raw_sql("CREATE TABLE effects (order_id INTEGER NOT NULL, amount INTEGER NOT NULL)")
+        .execute(&mut conn)
+        .await?;
+    Ok(conn)
+}
+
+async fn open(file: &PathBuf) -> Result<SqliteConnection> {
+    let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
+    let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+    Ok(SqliteConnection::connect_with(&options).await?)
+}
+
+async fn verify(conn: &mut SqliteConnection, messages: usize) -> Result<()> {
+    let effects: i64 = sqlx::query_scalar("SELECT count(*) FROM effects").fetch_one(conn).await?;
+    ensure!(effects == messages as i64, "{messages} messages made {effects} rows");
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The outcome as a table.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::case::Case;
+use crate::outcome::Outcome;
+use crate::plan::{self, Line};
+use crate::tables::Bytes;
+
+impl Display for Outcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let build = if cfg!(debug_assertions) { "a debug build, which proves nothing" } else { "release build" };
+        writeln!(f, "command     {} ({build})\n{}\n", self.command, self.machine)?;
+        row(f, "median of the rounds", ["messages", "lowest to", "µs of a", "client", "log"])?;
+        row(f, &format!("({})", self.rounds), ["a second", "highest", "message", "CPU µs", "bytes"])?;
+        for case in plan::cases(self.peers.len()) {
+            self.case(f, &case)?;
+        }
+        f.write_str("\n")?;
+        row(f, "bytes of a claim on the disk", ["claims", "with indexes", "table", "key index", "date index"])?;
+        for Bytes { claims, total, heap, primary_key, dated } in &self.bytes {
+            row(f, "", [*claims as f64, *total, *heap, *primary_key, *dated].map(whole))?;
+        }
+        if let Some(prune) = &self.prune {
+            writeln!(f, "\n{prune}")?;
+        }
+        writeln!(f, "\n{}\n", self.framework)?;
+        row(f, "must reach, as medians of the rounds' ratios", ["at least", "reached"])?;
+        self.lines(f, &plan::credible())?;
+        self.lines(f, &plan::lines(&self.peers))?;
+        writeln!(f, "\nother ratios")?;
+        self.lines(f, &plan::others())?;
+        for missing in &self.missing {
+            writeln!(f, "not measured: {missing}")?;
+        }
+        f.write_str(match self.verdict() {
+            0 => "\npassed: each line that was measured is reached\n",
+            1 => "\nFAILED: a line is not reached\n",
+            _ => "\nINVALID: B has less than 0.6 of pgbench, so that it is no baseline\n",
+        })
+    }
+}
+
+impl Outcome {
+    fn case(&self, f: &mut Formatter<'_>, case: &Case) -> fmt::Result {
+        let Some(rate) = self.samples.rate(case) else { return Ok(()) };
+        let rates = self.samples.of(case).iter().map(|sample| sample.rate);
+        let (low, high) = rates.fold((f64::MAX, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
+        let client = self.samples.median(case, |sample| sample.client).unwrap_or(f64::NAN);
+        let log = self.samples.median(case, |sample| sample.wal).unwrap_or(f64::NAN);
+        let (range, micros) = (format!("{low:.0} to {high:.0}"), format!("{:.1}", 1e6 / rate));
+        row(f, &case.label(&self.peers), [whole(rate), range, micros, format!("{client:.1}"), whole(log)])
+    }
+
+    fn lines(&self, f: &mut Formatter<'_>, lines: &[Line]) -> fmt::Result {
+        for line in lines {
+            let Some(reached) = self.reached(line) else { continue };
+            let least = if line.least == 0.0 { String::new() } else { line.least.to_string() };
+            let below = if reached < line.least { "BELOW" } else { "" };
+            let reached = if line.to.is_some() { format!("{reached:.2}") } else { whole(reached) };
+            row(f, &line.what, [&least, &reached, below])?;
+        }
+        Ok(())
+    }
+}
+
+/// A label and its cells, the second of which is wider: it may hold a range.
+fn row<C: Display, const N: usize>(f: &mut Formatter<'_>, label: &str, cells: [C; N]) -> fmt::Result {
+    write!(f, "{label:56}")?;
+    for (at, cell) in cells.into_iter().enumerate() {
+        let width = if at == 1 { 20 } else { 11 };
+        // Aligned as text, whatever it is.
+        write!(f, "{:>width$}", cell.to_string())?;
+    }
+    f.write_str("\n")
+}
+
+fn whole(number: f64) -> String {
+    format!("{number:.0}")
+}

@@ -1,0 +1,109 @@
+//! Tables of idem with claims in them: none, a tenth, all that were asked for.
+
+use anyhow::{Context, Result};
+use idem::Postgres;
+use serde::Serialize;
+use sqlx::{AssertSqlSafe, PgConnection};
+
+use crate::case::Size;
+use crate::message::{Claims, SCHEMA};
+
+/// A store whose claims are kept in a schema of its own.
+pub(crate) struct Table {
+    pub(crate) size: Size,
+    pub(crate) store: Postgres,
+    pub(crate) claims: Claims,
+}
+
+/// What a claim takes on the disk.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Bytes {
+    pub(crate) claims: i64,
+    pub(crate) total: f64,
+    pub(crate) heap: f64,
+    pub(crate) primary_key: f64,
+    pub(crate) dated: f64,
+}
+
+/// How many claims go in one statement, so that it can be told how far it is.
+const CHUNK: usize = 1_000_000;
+
+impl Table {
+    /// Makes the table, and fills it, unless an earlier run on this server has left it full.
+    pub(crate) async fn new(conn: &mut PgConnection, url: &str, size: Size, rows: usize) -> Result<Self> {
+        let (schema, rows) = match size {
+            Size::Empty => (SCHEMA, 0),
+            Size::Tenth => ("idem_bench_tenth", rows / 10),
+            Size::Full => ("idem_bench_full", rows),
+        };
+        Self::filled(conn, url, schema, rows).await.map(|table| Self { size, ..table })
+    }
+
+    /// An empty one in a schema of its own, made anew.
+    pub(crate) async fn of(conn: &mut PgConnection, url: &str, schema: &str) -> Result<Self> {
+        run(conn, format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await?;
+        Self::filled(conn, url, schema, 0).await
+    }
+
+    async fn filled(conn: &mut PgConnection, url: &str, schema: &str, rows: usize) -> Result<Self> {
+        let filled = format!("{rows} claims");
+        let asked = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1";
+        let found: Option<Option<String>> = sqlx::query_scalar(asked).bind(schema).fetch_optional(&mut *conn).await?;
+        let there = found.flatten().is_some_and(|comment| comment == filled);
+        if !there {
+            run(conn, format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await?;
+        }
+        let store = Postgres::options(url).schema(schema).connect().await?;
+        let register = format!(
+            "INSERT INTO {schema}.handlers (consumer, name) VALUES ('bench', 'order_paid')
+             ON CONFLICT (consumer, name) DO UPDATE SET name = excluded.name RETURNING id"
+        );
+        let handler: i32 = sqlx::query_scalar(AssertSqlSafe(register)).fetch_one(&mut *conn).await?;
+        let claims = Claims { table: format!("{schema}.processed_messages"), handler };
+        if !there && rows > 0 {
+            fill(conn, &claims, rows).await?;
+            run(conn, format!("COMMENT ON SCHEMA {schema} IS '{filled}'")).await?;
+        }
+        Ok(Self { size: Size::Empty, store, claims })
+    }
+
+    /// What a claim takes on the disk, with what its indexes take.
+    pub(crate) async fn bytes(&self, conn: &mut PgConnection) -> Result<Option<Bytes>> {
+        let table = &self.claims.table;
+        let text = format!(
+            "SELECT count(*), pg_total_relation_size('{table}')::float8, pg_relation_size('{table}')::float8,
+                    pg_relation_size('{table}_pkey')::float8
+             FROM {table}"
+        );
+        let asked = sqlx::query_as(AssertSqlSafe(text)).fetch_one(&mut *conn).await;
+        let (claims, total, heap, primary_key): (i64, f64, f64, f64) = asked.context("the claims cannot be sized")?;
+        if claims == 0 {
+            return Ok(None);
+        }
+        let each = |bytes: f64| bytes / claims as f64;
+        let dated = each(total - heap - primary_key);
+        Ok(Some(Bytes { claims, total: each(total), heap: each(heap), primary_key: each(primary_key), dated }))
+    }
+}
+
+/// Random keys, as UUIDs are, and dates of the last days, oldest first: as a table looks that has grown.
+async fn fill(conn: &mut PgConnection, Claims { table, handler }: &Claims, rows: usize) -> Result<()> {
+    for done in (0..rows).step_by(CHUNK) {
+        let last = (done + CHUNK).min(rows);
+        eprint!("\rfilling {table}: {done} of {rows} ");
+        let text = format!(
+            "INSERT INTO {table} (processed_at, handler_id, key, fingerprint)
+             SELECT now() - interval '1 day' - ({rows} - n) * interval '20 milliseconds', {handler},
+                    uuid_send(gen_random_uuid()), uuid_send(gen_random_uuid())
+             FROM generate_series({done} + 1, {last}) AS n"
+        );
+        run(conn, text).await?;
+    }
+    eprintln!("\rfilling {table}: {rows} of {rows}");
+    run(conn, format!("VACUUM (ANALYZE) {table}")).await
+}
+
+pub(crate) async fn run(conn: &mut PgConnection, text: String) -> Result<()> {
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await?;
+    Ok(())
+}

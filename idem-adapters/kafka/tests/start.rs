@@ -1,0 +1,165 @@
+//! What is refused at the start, and with which words.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{LONG, World, next, options, terms, texts};
+use idem_core::{Acker, Error, Ordering, Source, Terms};
+use idem_kafka::Kafka;
+use rdkafka::admin::{AdminOptions, ResourceSpecifier};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+
+const SENTINEL: &str = "s3ntinel";
+
+async fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn a_broker_that_is_away_is_named_without_the_password() {
+    let address = nobody().await;
+    let connect = Kafka::options(&address).sasl_plain("someone", SENTINEL).connect();
+    let error = tokio::time::timeout(Duration::from_secs(5), connect).await.expect("it waited for long").unwrap_err();
+    assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+    let said = texts(&error);
+    assert!(said.contains(&address) && said.contains("check that the server runs"), "{said}");
+    assert!(said.contains("Connection refused") && !said.contains(SENTINEL), "{said}");
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_exist_is_named() {
+    let error = Kafka::connect("kafka.invalid:9092").await.unwrap_err();
+    let said = texts(&error);
+    assert!(said.contains("kafka.invalid:9092") && said.contains("not known here"), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = tokio::spawn(async move {
+        let mut clients = Vec::new();
+        while let Ok(Ok((client, _))) = tokio::time::timeout(Duration::from_secs(5), listener.accept()).await {
+            clients.push(client);
+        }
+        for mut client in clients {
+            // Ends when the other side has ended.
+            let _ = client.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    let error = tokio::time::timeout(LONG, Kafka::connect(&address)).await.expect("it waits for ever").unwrap_err();
+    assert!(texts(&error).contains("check that the server runs"), "{error:?}");
+    tokio::time::timeout(LONG, server).await.expect("the connection was left open").unwrap();
+}
+
+#[tokio::test]
+async fn one_broker_of_several_is_enough() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let brokers = format!("{},{}", nobody().await, world.brokers);
+    let mut topic = options(&brokers).connect().await.unwrap().topic(&world.topic).await.unwrap();
+    topic.open(Terms::new(&world.group, 1)).await.unwrap();
+    assert_eq!(next(&mut topic).await.0.payload(), "x");
+}
+
+#[tokio::test]
+async fn a_topic_that_does_not_exist_is_refused_and_not_made() {
+    let Some(world) = World::empty().await else { return };
+    let kafka = world.kafka().await;
+    for _ in 0..2 {
+        let error = kafka.topic(&world.topic).await.unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        let error = error.to_string();
+        assert!(error.contains("does not exist") && error.contains("--create"), "{error}");
+        assert!(error.contains(&world.topic) && error.contains(&world.brokers), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_no_topic_can_have_is_refused() {
+    let Some(world) = World::empty().await else { return };
+    let kafka = world.kafka().await;
+    for name in ["", "^orders.*", "a b", "a\0", &"t".repeat(250)] {
+        let error = kafka.topic(name).await.unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_before_the_group_is_joined() {
+    let Some(world) = World::new().await else { return };
+    let queue = Terms { ordering: Ordering::Queue, ..terms(1) };
+    let cases = [
+        (world.topic().await, queue, "Ordering::Partition"),
+        (world.topic().await, terms(0), "allow at least 1"),
+        (world.topic().await.window(0), terms(1), ".window("),
+        (world.topic().await.group(""), terms(1), "not empty"),
+    ];
+    for (mut topic, terms, cure) in cases {
+        let error = topic.open(terms).await.unwrap_err().to_string();
+        assert!(error.contains(cure), "{error}");
+    }
+}
+
+/// Where the broker asks for a login.
+async fn login(world: &World) -> Option<String> {
+    let asked = [ResourceSpecifier::Broker(1)];
+    let answer = world.admin.describe_configs(&asked, &AdminOptions::new()).await.unwrap().remove(0).unwrap();
+    let listeners = answer.get("advertised.listeners").unwrap().value.clone().unwrap();
+    let found = listeners.split(',').find_map(|listener| listener.strip_prefix("SASL_PLAINTEXT://"));
+    if found.is_none() {
+        println!("skipped: the broker has no listener SASL_PLAINTEXT");
+    }
+    found.map(str::to_owned)
+}
+
+#[tokio::test]
+async fn a_login_that_is_right_consumes() {
+    let Some(world) = World::new().await else { return };
+    let Some(address) = login(&world).await else { return };
+    world.publish("x").await;
+    let kafka = options(&address).sasl_plain("idem", "idem").connect().await.unwrap();
+    let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
+    topic.open(terms(1)).await.unwrap();
+    next(&mut topic).await.1.ack().await.unwrap();
+    world.until_committed(0, 1).await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_at_once_and_not_shown() {
+    let Some(world) = World::empty().await else { return };
+    let Some(address) = login(&world).await else { return };
+    let connect = Kafka::options(&address).sasl_plain("idem", SENTINEL).connect();
+    let error = tokio::time::timeout(Duration::from_secs(5), connect).await.expect("it waited for long").unwrap_err();
+    assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+    let said = texts(&error);
+    assert!(said.contains("check user, password") && said.contains(&address) && !said.contains(SENTINEL), "{said}");
+}
+
+#[tokio::test]
+async fn a_listener_of_other_security_is_refused_with_a_hint() {
+    let Some(world) = World::empty().await else { return };
+    let Some(address) = login(&world).await else { return };
+    for (address, options) in [
+        (&address, Kafka::options(&address)),
+        (&world.brokers, Kafka::options(&world.brokers).sasl_plain("idem", SENTINEL)),
+    ] {
+        let error = tokio::time::timeout(LONG, options.connect()).await.expect("it waits for ever").unwrap_err();
+        let said = texts(&error);
+        assert!(said.contains("SASL") && said.contains(address.as_str()) && !said.contains(SENTINEL), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_shows_no_password() {
+    let Some(world) = World::new().await else { return };
+    let Some(address) = login(&world).await else { return };
+    let kafka = options(&address).sasl_plain("idem", "idem").property("client.rack", SENTINEL);
+    let topic = kafka.connect().await.unwrap().topic(&world.topic).await.unwrap();
+    let shown = format!("{topic:?}");
+    assert!(shown.contains(&world.topic) && !shown.contains(SENTINEL), "{shown}");
+}

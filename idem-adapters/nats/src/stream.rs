@@ -1,0 +1,144 @@
+//! One stream, and what is asked of its consumer.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{BoxError, Error, Horizon, Ordering, Terms};
+use tokio::task::JoinSet;
+
+use crate::config::{Config, unfit};
+use crate::connection::Link;
+use crate::consumer::{Start, Wishes};
+use crate::difference::SHORTEST;
+use crate::error::broker;
+use crate::lease::Leases;
+use crate::source::{Made, Subscription};
+
+/// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
+/// it is read.
+///
+/// Each [`open`](idem_core::Source::open) makes a connection of its own. Deliveries of the earlier ones stay ours, are extended,
+/// and can be settled by the new one, unless the stream was made anew in the meantime.
+pub struct Stream {
+    pub(crate) config: Arc<Config>,
+    pub(crate) name: Arc<str>,
+    pub(crate) durable: Option<String>,
+    pub(crate) wishes: Wishes,
+    pub(crate) confirmed: bool,
+    pub(crate) link: Link,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) made: Option<Made>,
+    pub(crate) horizon: Horizon,
+    pub(crate) subscription: Option<Subscription>,
+    /// Ends with the source. It outlives subscriptions, as the deliveries do.
+    pub(crate) keeper: JoinSet<Infallible>,
+}
+
+impl Stream {
+    pub(crate) fn new(config: Arc<Config>, name: String) -> Self {
+        Self {
+            config,
+            name: name.into(),
+            durable: None,
+            wishes: Wishes::default(),
+            confirmed: true,
+            link: Link::new(),
+            leases: Arc::default(),
+            made: None,
+            horizon: Horizon::Unstated,
+            subscription: None,
+            keeper: JoinSet::new(),
+        }
+    }
+
+    /// The name of the durable consumer, if it is not to be that of the worker.
+    pub fn durable(mut self, name: impl Into<String>) -> Self {
+        self.durable = Some(name.into());
+        self
+    }
+
+    /// Takes only messages with this subject, which may hold wildcards. Said more than once it adds to the others, which
+    /// needs a server of 2.10 or newer.
+    pub fn filter_subject(mut self, subject: impl Into<String>) -> Self {
+        self.wishes.filters.push(subject.into());
+        self
+    }
+
+    /// How long a delivery stays ours without being extended: by so much later it comes again after a process has died.
+    /// For a new consumer 30 seconds are the default. An existing one may have any of a second or more, unless it is said
+    /// here; then it must have that.
+    pub fn ack_wait(mut self, wait: Duration) -> Self {
+        self.wishes.ack_wait = Some(wait);
+        self
+    }
+
+    /// Where a new consumer begins, default [`Start::All`]. It changes nothing about one that exists.
+    pub fn start(mut self, start: Start) -> Self {
+        self.wishes.start = start;
+        self
+    }
+
+    /// Updates an existing consumer whose settings are not as they must be, instead of refusing it. What the server
+    /// cannot change is refused all the same.
+    pub fn reconcile(mut self) -> Self {
+        self.wishes.reconcile = true;
+        self
+    }
+
+    /// Does not wait for the server's answer to an ack. That saves a round trip after the commit; an ack that is lost
+    /// comes to one more delivery, which the claim answers.
+    pub fn unconfirmed_acks(mut self) -> Self {
+        self.confirmed = false;
+        self
+    }
+
+    /// The stream and where it is, for errors.
+    pub(crate) fn place(&self) -> String {
+        format!("stream `{}` on {}", self.name, self.config.address)
+    }
+
+    pub(crate) fn ended(&self, source: impl Into<BoxError>) -> BoxError {
+        broker(format!("the subscription to {} has ended", self.place()), source).into()
+    }
+
+    /// The name of the consumer, where all can be kept that is asked for.
+    pub(crate) fn check(&self, terms: &Terms) -> Result<String, Error> {
+        let refused = |text: String| Err(Error::Refused(text));
+        if terms.in_flight == 0 {
+            return refused("with 0 deliveries in flight nothing would ever come: allow at least 1".to_owned());
+        }
+        if matches!(terms.ordering, Ordering::Partition | Ordering::Key) {
+            return refused(format!(
+                "JetStream has neither partitions nor keys, so that it cannot keep Ordering::{:?}: use Ordering::Queue, \
+                 or one stream or filter for each partition",
+                terms.ordering
+            ));
+        }
+        if let Some(wait) = self.wishes.ack_wait.filter(|wait| *wait < SHORTEST) {
+            return refused(format!(
+                "an ack wait of {wait:?} is too short to be extended in time, over a network: allow at least {SHORTEST:?}"
+            ));
+        }
+        let name = self.durable.as_deref().unwrap_or(&terms.consumer);
+        match unfit(name) {
+            Some(why) => refused(format!(
+                "no consumer of JetStream can have the name {name:?}, since it {why}: give it another by .durable(..)"
+            )),
+            None => Ok(name.to_owned()),
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("name", &self.name)
+            .field("durable", &self.durable)
+            .field("config", &self.config)
+            .field("wishes", &self.wishes)
+            .field("open", &self.subscription.as_ref().is_some_and(|subscription| subscription.live))
+            .finish_non_exhaustive()
+    }
+}

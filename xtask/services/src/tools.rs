@@ -1,0 +1,40 @@
+//! What it takes to build the clients that are written in C: librdkafka, with TLS by OpenSSL.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::{apt, process};
+
+const PROGRAMS: &[&str] = &["cc", "c++", "make", "pkg-config"];
+const LIBRARIES: &[&str] = &["zlib", "libssl"];
+/// The packages of Debian and Ubuntu that hold them.
+const PACKAGES: &[&str] = &["gcc", "g++", "make", "pkg-config", "zlib1g-dev", "libssl-dev"];
+
+/// Looks for compilers and libraries, and installs them where they are missing, as root on Debian or Ubuntu.
+///
+/// # Errors
+/// They are missing and cannot be installed; the text says which.
+pub fn tools() -> Result<()> {
+    let program = |name: &&&str| process::which(name, &[]).is_none();
+    let library = |name: &&&str| !has(name);
+    let missing: Vec<&str> = PROGRAMS.iter().filter(program).chain(LIBRARIES.iter().filter(library)).copied().collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !apt::is_possible() {
+        bail!(
+            "not here: {}, which it takes to build librdkafka. Install them (on Debian or Ubuntu: apt-get install {}; as \
+             root this command does that by itself)",
+            missing.join(", "),
+            PACKAGES.join(" ")
+        );
+    }
+    apt::add(PACKAGES)
+}
+
+fn has(library: &str) -> bool {
+    let mut command = Command::new("pkg-config");
+    let status = command.args(["--exists", library]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
