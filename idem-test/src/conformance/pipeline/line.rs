@@ -156,6 +156,7 @@ impl<W: World> Line<W> {
         };
         let worker = if W::INBOX { worker.inbox() } else { worker };
         let worker = worker
+            .batch(W::BATCH)
             .in_flight(settings.in_flight)
             .inbox_in_flight(2)
             .deadline(settings.deadline)

@@ -26,7 +26,7 @@ pub use drain::*;
 pub use duplicates::*;
 pub use failures::*;
 pub use lanes::*;
-pub use mode::InInbox;
+pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
 pub use replay::*;
 pub use routes::*;
 pub use tombstones::*;
@@ -34,8 +34,10 @@ pub use tombstones::*;
 use line::{Line, Settings};
 use orders::Order;
 
-/// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`. With workers that store
-/// their messages before they run them: `pipeline_suite!(path::to::World, inbox);`, in a module of its own.
+/// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`. With workers that go another
+/// way, each in a module of its own: `pipeline_suite!(path::to::World, inbox);` stores the messages before they run,
+/// `pipeline_suite!(path::to::World, batch);` runs them in batches, and `pipeline_suite!(path::to::World, inbox batch);`
+/// does both.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
@@ -54,6 +56,12 @@ macro_rules! pipeline_suite {
             the_leases_of_a_batch_are_extended
             what_is_stored_runs_without_a_poll
         }
+    };
+    ($world:ty, batch) => {
+        $crate::pipeline_suite!(@both $crate::conformance::pipeline::InBatches<$world>);
+    };
+    ($world:ty, inbox batch) => {
+        $crate::pipeline_suite!(@both $crate::conformance::pipeline::InInboxBatches<$world>);
     };
     ($world:ty) => {
         $crate::pipeline_suite!(@both $world);

@@ -17,6 +17,8 @@ use crate::conformance::store::{End, World};
 pub(super) struct Order {
     pub(super) id: String,
     acts: Vec<Act>,
+    /// The acts are those of its attempts, however often it runs for one: in a batch that is given up, nobody is charged.
+    by_attempt: bool,
 }
 
 /// What a handler does after its effect.
@@ -44,7 +46,12 @@ pub(super) enum Act {
 
 impl Order {
     pub(super) fn new(id: &str, acts: &[Act]) -> Self {
-        Self { id: id.to_owned(), acts: acts.to_vec() }
+        Self { id: id.to_owned(), acts: acts.to_vec(), by_attempt: false }
+    }
+
+    pub(super) fn by_attempt(mut self) -> Self {
+        self.by_attempt = true;
+        self
     }
 
     pub(super) fn ok(id: &str) -> Self {
@@ -123,6 +130,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
         let run = desk.run(&order.id);
         let name = if REFUND { format!("refund {}", order.id) } else { order.id.clone() };
         W::execute(tx, &format!("INSERT INTO {} (name) VALUES ('{name}')", desk.effects)).await?;
+        let run = if order.by_attempt { delivery.attempt() as usize } else { run };
         let act = order.acts.get(run - 1).or(order.acts.last()).copied().unwrap_or(Act::Ok);
         let nested = format!("INSERT INTO {} (name) VALUES ('nested')", desk.effects);
         match act {
