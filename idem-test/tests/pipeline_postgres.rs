@@ -8,3 +8,11 @@ idem_test::pipeline_suite!(world::PostgresWorld);
 mod inbox {
     idem_test::pipeline_suite!(super::world::PostgresWorld, inbox);
 }
+
+mod batch {
+    idem_test::pipeline_suite!(super::world::PostgresWorld, batch);
+}
+
+mod inbox_batch {
+    idem_test::pipeline_suite!(super::world::PostgresWorld, inbox batch);
+}

@@ -8,3 +8,11 @@ idem_test::pipeline_suite!(world::SqliteWorld);
 mod inbox {
     idem_test::pipeline_suite!(super::world::SqliteWorld, inbox);
 }
+
+mod batch {
+    idem_test::pipeline_suite!(super::world::SqliteWorld, batch);
+}
+
+mod inbox_batch {
+    idem_test::pipeline_suite!(super::world::SqliteWorld, inbox batch);
+}

@@ -73,7 +73,12 @@ impl<S: Store> Pipeline<S> {
             return self.undone(txn, Round::Without(odd)).await;
         }
         let new = places(&found, |found| *found == Found::New);
-        for Call { places, route, job } in calls(items, &new) {
+        let calls = calls(items, &new);
+        // What is claimed here and does not run would be lost.
+        if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
+            return self.undone(txn, Round::Without(new)).await;
+        }
+        for Call { places, route, job } in calls {
             let began = Instant::now();
             let handled = self.handle(job, &mut txn).await;
             route.meters.handler.record(began.elapsed());

@@ -64,6 +64,7 @@ pub struct Bench<F, St = ()> {
     connect: F,
     state: St,
     inbox: bool,
+    batch: usize,
 }
 
 impl Trial<()> {
@@ -71,19 +72,25 @@ impl Trial<()> {
     /// `move || Sqlite::options(&url).connect()`.
     #[allow(clippy::new_ret_no_self, reason = "as for a worker, the handler comes last")]
     pub fn new<F>(connect: F) -> Bench<F> {
-        Bench { connect, state: (), inbox: false }
+        Bench { connect, state: (), inbox: false, batch: 1 }
     }
 }
 
 impl<F, St> Bench<F, St> {
     /// With state, from which the handler takes [`State`](idem_core::State).
     pub fn state<T>(self, state: T) -> Bench<F, T> {
-        Bench { connect: self.connect, state, inbox: self.inbox }
+        Bench { connect: self.connect, state, inbox: self.inbox, batch: self.batch }
     }
 
     /// Stores each message before it runs, as a worker does with [`Worker::inbox`].
     pub fn inbox(mut self) -> Self {
         self.inbox = true;
+        self
+    }
+
+    /// Takes up to so many messages together, as a worker does with [`Worker::batch`].
+    pub fn batch(mut self, messages: usize) -> Self {
+        self.batch = messages;
         self
     }
 
@@ -100,7 +107,7 @@ impl<F, St> Bench<F, St> {
         St: Clone + Send + Sync + 'static,
         Json: Codec<H::Message>,
     {
-        let Self { connect, state, inbox } = self;
+        let Self { connect, state, inbox, batch } = self;
         let store = connect.connect().await?;
         let connect = Arc::new(connect);
         let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
@@ -115,6 +122,7 @@ impl<F, St> Bench<F, St> {
                     .handler::<Armed<H, <F::Output as Connecting>::Store>>();
                 let worker = if inbox { worker.inbox() } else { worker };
                 worker
+                    .batch(batch)
                     .in_flight(start.in_flight)
                     .inbox_in_flight(2)
                     .retry(quick)

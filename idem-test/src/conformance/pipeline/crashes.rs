@@ -26,6 +26,7 @@ where
     };
     let trial = Trial::new(connect).state(desk);
     let trial = if W::INBOX { trial.inbox() } else { trial };
+    let trial = trial.batch(W::BATCH);
     trial.handler::<Orders<W>>().await.unwrap()
 }
 

@@ -12,14 +12,15 @@ use super::{Line, Order, Settings, World};
 /// Fails once in this way; the second attempt is well, and the only one that leaves an effect.
 async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &str) {
     let line = Line::new(world).await;
-    let order = Order::new("a", &[act, Act::Fail, Act::Ok]);
-    line.publish(order);
+    line.publish(Order::new("a", &[act, Act::Fail, Act::Ok]).by_attempt());
     line.publish(Order::ok("neighbour"));
     let mut outcomes = line.run_with(settings.clone(), 4).await;
     outcomes.sort();
     assert_eq!(outcomes, ["parked 1", "parked 2", "processed", "processed"]);
-    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 3));
-    assert_eq!(line.effects("neighbour").await, 1);
+    // With its neighbour it may have run in vain before.
+    let most = if W::BATCH > 1 { 4 } else { 3 };
+    assert!((3..=most).contains(&line.desk.runs("a")), "{}", line.desk.runs("a"));
+    assert_eq!((line.effects("a").await, line.effects("neighbour").await), (1, 1));
 
     // What the attempt said is kept.
     line.publish(Order::new("b", &[act]));

@@ -13,6 +13,7 @@ use crate::conformance::store::{Setup, World};
 use crate::{Broker, Publication, Queue};
 
 use super::orders::{Desk, Orders};
+use super::sets::Sets;
 use super::tombstones::Rows;
 
 const QUEUE: &str = "orders";
@@ -41,6 +42,7 @@ pub(super) struct Settings {
     pub(super) event_type: Option<&'static str>,
     pub(super) both: bool,
     pub(super) ordering: Ordering,
+    pub(super) linger: Duration,
 }
 
 impl Default for Settings {
@@ -56,6 +58,7 @@ impl Default for Settings {
             event_type: None,
             both: false,
             ordering: Ordering::None,
+            linger: Duration::ZERO,
         }
     }
 }
@@ -112,6 +115,11 @@ impl<W: World> Line<W> {
         self.broker.publish(QUEUE, message.into().event_type("Order"));
     }
 
+    /// Publishes an event for the handler of sets.
+    pub(super) fn publish_set(&self, message: impl Into<Publication>) {
+        self.broker.publish(QUEUE, message.into().event_type("Set"));
+    }
+
     /// Publishes something as it is.
     pub(super) fn publish_raw(&self, message: Publication) {
         self.broker.publish(QUEUE, message);
@@ -148,7 +156,7 @@ impl<W: World> Line<W> {
             changed.send_replace(());
         };
         let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
-        let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>();
+        let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>().handler::<Sets<W>>();
         let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
         let worker = match settings.event_type {
             Some(header) => worker.event_type(header),
@@ -156,6 +164,8 @@ impl<W: World> Line<W> {
         };
         let worker = if W::INBOX { worker.inbox() } else { worker };
         let worker = worker
+            .batch(W::BATCH)
+            .linger(settings.linger)
             .in_flight(settings.in_flight)
             .inbox_in_flight(2)
             .deadline(settings.deadline)

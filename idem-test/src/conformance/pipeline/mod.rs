@@ -15,6 +15,8 @@ mod mode;
 mod orders;
 mod replay;
 mod routes;
+mod sets;
+mod together;
 mod tombstones;
 
 pub use super::store::World;
@@ -26,16 +28,19 @@ pub use drain::*;
 pub use duplicates::*;
 pub use failures::*;
 pub use lanes::*;
-pub use mode::InInbox;
+pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
 pub use replay::*;
 pub use routes::*;
+pub use together::*;
 pub use tombstones::*;
 
 use line::{Line, Settings};
 use orders::Order;
 
-/// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`. With workers that store
-/// their messages before they run them: `pipeline_suite!(path::to::World, inbox);`, in a module of its own.
+/// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`. With workers that go another
+/// way, each in a module of its own: `pipeline_suite!(path::to::World, inbox);` stores the messages before they run,
+/// `pipeline_suite!(path::to::World, batch);` runs them in batches, and `pipeline_suite!(path::to::World, inbox batch);`
+/// does both.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
@@ -54,6 +59,27 @@ macro_rules! pipeline_suite {
             the_leases_of_a_batch_are_extended
             what_is_stored_runs_without_a_poll
         }
+    };
+    ($world:ty, batch) => {
+        $crate::pipeline_suite!(@both $crate::conformance::pipeline::InBatches<$world>);
+        $crate::__suite! { $crate::conformance::pipeline::InBatches<$world>, pipeline:
+            // together
+            a_failure_in_a_batch_costs_one_more_round
+            nobody_is_charged_for_another_of_its_batch
+            copies_and_conflicts_in_a_batch_are_known
+            a_copy_in_a_batch_is_held_with_its_first
+            a_batch_claims_in_the_order_of_its_keys
+            batches_that_deadlock_get_through
+            a_crash_of_a_batch_loses_and_doubles_nothing
+            the_leases_of_what_runs_together_are_extended
+            a_batch_lingers_for_what_comes
+            a_set_is_what_is_new
+            a_set_that_fails_is_split_until_the_bad_one_is_alone
+            a_batch_refuses_an_order
+        }
+    };
+    ($world:ty, inbox batch) => {
+        $crate::pipeline_suite!(@both $crate::conformance::pipeline::InInboxBatches<$world>);
     };
     ($world:ty) => {
         $crate::pipeline_suite!(@both $world);

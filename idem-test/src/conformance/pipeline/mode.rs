@@ -1,4 +1,4 @@
-//! The same world, in which workers store their messages before they run them.
+//! The same world, with workers that go about their messages in another way.
 
 use std::time::Duration;
 
@@ -7,16 +7,26 @@ use idem_core::{BoxError, Error};
 use super::World;
 use crate::conformance::store::{End, Features, Setup};
 
-/// A world whose workers run with `.inbox()`.
+/// A world whose workers run with `.inbox()`, or with `.batch(..)`, or with both.
 #[derive(Debug)]
-pub struct InInbox<W>(W);
+pub struct Mode<W, const INBOX: bool, const BATCH: usize>(W);
 
-impl<W: World> World for InInbox<W> {
+/// Messages are stored before they run.
+pub type InInbox<W> = Mode<W, true, 1>;
+
+/// Messages run in batches.
+pub type InBatches<W> = Mode<W, false, 16>;
+
+/// Messages are stored before they run, and run in batches then.
+pub type InInboxBatches<W> = Mode<W, true, 16>;
+
+impl<W: World, const INBOX: bool, const BATCH: usize> World for Mode<W, INBOX, BATCH> {
     type Store = W::Store;
     type Connection = W::Connection;
 
     const FEATURES: Features = W::FEATURES;
-    const INBOX: bool = true;
+    const INBOX: bool = INBOX;
+    const BATCH: usize = BATCH;
 
     async fn make() -> Option<Self> {
         W::make().await.map(Self)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State, permanent};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,8 @@ use crate::conformance::store::{End, World};
 pub(super) struct Order {
     pub(super) id: String,
     acts: Vec<Act>,
+    /// The acts are those of its attempts, however often it runs for one: in a batch that is given up, nobody is charged.
+    by_attempt: bool,
 }
 
 /// What a handler does after its effect.
@@ -40,11 +43,25 @@ pub(super) enum Act {
     Nested,
     LostRace,
     Suicide,
+    /// Takes its time.
+    Slow,
+    /// Writes one of the rows that others write too.
+    Touch(usize),
 }
 
 impl Order {
     pub(super) fn new(id: &str, acts: &[Act]) -> Self {
-        Self { id: id.to_owned(), acts: acts.to_vec() }
+        Self { id: id.to_owned(), acts: acts.to_vec(), by_attempt: false }
+    }
+
+    /// What its handler does in this run.
+    pub(super) fn does(&self, run: usize) -> Act {
+        self.acts.get(run - 1).or(self.acts.last()).copied().unwrap_or(Act::Ok)
+    }
+
+    pub(super) fn by_attempt(mut self) -> Self {
+        self.by_attempt = true;
+        self
     }
 
     pub(super) fn ok(id: &str) -> Self {
@@ -90,7 +107,13 @@ impl Desk {
         self.log.lock().unwrap().clone()
     }
 
-    fn run(&self, id: &str) -> usize {
+    /// An effect of each of these names.
+    pub(super) async fn write<W: World>(&self, names: &[&str], tx: &mut W::Connection) -> Result<(), BoxError> {
+        let rows = names.iter().map(|name| format!("('{name}')")).collect::<Vec<_>>().join(", ");
+        W::execute(tx, &format!("INSERT INTO {} (name) VALUES {rows}", self.effects)).await
+    }
+
+    pub(super) fn run(&self, id: &str) -> usize {
         self.log.lock().unwrap().push(id.to_owned());
         let mut runs = self.runs.lock().unwrap();
         let run = runs.entry(id.to_owned()).or_default();
@@ -122,8 +145,9 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
     ) -> Result<(), BoxError> {
         let run = desk.run(&order.id);
         let name = if REFUND { format!("refund {}", order.id) } else { order.id.clone() };
-        W::execute(tx, &format!("INSERT INTO {} (name) VALUES ('{name}')", desk.effects)).await?;
-        let act = order.acts.get(run - 1).or(order.acts.last()).copied().unwrap_or(Act::Ok);
+        desk.write::<W>(&[&name], tx).await?;
+        let run = if order.by_attempt { delivery.attempt() as usize } else { run };
+        let act = order.does(run);
         let nested = format!("INSERT INTO {} (name) VALUES ('nested')", desk.effects);
         match act {
             Act::Ok => {}
@@ -150,6 +174,11 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
                 W::nested(tx, &nested, End::Drop).await?;
             }
             Act::LostRace => W::execute(tx, W::FEATURES.lost_race.unwrap()).await?,
+            Act::Slow => tokio::time::sleep(Duration::from_millis(300)).await,
+            Act::Touch(row) => {
+                let touch = format!("UPDATE {} SET name = name WHERE name = 'hot {row}'", desk.effects);
+                W::execute(tx, &touch).await?;
+            }
             Act::Suicide => W::execute(tx, W::FEATURES.suicide.unwrap()).await?,
         }
         Ok(())

@@ -18,6 +18,10 @@ pub trait World: Sized + Send + Sync + 'static {
     #[doc(hidden)]
     const INBOX: bool = false;
 
+    /// How many messages workers of the pipeline's suite run together.
+    #[doc(hidden)]
+    const BATCH: usize = 1;
+
     /// A new world. `None` where the database cannot be reached and need not be; that is printed.
     fn make() -> impl Future<Output = Option<Self>> + Send;
 

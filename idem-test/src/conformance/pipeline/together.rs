@@ -1,0 +1,266 @@
+//! Messages that run together, in one transaction.
+
+use std::time::Duration;
+
+use idem_core::store::{Claimed, Identity, Promise, Store};
+use idem_core::{Fingerprint, Key, Lends, Ordering, Reason};
+
+use crate::conformance::soon;
+use crate::conformance::store::Setup;
+use crate::harness::Crash;
+
+use super::crashes::{order, trial};
+use super::line::Running;
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+/// One lane, so that what is published while it is at work is there when it asks again.
+fn one_lane() -> Settings {
+    Settings { in_flight: 1, ..Settings::default() }
+}
+
+/// Starts a worker that takes these together: they come while it is at work on one before them. One more comes behind them.
+async fn taken_together<W: World>(line: &Line<W>, orders: &[Order]) -> Running {
+    let worker = blocked(line).await;
+    orders.iter().for_each(|order| line.publish(order.clone()));
+    let_go(line, orders.len()).await;
+    worker
+}
+
+async fn blocked<W: World>(line: &Line<W>) -> Running {
+    line.publish(Order::new("before", &[Act::Wait]));
+    let worker = line.start_with(one_lane());
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    worker
+}
+
+async fn let_go<W: World>(line: &Line<W>, published: usize) {
+    // It asks for one after the other, so that what is before the last one handed out is in its hands.
+    line.publish(Order::ok("after"));
+    soon(line.queue.delivered(published + 2)).await;
+    line.desk.go.send_replace(true);
+}
+
+/// Waits for so many outcomes besides the two of before and after, and tells them all, sorted.
+async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec<String> {
+    line.outcomes(outcomes + 2).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let mut outcomes = line.outcomes(outcomes + 2).await;
+    outcomes.sort();
+    outcomes
+}
+
+fn numbers(to: usize) -> Vec<Order> {
+    (0..to).map(|n| Order::ok(&n.to_string())).collect()
+}
+
+async fn each_has_one_effect<W: World>(line: &Line<W>, orders: &[Order]) {
+    for order in orders {
+        assert_eq!(line.effects(&order.id).await, 1, "{}", order.id);
+    }
+}
+
+/// A claim that another process holds, until its transaction ends.
+async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W::Store as Store>::Txn, Identity) {
+    let other = line.world.store(Setup::default()).await.unwrap();
+    let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
+    let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
+    let mut elsewhere = other.begin(Duration::from_secs(30)).await.unwrap();
+    assert_eq!(other.claim(&mut elsewhere, &identity, Promise::Processed).await.unwrap(), Claimed::New);
+    (other, elsewhere, identity)
+}
+
+/// What is there runs in one transaction. One of them that fails costs the others one more run, and a run of its own, which
+/// is the one that it is charged for.
+pub async fn a_failure_in_a_batch_costs_one_more_round<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let mut orders = numbers(8);
+    orders.insert(4, Order::new("fails", &[Act::Fail, Act::Ok]).by_attempt());
+    let worker = taken_together(&line, &orders).await;
+    let outcomes = ends(&line, worker, 10).await;
+    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("parked 1", "processed"), "{outcomes:?}");
+    each_has_one_effect(&line, &orders).await;
+    assert_eq!(line.desk.runs("fails"), 3);
+    for n in 0..8 {
+        assert_eq!(line.desk.runs(&n.to_string()), if n < 4 { 2 } else { 1 }, "{n}");
+    }
+}
+
+/// Where nobody can be named, the batch is halved until the one that fails is alone; nobody else is charged.
+pub async fn nobody_is_charged_for_another_of_its_batch<W: World>(world: W) {
+    if !W::FEATURES.errors_abort {
+        return;
+    }
+    let line = Line::new(world).await;
+    let mut orders = numbers(9);
+    orders.insert(4, Order::new("swallows", &[Act::Swallow, Act::Fail, Act::Permanent]).by_attempt());
+    let worker = taken_together(&line, &orders).await;
+    let outcomes = ends(&line, worker, 12).await;
+    assert_eq!(outcomes[..3], ["dead: permanent", "parked 1", "parked 2"]);
+    assert!(outcomes[3..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    assert_eq!(line.one_dead().await.attempts, 3);
+    each_has_one_effect(&line, &numbers(9)).await;
+}
+
+/// A copy has one effect with its first, and another message under its key is a conflict beside it.
+pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let other = Order::new("a", &[Act::Ok, Act::Ok]);
+    let orders = [Order::ok("a"), other.clone(), Order::ok("b"), Order::ok("a"), other];
+    let worker = taken_together(&line, &orders).await;
+    let outcomes = ends(&line, worker, 5).await;
+    assert_eq!(outcomes[..4], ["dead: conflict", "dead: conflict", "duplicate", "processed"]);
+    let dead = line.one_dead().await;
+    assert_eq!((dead.reason, dead.sightings), (Some(Reason::Conflict), 2));
+    assert_eq!((line.desk.runs("a"), line.desk.runs("b")), (1, 1));
+    each_has_one_effect(&line, &[Order::ok("a"), Order::ok("b")]).await;
+}
+
+/// A copy is settled once its first is: while that is held, so is the copy. The others of the batch do not wait for them.
+pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (other, elsewhere, _) = claimed_elsewhere(&line, "held").await;
+    let mut orders = numbers(6);
+    orders.extend([Order::ok("held"), Order::ok("held")]);
+    let worker = taken_together(&line, &orders).await;
+    soon(line.queue.settled(8)).await;
+    // Nothing can tell that an ack will not come. One that is sent too early is there by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!((line.queue.counts().unsettled, line.desk.runs("held")), (2, 0));
+    assert!(line.outcomes(8).await.iter().all(|outcome| outcome == "processed"));
+
+    other.rollback(elsewhere).await.unwrap();
+    let outcomes = ends(&line, worker, 8).await;
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), 1);
+    each_has_one_effect(&line, &orders[..7]).await;
+}
+
+/// Claims are made in the order of the keys, so that two batches never wait for each other in a circle: one that waits for
+/// its first key holds no later one.
+pub async fn a_batch_claims_in_the_order_of_its_keys<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (other, mut elsewhere, first) = claimed_elsewhere(&line, "a").await;
+    let worker = taken_together(&line, &[Order::ok("z"), Order::ok("k"), Order::ok("a")]).await;
+    let waits = async {
+        while line.world.waiting().await.unwrap_or_default() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(waits).await;
+    let at_once = "SET LOCAL lock_timeout = '1ms'";
+    W::execute(<W::Store as Lends<W::Connection>>::lend(&mut elsewhere), at_once).await.unwrap();
+    let last = Identity { key: Key::of("z").unwrap(), ..first };
+    let claimed = other.claim(&mut elsewhere, &last, Promise::Processed).await;
+    assert_eq!(claimed.map_err(|fault| format!("{fault:?}")), Ok(Claimed::New), "the batch holds its last key");
+
+    other.rollback(elsewhere).await.unwrap();
+    assert!(ends(&line, worker, 3).await.iter().all(|outcome| outcome == "processed"));
+    each_has_one_effect(&line, &["a", "k", "z"].map(Order::ok)).await;
+}
+
+/// Batches whose handlers write the same rows in different orders deadlock. Nobody is charged, and all of them get through.
+pub async fn batches_that_deadlock_get_through<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    let rows: Vec<String> = (0..4).map(|n| format!("hot {n}")).collect();
+    for row in &rows {
+        line.world.run(&format!("INSERT INTO {} (name) VALUES ('{row}')", line.world.name("effects"))).await;
+    }
+    let orders: Vec<Order> = (0..60).map(|n| Order::new(&n.to_string(), &[Act::Touch(n * 7 % 4)])).collect();
+    orders.iter().for_each(|order| line.publish(order.clone()));
+    let outcomes = line.run_with(Settings { in_flight: 4, ..Settings::default() }, 60).await;
+    assert!(outcomes.iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    each_has_one_effect(&line, &orders).await;
+}
+
+/// A process that ends while a batch runs, at any point: each message has one effect in the end.
+pub async fn a_crash_of_a_batch_loses_and_doubles_nothing<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let trial = trial(line.world.clone(), line.desk.clone()).await;
+    for (round, point) in Crash::ALL.iter().enumerate() {
+        let id = |n: usize| format!("{round} {}", n % 20);
+        (0..25).for_each(|n| trial.publish(&order(Order::ok(&id(n)))));
+        let process = trial.start(Some(*point), 1).unwrap();
+        soon(process.fate.sealed()).await;
+        drop(process);
+        trial.run().await.unwrap();
+        for n in 0..20 {
+            assert_eq!(line.effects(&id(n)).await, 1, "{point:?}");
+        }
+    }
+    assert!(trial.dead_letters().await.unwrap().is_empty());
+}
+
+/// While a batch runs, its deliveries stay ours.
+pub async fn the_leases_of_what_runs_together_are_extended<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.lease(Some(Duration::from_secs(1)));
+    let orders: Vec<Order> = (0..8).map(|n| Order::new(&n.to_string(), &[Act::Slow])).collect();
+    let worker = taken_together(&line, &orders).await;
+    ends(&line, worker, 8).await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (10, 0, 0));
+}
+
+/// A batch that is not full waits for more for as long as it is told to.
+pub async fn a_batch_lingers_for_what_comes<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = line.start_with(Settings { linger: Duration::from_secs(2), ..one_lane() });
+    line.publish(Order::ok("a"));
+    soon(line.queue.delivered(1)).await;
+    line.publish(Order::new("b", &[Act::Fail, Act::Ok]).by_attempt());
+    line.outcomes(3).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    // Had they not run together, the failure would not have cost another run.
+    assert_eq!((line.desk.runs("a"), line.desk.runs("b")), (2, 3));
+    each_has_one_effect(&line, &["a", "b"].map(Order::ok)).await;
+}
+
+/// A handler of sets is called once with what is new, and never with copies or duplicates.
+pub async fn a_set_is_what_is_new<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_set(Order::ok("known"));
+    line.run(1).await;
+    let worker = blocked(&line).await;
+    for id in ["a", "known", "b", "a", "c"] {
+        line.publish_set(Order::ok(id));
+    }
+    let_go(&line, 6).await;
+    let outcomes = ends(&line, worker, 6).await;
+    assert_eq!(outcomes[..3], ["duplicate", "duplicate", "processed"]);
+    let mut calls = line.desk.log();
+    calls.sort();
+    assert_eq!(calls, ["a b c", "after", "before", "known"]);
+    each_has_one_effect(&line, &["known", "a", "b", "c"].map(Order::ok)).await;
+}
+
+/// An error of a handler of sets is that of nobody, so that the set is halved until the one that fails is alone.
+pub async fn a_set_that_fails_is_split_until_the_bad_one_is_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(7);
+    orders.insert(3, Order::new("bad", &[Act::Permanent]));
+    orders.iter().for_each(|order| line.publish_set(order.clone()));
+    let_go(&line, 8).await;
+    let outcomes = ends(&line, worker, 8).await;
+    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: permanent", "processed"));
+    assert_eq!((line.one_dead().await.attempts, line.effects("bad").await), (1, 0));
+    each_has_one_effect(&line, &numbers(7)).await;
+}
+
+/// What cannot be had together is refused at the start, with the cure.
+pub async fn a_batch_refuses_an_order<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let refused = line.start_with(Settings { ordering: Ordering::Key, ..Settings::default() }).refused().await;
+    assert!(refused.contains(".batch(..)") && refused.contains(".ordering(..)"), "{refused}");
+}
