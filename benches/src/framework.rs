@@ -1,17 +1,20 @@
 //! What idem itself takes for a message, beside what the database and the broker take.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::idle::run;
 
 /// What came out.
 #[derive(Debug, Serialize)]
 pub(crate) struct Framework {
-    /// Nanoseconds a message, by how many are in flight: the median of the repetitions.
+    /// Nanoseconds of processor time a message, by how many are in flight: the median of the repetitions.
     pub(crate) nanos: Vec<(usize, f64)>,
     /// Of these, what the fingerprint takes: SHA-256 of a payload of 97 bytes.
     pub(crate) fingerprint: f64,
@@ -21,6 +24,16 @@ pub(crate) struct Framework {
 
 const REPETITIONS: usize = 5;
 
+/// What a message may take at most: nanoseconds, and allocations (its decoded form and the future of its handler).
+const MOST: (f64, f64) = (1000.0, 2.0);
+
+impl Framework {
+    /// Whether it is within what a message may take.
+    pub(crate) fn is_lean(&self) -> bool {
+        self.nanos.iter().all(|(_, nanos)| *nanos <= MOST.0) && self.allocations.is_some_and(|number| number <= MOST.1)
+    }
+}
+
 /// Measures, on one thread, with so many messages at a time.
 pub(crate) async fn measure(messages: usize) -> Result<Framework> {
     tokio::task::spawn_blocking(move || {
@@ -29,8 +42,9 @@ pub(crate) async fn measure(messages: usize) -> Result<Framework> {
         for in_flight in [1, 16] {
             let mut times = Vec::new();
             for _ in 0..REPETITIONS {
-                let took = runtime.block_on(run(in_flight, messages))?;
-                times.push(took.as_secs_f64() * 1e9 / messages as f64);
+                let before = cpu()?;
+                runtime.block_on(run(in_flight, messages))?;
+                times.push((cpu()? - before).as_secs_f64() * 1e9 / messages as f64);
             }
             times.sort_by(f64::total_cmp);
             nanos.push((in_flight, times[REPETITIONS / 2]));
@@ -47,6 +61,13 @@ fn allocations() -> Option<f64> {
     String::from_utf8(ran.stdout).ok()?.split_whitespace().next()?.parse().ok()
 }
 
+/// The processor time of this thread, on which all of it runs: what else the machine does does not count.
+fn cpu() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
+    let micros = |time: TimeVal| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0));
+    Ok(micros(usage.user_time()) + micros(usage.system_time()))
+}
+
 fn fingerprint(messages: usize) -> f64 {
     let payload = [7; 97];
     let begun = Instant::now();
@@ -58,14 +79,17 @@ fn fingerprint(messages: usize) -> f64 {
 
 impl fmt::Display for Framework {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "framework alone, a message:")?;
+        write!(f, "framework alone, processor time of a message:")?;
         for (in_flight, nanos) in &self.nanos {
             write!(f, " {nanos:.0} ns with {in_flight} in flight,")?;
         }
         write!(f, " of which {:.0} ns are the fingerprint's", self.fingerprint)?;
         match self.allocations {
-            Some(allocations) => write!(f, "; {allocations:.1} allocations"),
-            None => Ok(()),
+            Some(allocations) => write!(f, "; {allocations:.1} allocations")?,
+            None => write!(f, "; the allocations could not be counted")?,
         }
+        let (nanos, allocations) = MOST;
+        let verdict = if self.is_lean() { "within" } else { "ABOVE" };
+        write!(f, "\n{verdict} {nanos:.0} ns and {allocations:.0} allocations")
     }
 }

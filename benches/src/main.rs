@@ -78,8 +78,9 @@ async fn main() -> Result<ExitCode> {
             Ok(ExitCode::from(outcome.verdict()))
         }
         What::Framework => {
-            println!("{}", framework::measure(200_000).await?);
-            Ok(ExitCode::SUCCESS)
+            let framework = framework::measure(200_000).await?;
+            println!("{framework}");
+            Ok(ExitCode::from(u8::from(!framework.is_lean())))
         }
     }
 }

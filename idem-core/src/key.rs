@@ -198,7 +198,7 @@ macro_rules! integer {
     ($($integer:ty)*) => {$(
         impl KeyPart for $integer {
             fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-                key.append(self.to_string().as_bytes())
+                key.append(itoa::Buffer::new().format(*self).as_bytes())
             }
         }
     )*};

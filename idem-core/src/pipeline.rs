@@ -124,7 +124,7 @@ impl<S: Store> Pipeline<S> {
         let step = if delivery.redelivered() || self.settings.inbox {
             self.store_first(delivery, &work.identity).await
         } else {
-            self.run_beside(delivery, work).await
+            self.run_beside(delivery, work.route, &work.identity, work.job).await
         };
         match (step, in_lane) {
             // Known is no more than that there is a claim: its row may be waiting.
@@ -136,12 +136,12 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Runs beside others, unless a suspect runs.
-    async fn run_beside(&self, delivery: &Delivery, work: Work<'_, S>) -> Step {
+    async fn run_beside(&self, delivery: &Delivery, route: &Route<S>, id: &Identity, job: Box<dyn Job<S>>) -> Step {
         let _room = self.gate.shared().await;
         if self.draining.is_cancelled() {
             return Step::Stopped;
         }
-        self.run(delivery, work).await
+        self.run(delivery, route, id, job).await
     }
 
     /// Limits, decode, key: all that can refuse a delivery before a transaction begins.
@@ -166,16 +166,15 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The short way of a first delivery: begin, claim, handle, guard, commit.
-    async fn run(&self, delivery: &Delivery, work: Work<'_, S>) -> Step {
-        let Work { route, identity, job } = work;
+    async fn run(&self, delivery: &Delivery, route: &Route<S>, identity: &Identity, job: Box<dyn Job<S>>) -> Step {
         let mut job = Some(job);
         for round in 0.. {
-            let ready = match job.take().map_or_else(|| self.again(route, delivery, &identity), Ok) {
+            let ready = match job.take().map_or_else(|| self.again(route, delivery, identity), Ok) {
                 Ok(ready) => ready,
                 Err(unfit) => return self.bury(delivery, unfit).await,
             };
             let began = Instant::now();
-            let claimed = self.claimed(route, delivery, &identity, Promise::Processed).await;
+            let claimed = self.claimed(route, delivery, identity, Promise::Processed).await;
             route.meters.claim.record(began.elapsed());
             let mut txn = match claimed {
                 Ok(txn) => txn,
@@ -183,7 +182,7 @@ impl<S: Store> Pipeline<S> {
             };
             match self.too_old(&mut txn, route.id, delivery).await {
                 Ok(None) => {}
-                Ok(Some(why)) => return self.bury_too_old(txn, delivery, &identity, &why).await,
+                Ok(Some(why)) => return self.bury_too_old(txn, delivery, identity, &why).await,
                 Err(fault) => return self.abandon(txn, fault).await,
             }
             match self.execute(route, ready, txn).await {
@@ -191,9 +190,9 @@ impl<S: Store> Pipeline<S> {
                 Ran::Retry(error) if round < IN_PLACE => {
                     tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried anew");
                 }
-                Ran::Retry(error) => return self.park(delivery, &identity, Failure::of(&error)).await,
-                Ran::Failed(failure) => return self.park(delivery, &identity, failure).await,
-                Ran::CommittedEarly => return self.committed_early(delivery, &identity, 1).await,
+                Ran::Retry(error) => return self.park(delivery, identity, Failure::of(&error)).await,
+                Ran::Failed(failure) => return self.park(delivery, identity, failure).await,
+                Ran::CommittedEarly => return self.committed_early(delivery, identity, 1).await,
                 Ran::Broke(error) => {
                     self.outage.report(error.as_ref());
                     return Step::Hold(Hold::Broke);
@@ -218,12 +217,12 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn execute(&self, route: &Route<S>, job: Box<dyn Job<S>>, mut txn: S::Txn) -> Ran {
         let began = Instant::now();
         let handled = self.handle(job, &mut txn).await;
-        route.meters.handler.record(began.elapsed());
+        let ended = Instant::now();
+        route.meters.handler.record(ended - began);
         let error = match handled {
             Handled::Returned(Ok(())) => {
-                let began = Instant::now();
                 let ran = Ran::of(self.store.commit(txn).await);
-                route.meters.commit.record(began.elapsed());
+                route.meters.commit.record(ended.elapsed());
                 return ran;
             }
             Handled::Returned(Err(error)) => error,

@@ -150,5 +150,5 @@ impl<S: Store> Pipeline<S> {
 
 /// The claim that was made for this message in the transaction at hand. A copy of it waits as it does.
 fn made(identity: &Identity) -> Standing {
-    Standing { fingerprint: identity.fingerprint.clone(), age: None }
+    Standing { fingerprint: identity.fingerprint, age: None }
 }

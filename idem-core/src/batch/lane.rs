@@ -15,8 +15,8 @@ use super::together::{Opening, Round};
 const ALONE: usize = 4;
 
 impl<S: Store> Pipeline<S> {
-    /// Takes what was there all the way, one delivery or a batch.
-    pub(crate) async fn deliver_some<A: Acker>(&self, mut batch: Vec<Arrival<A>>) {
+    /// Takes what was there all the way, one delivery or a batch, and leaves nothing of it in `batch`.
+    pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>) {
         match batch.len() {
             0 | 1 => {
                 if let Some((delivery, acker, place)) = batch.pop() {
@@ -24,7 +24,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             // Boxed: it is large, and a worker without batches would carry it for nothing.
-            _ => Box::pin(self.deliver_all(batch)).await,
+            _ => Box::pin(self.deliver_all(std::mem::take(batch))).await,
         }
     }
 

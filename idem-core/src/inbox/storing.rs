@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use async_channel::Receiver;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::pipeline::Pipeline;
-use crate::worker::Arrival;
+use crate::worker::{Arrival, Queue};
 use crate::{Acker, Delivery, Store};
 
 /// How many batches are stored at once, each on a connection of its own. One is written while the other waits for its
@@ -23,14 +22,14 @@ pub(crate) const ALONE: usize = 2;
 const MOST: usize = 100;
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// Stores deliveries until the channel is closed and empty, and then finishes what is begun.
+/// Stores deliveries until the queue is closed and empty, and then finishes what is begun.
 ///
 /// A batch is what is there when a connection is free; nothing is waited for. What is odd about a delivery (it is unfit,
 /// its key is held by another process, its claim was removed meanwhile) takes it out of the batch and on a way of its own,
 /// so that it keeps nobody.
 pub(crate) async fn store<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
-    deliveries: Receiver<Arrival<A>>,
+    deliveries: Queue<Arrival<A>>,
     broken: Arc<Notify>,
 ) {
     let room = Arc::new(Semaphore::new(BATCHES));
@@ -41,8 +40,8 @@ pub(crate) async fn store<S: Store, A: Acker>(
             biased;
             Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working, &broken),
             received = deliveries.recv() => match received {
-                Ok((delivery, acker, _)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
-                Err(_) => break,
+                Some((delivery, acker, _)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
+                None => break,
             },
             () = at(extension) => extend(&mut waiting).await,
             Ok(room) = room.clone().acquire_owned(), if !waiting.is_empty() => {

@@ -1,14 +1,16 @@
 //! Single flight: one delivery of a key at a time in this process.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::Notify;
 
 use crate::Key;
 use crate::store::HandlerId;
 
-type Waiting = HashMap<(HandlerId, Key), Arc<AsyncMutex<()>>>;
+/// For each key in flight, who waits for it. A queue in which nobody waits takes no allocation.
+type Waiting = HashMap<(HandlerId, Key), VecDeque<Arc<Notify>>>;
 type Slots = Mutex<Waiting>;
 
 /// The keys that are in flight. A second delivery of one waits here, in memory, without a connection.
@@ -18,38 +20,63 @@ pub(crate) struct Flights(Arc<Slots>);
 impl Flights {
     /// Waits until no other delivery of this key is in flight. Cancel safe.
     pub(crate) async fn enter(&self, handler: HandlerId, key: &Key) -> Flight {
-        let id = (handler, *key);
-        let slot = lock(&self.0).entry(id).or_default().clone();
-        // Made before the wait, so that a waiter that is dropped leaves its slot as well.
-        let mut flight = Flight { slots: self.0.clone(), id, guard: None };
-        flight.guard = Some(slot.lock_owned().await);
+        // Made before the wait, so that a waiter that is dropped leaves its queue as well.
+        let flight = self.join(handler, key);
+        if let Some(turn) = &flight.turn {
+            turn.notified().await;
+        }
         flight
     }
 
     /// The key, if no other delivery of it is in flight.
     pub(crate) fn try_enter(&self, handler: HandlerId, key: &Key) -> Option<Flight> {
         let id = (handler, *key);
-        let slot = lock(&self.0).entry(id).or_default().clone();
-        let mut flight = Flight { slots: self.0.clone(), id, guard: None };
-        flight.guard = Some(slot.try_lock_owned().ok()?);
-        Some(flight)
+        let mut slots = lock(&self.0);
+        if slots.contains_key(&id) {
+            return None;
+        }
+        slots.insert(id, VecDeque::new());
+        Some(Flight { slots: self.0.clone(), id, turn: None })
+    }
+
+    /// The key, or a place behind those that have it and wait for it.
+    fn join(&self, handler: HandlerId, key: &Key) -> Flight {
+        let id = (handler, *key);
+        let turn = match lock(&self.0).entry(id) {
+            Entry::Vacant(slot) => {
+                slot.insert(VecDeque::new());
+                None
+            }
+            Entry::Occupied(mut slot) => {
+                let turn = Arc::new(Notify::new());
+                slot.get_mut().push_back(turn.clone());
+                Some(turn)
+            }
+        };
+        Flight { slots: self.0.clone(), id, turn }
     }
 }
 
-/// A key in flight, until it is dropped.
+/// A key in flight, or a wait for one, until it is dropped.
 pub(crate) struct Flight {
     slots: Arc<Slots>,
     id: (HandlerId, Key),
-    guard: Option<OwnedMutexGuard<()>>,
+    /// Rung when whoever had the key before has left. It is out of the queue then.
+    turn: Option<Arc<Notify>>,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         let mut slots = lock(&self.slots);
-        self.guard = None;
-        // Whoever waits or flies holds a second reference; entering takes it under the same lock.
-        if slots.get(&self.id).is_some_and(|slot| Arc::strong_count(slot) == 1) {
-            slots.remove(&self.id);
+        let Some(waiting) = slots.get_mut(&self.id) else { return };
+        let place = self.turn.as_ref().and_then(|turn| waiting.iter().position(|other| Arc::ptr_eq(other, turn)));
+        if let Some(place) = place {
+            waiting.remove(place);
+            return;
+        }
+        match waiting.pop_front() {
+            Some(next) => next.notify_one(),
+            None => drop(slots.remove(&self.id)),
         }
     }
 }
@@ -88,6 +115,22 @@ mod tests {
             assert!(futures_util::poll!(second.as_mut()).is_pending());
         }
         drop(first);
+        assert!(lock(&flights.0).is_empty());
+    }
+    #[tokio::test]
+    async fn a_key_that_was_handed_to_a_dropped_waiter_goes_on_to_the_next() {
+        let flights = Flights::default();
+        let (handler, key) = (HandlerId(1), Key::of("a").unwrap());
+        let first = flights.enter(handler, &key).await;
+        let mut second = Box::pin(flights.enter(handler, &key));
+        let mut third = Box::pin(flights.enter(handler, &key));
+        assert!(futures_util::poll!(second.as_mut()).is_pending());
+        assert!(futures_util::poll!(third.as_mut()).is_pending());
+        drop(first);
+        assert!(flights.try_enter(handler, &key).is_none(), "the key belongs to the second");
+        assert!(futures_util::poll!(third.as_mut()).is_pending());
+        drop(second);
+        drop(third.await);
         assert!(lock(&flights.0).is_empty());
     }
 }

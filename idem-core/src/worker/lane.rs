@@ -6,7 +6,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::Receiver;
 use futures_util::FutureExt;
 use futures_util::future::{Either, join_all, select};
 use tokio::sync::Notify;
@@ -16,23 +15,24 @@ use crate::pipeline::Pipeline;
 use crate::registry::panic_text;
 use crate::{Acker, Delivery, Store};
 
-use super::Place;
+use super::{Place, Queue};
 
 /// A delivery as it was received, with its place in its lane.
 pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
 
-/// Takes deliveries until the channel is closed and empty. From begin to settle a lane is never dropped in the middle,
+/// Takes deliveries until the queue is closed and empty. From begin to settle a lane is never dropped in the middle,
 /// except by the end of the worker's patience.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
-    deliveries: Receiver<Arrival<A>>,
+    deliveries: Queue<Arrival<A>>,
     broken: Arc<Notify>,
 ) {
     let linger = pipeline.settings.linger;
-    while let Some(batch) = crate::batch::collect(&deliveries, pipeline.pace.size(), linger).await {
-        let number = batch.len() as f64;
+    let mut taken = Vec::new();
+    while crate::batch::collect(&deliveries, pipeline.pace.size(), linger, &mut taken).await {
+        let number = taken.len() as f64;
         pipeline.gauges.in_flight.increment(number);
-        let run = AssertUnwindSafe(pipeline.deliver_some(batch)).catch_unwind().await;
+        let run = AssertUnwindSafe(pipeline.deliver_some(&mut taken)).catch_unwind().await;
         pipeline.gauges.in_flight.decrement(number);
         if let Err(panic) = run {
             // Handlers, codecs and observers are caught elsewhere, so this is a defect of idem or of an adapter. The

@@ -8,6 +8,7 @@ mod housekeeping;
 mod lane;
 mod order;
 mod outage;
+mod queue;
 mod receive;
 mod run;
 mod settings;
@@ -20,6 +21,7 @@ pub(crate) use flights::{Flight, Flights};
 pub(crate) use lane::{Arrival, extended, extended_all};
 pub(crate) use order::{Lanes, Place};
 pub(crate) use outage::{Outage, hold_wait};
+pub(crate) use queue::Queue;
 pub(crate) use settings::Settings;
 
 /// Why a delivery is kept unsettled.

@@ -1,12 +1,11 @@
 //! Receiving: the supervisor of the source.
 
-use async_channel::Sender;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::pipeline::Pipeline;
-use crate::worker::Arrival;
+use crate::worker::{Arrival, Queue};
 use crate::{Ordering, Source, Store, Terms};
 
 /// Hands deliveries to the lanes until the worker drains. A source that fails is opened again, for ever: a lost broker
@@ -15,7 +14,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     terms: &Terms,
-    lanes: &Sender<Arrival<Src::Acker>>,
+    lanes: &Queue<Arrival<Src::Acker>>,
     broken: &Notify,
 ) {
     loop {
@@ -45,17 +44,16 @@ pub(crate) async fn run<S: Store, Src: Source>(
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    lanes: &Sender<Arrival<Src::Acker>>,
+    lanes: &Queue<Arrival<Src::Acker>>,
 ) -> crate::BoxError {
     loop {
         pipeline.outage.over().await;
         match source.next().await {
-            // The channel has room for all that may be unsettled, and stays open as long as the source is received
-            // from, so that this neither waits nor fails.
+            // The queue needs no limit: the source hands out no more than may be unsettled.
             Ok((mut delivery, acker)) => {
                 delivery.lane = delivery.lane.filter(|_| pipeline.settings.ordering != Ordering::None);
                 let place = delivery.lane.map(|lane| pipeline.lanes.place(lane));
-                drop(lanes.send((delivery, acker, place)).await);
+                lanes.push((delivery, acker, place));
             }
             Err(error) => return error,
         }

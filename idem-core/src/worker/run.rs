@@ -15,7 +15,7 @@ use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
 use crate::{Error, Ordering, Source, Store, Terms, age};
 
-use super::{Flights, Gate, Health, Lanes, Outage, Settings, housekeeping, lane, receive};
+use super::{Flights, Gate, Health, Lanes, Outage, Queue, Settings, housekeeping, lane, receive};
 
 /// What a worker is made of, once its handlers' types are erased.
 pub(crate) struct Parts<S, Src> {
@@ -80,11 +80,11 @@ async fn serve<S: Store, Src: Source>(
 
     let patience = parts.settings.drain;
     let (pipeline, mut source) = assemble(parts, routes);
-    let (lanes, deliveries) = async_channel::unbounded();
+    let deliveries = Queue::new();
     let broken = Arc::new(Notify::new());
     let mut working = JoinSet::new();
     if pipeline.settings.inbox {
-        working.spawn(crate::inbox::store(pipeline.clone(), deliveries, broken.clone()));
+        working.spawn(crate::inbox::store(pipeline.clone(), deliveries.clone(), broken.clone()));
     } else {
         for _ in 0..wanted {
             working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
@@ -101,7 +101,7 @@ async fn serve<S: Store, Src: Source>(
     // In a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took about
     // 40 microseconds of processor time (docs/performance.md).
     let mut receiving = JoinSet::new();
-    let (at, to, panicked) = (pipeline.clone(), lanes.clone(), broken);
+    let (at, to, panicked) = (pipeline.clone(), deliveries.clone(), broken);
     receiving.spawn(async move {
         receive::run(&at, &mut source, &terms, &to, &panicked).await;
         source
@@ -114,7 +114,7 @@ async fn serve<S: Store, Src: Source>(
     tracing::info!(consumer = pipeline.consumer, "the worker drains");
     pipeline.draining.cancel();
     pipeline.health.set_broker(false);
-    lanes.close();
+    deliveries.close();
     let ended = if early.is_some() { early } else { receiving.join_next().await };
     let mut source = match ended {
         Some(Ok(source)) => source,

@@ -50,7 +50,7 @@ pub(super) async fn tables(
          WHERE n.nspname = $1 AND c.relname = ANY($2)",
     );
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
-    let rows = lane.ask(OWN, asked.bind(schema).bind(&TABLES[..])).await.map_err(unclear)?;
+    let rows = lane.alone(asked.bind(schema).bind(&TABLES[..])).await.map_err(unclear)?;
     for row in rows {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
         let (table, logged, role, open): (String, bool, String, bool) =

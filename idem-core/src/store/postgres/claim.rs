@@ -52,7 +52,9 @@ impl Postgres {
         promise: Promise,
     ) -> Result<(Txn, Claimed), Fault> {
         let mut lane = self.lanes().lane().await?;
-        lane.prepare_claim(&self.sql().prepare_claim).await?;
+        if !lane.is_pooled() {
+            lane.prepare_claim(&self.sql().prepare_claim).await?;
+        }
         let begin = txn::text(&lane, deadline);
         let lock_timeout = match promise {
             // The server's own number in milliseconds.
@@ -60,14 +62,18 @@ impl Postgres {
             Promise::Waiting => "NULL".to_owned(),
         };
         // Nothing of a message gets into the text but hexadecimal digits.
-        let text = format!(
-            "{begin} EXECUTE idem_claim({}, '\\x{}', '\\x{}', {}, {lock_timeout})",
-            identity.handler.0,
-            Hex(identity.key.as_bytes()),
-            Hex(identity.fingerprint.as_bytes()),
-            promise == Promise::Processed,
-        );
-        let answer = lane.ask(lanes::OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+        let values = [
+            identity.handler.0.to_string(),
+            format!("'\\x{}'::bytea", Hex(identity.key.as_bytes())),
+            format!("'\\x{}'::bytea", Hex(identity.fingerprint.as_bytes())),
+            (promise == Promise::Processed).to_string(),
+            lock_timeout,
+        ];
+        let claim = match lane.is_pooled() {
+            true => self.sql().claim.with(&values),
+            false => format!("EXECUTE idem_claim({})", values.join(", ")),
+        };
+        let answer = lane.ask(lanes::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
         let mut txn = Txn::of(lane, deadline);
         match answer {
             Ok(rows) => {

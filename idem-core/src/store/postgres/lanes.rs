@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
+use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Execute, Executor, PgConnection, Postgres as Pg, Row};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -26,6 +27,8 @@ pub(super) struct Lanes(Arc<Shared>);
 struct Shared {
     target: PgConnectOptions,
     durable: bool,
+    /// Each transaction may have another session of the server: a pooler is between.
+    pooled: bool,
     permits: Arc<Semaphore>,
     // The last one used is the first one used again, so that few stay warm and a burst's others are seldom touched.
     idle: Mutex<Vec<Ready>>,
@@ -50,7 +53,13 @@ pub(super) struct Session {
     pub(super) statement_timeout: u64,
     /// The level of durability.
     pub(super) synchronous_commit: String,
+    /// Whether the server can watch its connection while a statement runs. Not every operating system can do this
+    /// (PostgreSQL manual, 20.3.2); the statement timeout still holds.
+    watches: bool,
 }
+
+/// A process that is killed during a long statement would hold its claim until the statement ends.
+const WATCH: &str = "client_connection_check_interval = '1s'";
 
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
 /// deadlines need no other care. What leaves no doubt about its state is put back.
@@ -64,9 +73,9 @@ pub(super) struct Lane {
 
 impl Lanes {
     /// At most `connections` at a time to this target.
-    pub(super) fn new(target: PgConnectOptions, connections: usize, durable: bool) -> Self {
+    pub(super) fn new(target: PgConnectOptions, connections: usize, durable: bool, pooled: bool) -> Self {
         let permits = Arc::new(Semaphore::new(connections));
-        Self(Arc::new(Shared { target, durable, permits, idle: Mutex::default() }))
+        Self(Arc::new(Shared { target, durable, pooled, permits, idle: Mutex::default() }))
     }
 
     /// An idle connection, or a new one; waits while all are in use.
@@ -92,7 +101,7 @@ impl Lanes {
     }
 
     async fn connect(&self) -> Result<Ready, Failure> {
-        let ready = timeout(CONNECT, Ready::connect(&self.0.target, self.0.durable)).await;
+        let ready = timeout(CONNECT, Ready::connect(&self.0)).await;
         let ready = ready.unwrap_or_else(|late| Err(Failure::Lost(late.into())));
         if ready.is_err() {
             self.empty();
@@ -102,27 +111,21 @@ impl Lanes {
 }
 
 impl Ready {
-    async fn connect(target: &PgConnectOptions, durable: bool) -> Result<Self, Failure> {
-        let mut conn = target.connect().await?;
-        let session = Session::of(&mut conn).await?;
-        let mut settings = format!(
-            "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; \
-             SET tcp_user_timeout = '20s'; SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {};",
-            OWN.as_millis()
-        );
-        if durable {
-            settings += &format!(" SET synchronous_commit = {};", session.synchronous_commit());
-        }
-        sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut conn).await?;
+    async fn connect(shared: &Shared) -> Result<Self, Failure> {
+        let mut conn = shared.target.connect().await?;
+        let mut session = Session::of(&mut conn).await?;
         if session.version >= 140_000 {
-            // A process that is killed during a long statement would hold its claim until the statement ends. Not every
-            // operating system of a server can do this (PostgreSQL manual, 20.3.2); the statement timeout still holds.
-            let watch = sqlx::raw_sql("SET client_connection_check_interval = '1s'").execute(&mut conn).await;
-            if let Err(Failure::Lost(error)) = watch.map_err(Failure::from) {
-                return Err(Failure::Lost(error));
-            }
+            // In a transaction, because a pooler's session is not ours to set.
+            let watch = sqlx::raw_sql(AssertSqlSafe(format!("BEGIN; SET LOCAL {WATCH}; ROLLBACK")));
+            session.watches = match watch.execute(&mut conn).await.map_err(Failure::from) {
+                Ok(_) => true,
+                Err(Failure::Refused(_)) => sqlx::raw_sql("ROLLBACK").execute(&mut conn).await.map(|_| false)?,
+                Err(lost) => return Err(lost),
+            };
         }
-        sqlx::raw_sql(AssertSqlSafe(super::txn::guard())).execute(&mut conn).await?;
+        if !shared.pooled {
+            session.prepare(&mut conn, shared.durable).await?;
+        }
         // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
         // while BEGIN, COMMIT and ROLLBACK are plain text: so `tx.begin()` in a handler is always a savepoint, and its
         // `commit()` never commits the claim.
@@ -146,7 +149,32 @@ impl Session {
             lock_timeout: row.try_get(1)?,
             statement_timeout: row.try_get::<String, _>(2)?.parse().unwrap_or(0),
             synchronous_commit: row.try_get(3)?,
+            watches: false,
         })
+    }
+
+    /// Makes the session idem's own.
+    async fn prepare(&self, conn: &mut PgConnection, durable: bool) -> Result<(), Failure> {
+        let mut settings = format!(
+            "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; \
+             SET tcp_user_timeout = '20s'; SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {};",
+            OWN.as_millis()
+        );
+        if durable {
+            settings += &format!(" SET synchronous_commit = {};", self.synchronous_commit());
+        }
+        if self.watches {
+            settings += &format!(" SET {WATCH};");
+        }
+        sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *conn).await?;
+        sqlx::raw_sql(AssertSqlSafe(super::txn::guard())).execute(conn).await?;
+        Ok(())
+    }
+
+    /// What a transaction in a pooler's session begins with, beside its limits. sqlx gives names to what a handler
+    /// prepares, and one that an earlier transaction has left in the session would be in the way of the same name.
+    pub(super) fn pooled(&self) -> String {
+        if self.watches { format!(" DEALLOCATE ALL; SET LOCAL {WATCH};") } else { " DEALLOCATE ALL;".to_owned() }
     }
 
     /// What idem's transactions run with: the session's own level where that is stronger than idem needs.
@@ -171,6 +199,36 @@ impl Lane {
         match &answer {
             Err(Failure::Lost(_)) => self.lanes.empty(),
             _ => self.sound = true,
+        }
+        answer
+    }
+
+    /// One statement with values. In a pooler's session it has no name.
+    pub(super) async fn bound(
+        &mut self,
+        limit: Duration,
+        query: Query<'_, Pg, PgArguments>,
+    ) -> Result<Vec<PgRow>, Failure> {
+        let own = !self.is_pooled();
+        self.ask(limit, query.persistent(own)).await
+    }
+
+    /// One statement that is committed by itself.
+    pub(super) async fn alone(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Failure> {
+        if !self.is_pooled() {
+            return self.bound(OWN, query).await;
+        }
+        // It is parsed and then run, and only in a transaction a pooler lets both meet the same session.
+        let answer = async {
+            let begin = super::txn::text(self, OWN);
+            self.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
+            let rows = self.bound(OWN, query).await?;
+            self.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+            Ok(rows)
+        };
+        let answer = answer.await;
+        if answer.is_err() && self.sound {
+            self.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
         }
         answer
     }
@@ -224,6 +282,11 @@ impl Lane {
     /// The connection itself, for a handler.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         &mut self.ready.conn
+    }
+
+    /// Whether each transaction may have another session.
+    pub(super) fn is_pooled(&self) -> bool {
+        self.lanes.0.pooled
     }
 
     /// Whether idem's transactions insist on durability.

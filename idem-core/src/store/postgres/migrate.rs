@@ -29,7 +29,7 @@ pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed
         )),
         _ => failed("cannot migrate", failure.into_error()),
     };
-    let missing = missing(lane, schema).await.map_err(explain)?;
+    let missing = look(lane, schema).await.map_err(explain)?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -49,10 +49,10 @@ async fn apply(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
     lane.ask(OWN, sqlx::raw_sql(begin)).await?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('idem migrate ' || $1, 0))");
-    lane.ask(PATIENCE, lock.bind(schema)).await?;
+    lane.bound(PATIENCE, lock.bind(schema)).await?;
     // Asked before, because IF NOT EXISTS wants the right to create schemas also where the schema is there.
     let there = sqlx::query("SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1").bind(schema);
-    if lane.ask(OWN, there).await?.is_empty() {
+    if lane.bound(OWN, there).await?.is_empty() {
         lane.ask(PATIENCE, sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {}", quoted(schema))))).await?;
     }
     let path = format!("SET LOCAL search_path TO {}", quoted(schema));
@@ -65,11 +65,19 @@ async fn apply(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// In a transaction, so that a pooler gives all of it to one session.
+async fn look(lane: &mut Lane, schema: &str) -> Result<Vec<(i32, &'static str, &'static str)>, Failure> {
+    lane.ask(OWN, sqlx::raw_sql("BEGIN")).await?;
+    let missing = missing(lane, schema).await?;
+    lane.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+    Ok(missing)
+}
+
 /// What the ledger does not have. What it has beyond this version's migrations belongs to a newer version.
 async fn missing(lane: &mut Lane, schema: &str) -> Result<Vec<(i32, &'static str, &'static str)>, Failure> {
     let ledger = format!("{}.migrations", quoted(schema));
     let there = sqlx::query("SELECT to_regclass($1) IS NOT NULL").bind(&ledger);
-    let there = lane.ask(OWN, there).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
+    let there = lane.bound(OWN, there).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
     let mut applied = Vec::<i32>::new();
     if there {
         let asked = sqlx::raw_sql(AssertSqlSafe(format!("SELECT version FROM {ledger}")));

@@ -100,7 +100,7 @@ impl Postgres {
     /// One statement that is committed by itself.
     async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
         let mut lane = self.lanes().lane().await?;
-        let answer = lane.ask(lanes::OWN, query).await;
+        let answer = lane.alone(query).await;
         lane.put_back();
         Ok(answer?)
     }

@@ -22,6 +22,7 @@ pub struct PostgresOptions {
     retention: Duration,
     verify_only: bool,
     unsafe_durability: bool,
+    pooled: bool,
 }
 
 impl PostgresOptions {
@@ -33,6 +34,7 @@ impl PostgresOptions {
             retention: Duration::from_secs(7 * 24 * 3600),
             verify_only: false,
             unsafe_durability: false,
+            pooled: false,
         }
     }
 
@@ -70,6 +72,19 @@ impl PostgresOptions {
         self
     }
 
+    /// Goes through a pooler in transaction mode (pgbouncer), which gives each transaction any of its sessions: nothing is
+    /// prepared, set or locked for longer than a transaction. The number of round trips is the same, but the server parses
+    /// and plans each claim anew. The pooler needs as many server connections as there are
+    /// [`connections`](Self::connections) here, or messages wait in it.
+    ///
+    /// A handler may prepare statements, as sqlx does by itself: what is left of them is removed when the next transaction
+    /// begins. What it sets for the session (`SET`, `LISTEN`, a temporary table, an advisory lock of the session) would
+    /// reach other clients of the pooler: let it use `SET LOCAL` and `pg_advisory_xact_lock`.
+    pub fn pgbouncer(mut self) -> Self {
+        self.pooled = true;
+        self
+    }
+
     /// Connects, migrates idem's tables (or verifies them) and checks the settings of the server.
     ///
     /// # Errors
@@ -80,8 +95,15 @@ impl PostgresOptions {
         let target = self.target()?;
         let name = name(&target);
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
-        let lanes = Lanes::new(target, self.connections, !self.unsafe_durability);
-        let mut lane = lanes.lane().await.map_err(|lost| failed("cannot connect to", lost.into_error()))?;
+        let lanes = Lanes::new(target, self.connections, !self.unsafe_durability, self.pooled);
+        let mut lane = lanes.lane().await.map_err(|lost| {
+            let error = lost.into_error();
+            // pgbouncer's words about a setting that sqlx sends when it connects.
+            match error.to_string().contains("unsupported startup parameter") {
+                true => Error::Refused(format!("{name} is a pooler ({error}): say `.pgbouncer()`")),
+                false => failed("cannot connect to", error),
+            }
+        })?;
         check::server(&mut lane, self.unsafe_durability, &failed).await?;
         migrate::run(&mut lane, &self.schema, self.verify_only, &failed).await?;
         check::tables(&mut lane, &self.schema, self.unsafe_durability, &failed).await?;
@@ -130,7 +152,13 @@ impl PostgresOptions {
         if rest.contains('@') && !authority.contains('@') {
             return Err(wrong("an `@` stands behind the host: percent-encode the password (`/` is %2F)".into()));
         }
-        PgConnectOptions::from_str(&self.url).map_err(|error| wrong(error.into()))
+        let target = PgConnectOptions::from_str(&self.url).map_err(|error| wrong(error.into()))?;
+        Ok(match self.pooled {
+            // The setting is one that pgbouncer refuses (its manual, `ignore_startup_parameters`), and a cached statement
+            // would be looked for in a session that does not have it.
+            true => target.extra_float_digits(None).statement_cache_capacity(0),
+            false => target,
+        })
     }
 }
 
@@ -154,6 +182,7 @@ impl fmt::Debug for PostgresOptions {
             .field("retention", &self.retention)
             .field("verify_only", &self.verify_only)
             .field("unsafe_durability", &self.unsafe_durability)
+            .field("pooled", &self.pooled)
             .finish_non_exhaustive()
     }
 }

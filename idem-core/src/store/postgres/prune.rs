@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use sqlx::Row as _;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::store::{Fault, HandlerId, Pruned, Store as _};
 
-use super::answer::Failure;
 use super::lanes::{Lane, OWN};
 use super::rows::{secs, time};
 use super::sql::Statement;
@@ -21,6 +20,9 @@ const REST: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Dura
 
 /// One pruner per schema. The lock is the session's: it lasts from chunk to chunk, and goes with the connection.
 pub(super) const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended('idem prune ' || $1, 0))";
+/// The same where sessions are a pooler's: until the end of the chunk's transaction, since the next chunk may have another
+/// session.
+pub(super) const LOCK_CHUNK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
 pub(super) const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended('idem prune ' || $1, 0))";
 
 /// Locks the claims first. Whoever is about to write a conflict beside a claim holds it FOR KEY SHARE, and is skipped.
@@ -65,41 +67,48 @@ impl Postgres {
 
     pub(super) async fn prune_claims(&self) -> Result<Pruned, Fault> {
         let mut lane = self.lanes().lane().await?;
-        if !self.advise(&mut lane, &self.sql().prune_lock).await? {
+        let pooled = lane.is_pooled();
+        if !pooled && !self.advise(&mut lane, &self.sql().prune_lock).await? {
             lane.put_back();
             return Ok(Pruned { claims: 0, elsewhere: true });
         }
         let mut claims = 0;
-        loop {
+        let elsewhere = loop {
             let begun = Instant::now();
-            let (found, deleted) = self.prune_chunk(&mut lane).await?;
+            let Some((found, deleted)) = self.prune_chunk(&mut lane).await? else { break true };
             claims += deleted;
             if found < CHUNK as usize {
-                break;
+                break false;
             }
             tokio::time::sleep(begun.elapsed().clamp(*REST.start(), *REST.end())).await;
-        }
+        };
         // Only a connection that has given the lock up may be used by others.
-        if self.advise(&mut lane, &self.sql().prune_unlock).await? {
+        if pooled || self.advise(&mut lane, &self.sql().prune_unlock).await? {
             lane.put_back();
         }
-        Ok(Pruned { claims, elsewhere: false })
+        Ok(Pruned { claims, elsewhere })
     }
 
-    /// Where anything fails the connection is closed, with the transaction and the lock.
-    async fn prune_chunk(&self, lane: &mut Lane) -> Result<(usize, u64), Failure> {
-        lane.ask(OWN, sqlx::raw_sql("BEGIN; SET LOCAL statement_timeout = '30s'")).await?;
+    /// How many were found and deleted; `None` where another pruner is at work. Where anything fails the connection is
+    /// closed, with the transaction and the lock.
+    async fn prune_chunk(&self, lane: &mut Lane) -> Result<Option<(usize, u64)>, Fault> {
+        let begin = super::txn::text(lane, PATIENCE);
+        lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
+        if lane.is_pooled() && !self.advise(lane, &self.sql().prune_lock_chunk).await? {
+            lane.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
+            return Ok(None);
+        }
         let find = self.sql().prune_find.query().bind(secs(self.retention())).bind(CHUNK);
-        let rows = lane.ask(PATIENCE, find).await?;
+        let rows = lane.bound(PATIENCE, find).await?;
         let places = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
-        let rows = lane.ask(PATIENCE, self.sql().prune_delete.query().bind(&places)).await?;
+        let rows = lane.bound(PATIENCE, self.sql().prune_delete.query().bind(&places)).await?;
         lane.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
         let deleted: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
-        Ok((places.len(), deleted.unsigned_abs()))
+        Ok(Some((places.len(), deleted.unsigned_abs())))
     }
 
     async fn advise(&self, lane: &mut Lane, statement: &Statement) -> Result<bool, Fault> {
-        let rows = lane.ask(OWN, statement.query().bind(self.schema())).await?;
+        let rows = lane.bound(OWN, statement.query().bind(self.schema())).await?;
         Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?)
     }
 }

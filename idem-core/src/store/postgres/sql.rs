@@ -22,6 +22,13 @@ impl Statement {
         AssertSqlSafe(self.0.clone())
     }
 
+    /// The statement with at most nine values as literals, none of which holds a dollar sign.
+    pub(super) fn with(&self, values: &[String]) -> String {
+        let name = |(at, value): (usize, &String)| (format!("${}", at + 1), value.clone());
+        let named = values.iter().enumerate().map(name);
+        named.fold(self.0.to_string(), |text, (name, value)| text.replace(&name, &value))
+    }
+
     /// The statement, to bind values to.
     pub(super) fn query<'q>(&self) -> Query<'q, Pg, PgArguments> {
         // Nothing but the quoted name of the schema and constants are in the text.
@@ -76,6 +83,7 @@ statements! {
     replay_as = operator::replay_as(),
     discard = operator::discard(),
     prune_lock = prune::LOCK,
+    prune_lock_chunk = prune::LOCK_CHUNK,
     prune_unlock = prune::UNLOCK,
     prune_find = prune::FIND,
     prune_delete = prune::DELETE,

@@ -34,16 +34,19 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The text by which the guard's own error is known from a handler's.
 const ENDED: &str = "idem: the handler ended the transaction";
 
-/// Raises an error unless the transaction is that of the number. Prepared for the life of a connection, since the server
-/// would plan it anew for each message.
-pub(super) fn guard() -> String {
+/// Raises an error unless the transaction is that of the number.
+fn check(xid: &str) -> String {
     // The cast of a text that is no number is how plain SQL raises an error of one's own; `concat` is not immutable,
     // which keeps the planner from raising it beforehand (PostgreSQL manual, 4.2.14).
     format!(
-        "PREPARE idem_guard (pg_catalog.xid8) AS SELECT CASE
-             WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM $1 THEN 1
+        "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM {xid} THEN 1
              ELSE pg_catalog.concat('{ENDED}')::int END"
     )
+}
+
+/// Prepared for the life of a connection, since the server would plan it anew for each message.
+pub(super) fn guard() -> String {
+    format!("PREPARE idem_guard (pg_catalog.xid8) AS {}", check("$1"))
 }
 
 /// Begins, with the limits of a handler of this deadline.
@@ -64,6 +67,9 @@ pub(super) fn text(lane: &Lane, deadline: Duration) -> String {
          SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {};",
         millis(deadline.saturating_add(MARGIN)),
     );
+    if lane.is_pooled() {
+        text += &lane.session().pooled();
+    }
     if lane.is_durable() {
         text += &format!(" SET LOCAL synchronous_commit = {};", lane.session().synchronous_commit());
     }
@@ -96,7 +102,7 @@ impl Txn {
 
     /// One of idem's own statements.
     pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<sqlx::postgres::PgRow>, Fault> {
-        Ok(self.lane.ask(OWN, query).await?)
+        Ok(self.lane.bound(OWN, query).await?)
     }
 
     /// The session's own lock timeout, which the handler is to have.
@@ -130,6 +136,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     }
     let text = match &txn.xid {
         // The number comes from the server and consists of digits.
+        Some(xid) if txn.lane.is_pooled() => format!("{}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"))),
         Some(xid) => format!("EXECUTE idem_guard('{xid}'); COMMIT"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1; COMMIT".to_owned(),

@@ -1,0 +1,121 @@
+//! The queue between receiving and the lanes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Semaphore, TryAcquireError};
+
+/// Hands each delivery to one of the tasks that wait. Tokio's channels have a single receiver, and in a channel of many
+/// each wait is an allocation; to wait for a semaphore is none.
+pub(crate) struct Queue<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    items: Mutex<VecDeque<T>>,
+    /// A permit for each item, as long as the queue is open.
+    there: Semaphore,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Shared { items: Mutex::default(), there: Semaphore::new(0) }))
+    }
+
+    /// Adds one at the end. Once the queue is closed it is dropped instead.
+    pub(crate) fn push(&self, item: T) {
+        let mut items = self.items();
+        if !self.0.there.is_closed() {
+            items.push_back(item);
+            self.0.there.add_permits(1);
+        }
+    }
+
+    /// The first one, waited for. `None` when the queue is closed and empty. Cancel safe.
+    pub(crate) async fn recv(&self) -> Option<T> {
+        // An error says that it is closed, and what is in it is taken all the same.
+        if let Ok(permit) = self.0.there.acquire().await {
+            permit.forget();
+        }
+        self.items().pop_front()
+    }
+
+    /// The first one, if it is there.
+    pub(crate) fn try_recv(&self) -> Option<T> {
+        match self.0.there.try_acquire() {
+            Ok(permit) => permit.forget(),
+            Err(TryAcquireError::Closed) => {}
+            Err(TryAcquireError::NoPermits) => return None,
+        }
+        self.items().pop_front()
+    }
+
+    /// Lets nothing more in.
+    pub(crate) fn close(&self) {
+        // Under the lock, so that nothing is added behind the last look of those who wait.
+        let _items = self.items();
+        self.0.there.close();
+    }
+
+    fn items(&self) -> MutexGuard<'_, VecDeque<T>> {
+        self.0.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_item_goes_to_one_who_waits() {
+        let queue = Queue::new();
+        let wait = |queue: Queue<u8>| tokio::spawn(async move { queue.recv().await });
+        let (first, second) = (wait(queue.clone()), wait(queue.clone()));
+        tokio::task::yield_now().await;
+        queue.push(1);
+        queue.push(2);
+        let mut taken = [first.await.unwrap(), second.await.unwrap()];
+        taken.sort_unstable();
+        assert_eq!(taken, [Some(1), Some(2)]);
+        assert_eq!(queue.try_recv(), None);
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_dropped_loses_nothing() {
+        let queue = Queue::new();
+        {
+            let wait = std::pin::pin!(queue.recv());
+            assert!(futures_util::poll!(wait).is_pending());
+            queue.push(1);
+        }
+        assert_eq!(queue.recv().await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn what_is_in_a_closed_queue_is_taken_and_nothing_gets_in() {
+        let queue = Queue::new();
+        queue.push(1);
+        queue.push(2);
+        queue.close();
+        queue.push(3);
+        assert_eq!(queue.recv().await, Some(1));
+        assert_eq!(queue.try_recv(), Some(2));
+        assert_eq!((queue.recv().await, queue.try_recv()), (None, None));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_woken_by_the_close() {
+        let queue = Queue::<u8>::new();
+        let wait = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.recv().await }
+        });
+        tokio::task::yield_now().await;
+        queue.close();
+        assert_eq!(wait.await.unwrap(), None);
+    }
+}
