@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 
 use crate::case::Case;
-use crate::machine::Machine;
+use crate::machine::{Machine, load};
 use crate::options::Options;
 use crate::outcome::Outcome;
 use crate::samples::Samples;
@@ -34,8 +34,9 @@ pub(crate) async fn measure(options: &Options) -> Result<Outcome> {
         bytes.extend(table.bytes(&mut sides.conn).await?);
     }
     let prune = if options.wants("prune") { Some(prune::measure(&url, &mut sides, options).await?) } else { None };
-    let (rounds, command) = (options.rounds, options.command.clone());
-    Ok(Outcome { command, machine, peers, rounds, samples, bytes, prune, framework, missing })
+    let (rounds, command, whole) = (options.rounds, options.command.clone(), options.only.is_none());
+    let load_at_end = load();
+    Ok(Outcome { command, machine, peers, rounds, whole, load_at_end, samples, bytes, prune, framework, missing })
 }
 
 async fn rounds(

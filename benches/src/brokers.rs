@@ -28,7 +28,7 @@ impl Brokers {
     /// Whether the case needs none of those that are not there.
     pub(crate) fn has(&self, case: &Case) -> bool {
         match case.side {
-            Side::Broker(broker) => self.address(broker).is_some(),
+            Side::Broker(broker, _) => self.address(broker).is_some(),
             _ => true,
         }
     }
@@ -48,20 +48,25 @@ impl Brokers {
         &self,
         broker: Broker,
         store: &Postgres,
-        lanes: usize,
+        (lanes, batch): (usize, usize),
         messages: Vec<Bytes>,
     ) -> Result<f64> {
         let address = self.address(broker).context("the broker's address is not set")?;
         match broker {
-            Broker::RabbitMq => run::<RabbitMq>(address, store, lanes, messages).await,
-            Broker::Nats => run::<Nats>(address, store, lanes, messages).await,
-            Broker::Kafka => run::<Kafka>(address, store, lanes, messages).await,
+            Broker::RabbitMq => run::<RabbitMq>(address, store, (lanes, batch), messages).await,
+            Broker::Nats => run::<Nats>(address, store, (lanes, batch), messages).await,
+            Broker::Kafka => run::<Kafka>(address, store, (lanes, batch), messages).await,
         }
     }
 }
 
 /// The clock counts what the worker says it has settled.
-async fn run<B: Client>(address: &str, store: &Postgres, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
+async fn run<B: Client>(
+    address: &str,
+    store: &Postgres,
+    (lanes, batch): (usize, usize),
+    messages: Vec<Bytes>,
+) -> Result<f64> {
     let client = B::connect(address, NAME).await?;
     client.create().await?;
     let payloads: Vec<Vec<u8>> = messages.iter().map(|payload| payload.to_vec()).collect();
@@ -71,6 +76,7 @@ async fn run<B: Client>(address: &str, store: &Postgres, lanes: usize, messages:
     let worker = Worker::new("bench", store.clone(), B::source(address, NAME).await?)
         .handler::<order_paid>()
         .in_flight(lanes)
+        .batch(batch)
         .observe(move |_, outcome| {
             if !matches!(outcome, idem::Outcome::Parked { .. }) {
                 settled.ack();

@@ -25,8 +25,8 @@ pub(crate) enum Side {
     Sqlite,
     /// B on SQLite.
     SqliteByHand,
-    /// C from a real broker.
-    Broker(Broker),
+    /// C from a real broker, or D where batches are larger than one.
+    Broker(Broker, usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +86,7 @@ impl Case {
     pub(crate) fn first(&self) -> usize {
         match self.side {
             Side::Raw | Side::Set(_) => 20_000,
-            Side::Batch(_) => 10_000,
+            Side::Batch(2..) | Side::Broker(_, 2..) => 10_000,
             _ if self.lanes == 1 => 300,
             _ => 2_000,
         }
@@ -96,7 +96,7 @@ impl Case {
     fn together(&self) -> usize {
         match self.side {
             // Two rounds of each lane are enough for a thousand.
-            Side::Batch(most) | Side::Set(most) => most / 20,
+            Side::Batch(most) | Side::Set(most) | Side::Broker(_, most) => (most / 20).max(1),
             Side::Raw => crate::raw::BATCH / 20,
             _ => 1,
         }
@@ -104,7 +104,17 @@ impl Case {
 
     /// How many messages about so many are: enough that each lane has its share.
     pub(crate) fn round(&self, messages: f64) -> usize {
-        (messages as usize).clamp(40 * self.lanes * self.together(), 500_000)
+        let most = match self.side {
+            // They are published first, which is not measured and takes longer.
+            Side::Broker(..) => 50_000,
+            _ => 500_000,
+        };
+        let least = match (self.side, self.work) {
+            // The first deadlock takes a second, and is to come before the clock starts.
+            (Side::Batch(2..), Work::Hot) => 10_000,
+            _ => 40 * self.lanes * self.together(),
+        };
+        (messages as usize).clamp(least, most)
     }
 
     /// Its name in tables and files.
@@ -132,6 +142,8 @@ impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Batch(most) => return write!(f, "D idem, batches of {most}"),
+            Self::Broker(broker, 1) => return write!(f, "C idem, {broker}"),
+            Self::Broker(broker, most) => return write!(f, "D idem, {broker}, batches of {most}"),
             Self::Set(most) => return write!(f, "E idem, sets of {most}"),
             Self::Autocommit => "A no dedup",
             Self::ByHand => "B by hand",
@@ -141,9 +153,16 @@ impl fmt::Display for Side {
             Self::Peer(_) => "peer",
             Self::Sqlite => "C idem, SQLite",
             Self::SqliteByHand => "B by hand, SQLite",
-            Self::Broker(Broker::RabbitMq) => "C idem, RabbitMQ",
-            Self::Broker(Broker::Nats) => "C idem, NATS",
-            Self::Broker(Broker::Kafka) => "C idem, Kafka",
+        })
+    }
+}
+
+impl fmt::Display for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RabbitMq => "RabbitMQ",
+            Self::Nats => "NATS",
+            Self::Kafka => "Kafka",
         })
     }
 }

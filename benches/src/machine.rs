@@ -21,6 +21,11 @@ pub(crate) struct Machine {
     settings: Vec<(String, String)>,
 }
 
+/// How many were running or ready to, in the last minute.
+pub(crate) fn load() -> String {
+    std::fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default().to_owned()
+}
+
 impl Machine {
     pub(crate) async fn look(conn: &mut PgConnection) -> Result<Self> {
         let asked = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"'),
@@ -32,12 +37,11 @@ impl Machine {
         let model = read("/proc/cpuinfo")
             .lines()
             .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1).map(str::to_owned));
-        let load_at_start = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned();
         Ok(Self {
             date,
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             model: model.unwrap_or_else(|| "unknown processor".to_owned()),
-            load_at_start,
+            load_at_start: load(),
             postgresql,
             settings,
         })

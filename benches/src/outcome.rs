@@ -16,6 +16,9 @@ pub(crate) struct Outcome {
     pub(crate) machine: Machine,
     pub(crate) peers: Vec<String>,
     pub(crate) rounds: usize,
+    /// All sides were asked for.
+    pub(crate) whole: bool,
+    pub(crate) load_at_end: String,
     pub(crate) samples: Samples,
     pub(crate) bytes: Vec<Bytes>,
     pub(crate) prune: Option<Prune>,
@@ -33,8 +36,9 @@ impl Outcome {
         }
     }
 
+    /// Whether a line is not reached. One that could not be measured is not, where all were asked for.
     fn below(&self, lines: &[Line]) -> bool {
-        lines.iter().any(|line| self.reached(line).is_some_and(|reached| reached < line.least))
+        lines.iter().any(|line| self.reached(line).map_or(self.whole, |reached| reached < line.least))
     }
 
     /// 0: each line that was measured is reached. 1: one is not. 2: the baseline is not credible, and nothing follows.
@@ -64,9 +68,9 @@ impl Outcome {
             lines.iter().map(line).collect()
         };
         let json = json!({
-            "bench": "all", "command": self.command, "machine": self.machine, "rounds": self.rounds, "cases": cases,
+            "bench": "all", "command": self.command, "machine": self.machine, "rounds": self.rounds, "load_at_end": self.load_at_end, "cases": cases,
             "must_reach": lines(plan::lines(&self.peers)), "credible": lines(plan::credible()),
-            "others": lines(plan::others()), "bytes": self.bytes, "prune": self.prune, "framework": self.framework,
+            "others": lines(plan::others(&self.peers)), "bytes": self.bytes, "prune": self.prune, "framework": self.framework,
             "missing": self.missing, "exit_code": self.verdict(),
         });
         std::fs::write(&file, format!("{json:#}\n")).with_context(|| format!("cannot write {}", file.display()))

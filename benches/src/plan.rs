@@ -9,7 +9,7 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
         cases.extend([Side::Autocommit, Side::ByHand, Side::Idem, Side::Pgbench].map(|side| Case::new(side, lanes)));
         cases.extend((0..peers).map(|peer| Case::new(Side::Peer(peer), lanes)));
     }
-    for lanes in [1, 4] {
+    for lanes in [1, 4, 16] {
         cases.extend(
             [Side::Batch(100), Side::Batch(1000), Side::Set(1000), Side::Raw].map(|side| Case::new(side, lanes)),
         );
@@ -30,9 +30,22 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
     }
     for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
-        cases.push(Case::new(Side::Broker(broker), 16));
+        cases.extend([(1, 16), (100, 4)].map(|(batch, lanes)| Case::new(Side::Broker(broker, batch), lanes)));
     }
     cases
+}
+
+/// The peers that do the same work: the claim and the handler's row in one transaction.
+const SAME_WORK: [&str; 2] = ["backbone-outbox", "distributed"];
+
+/// A line for each peer that does the same work, or for each that does not.
+fn beside_peers(peers: &[String], same_work: bool, least: f64) -> impl Iterator<Item = Line> {
+    let idem = Case::new(Side::Idem, 16);
+    let asked = move |(_, name): &(usize, &String)| SAME_WORK.contains(&name.as_str()) == same_work;
+    let line = move |(at, name): (usize, &String)| {
+        Line::new(&format!("single, 16 lanes / {name}"), idem, Case::new(Side::Peer(at), 16), least)
+    };
+    peers.iter().enumerate().filter(asked).map(line)
 }
 
 /// What must be reached.
@@ -66,9 +79,7 @@ pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
     lines.push(Line { what: a_second, case: copies, to: None, least: 100_000.0 });
     lines.push(Line::new("hot rows, batch 100, 4 lanes / single, 16", hot, idem.work(Work::Hot), 1.0));
     lines.push(Line::new("batch 100, all claims / empty", batch.on(Size::Full), batch, 0.8));
-    for (at, name) in peers.iter().enumerate() {
-        lines.push(Line::new(&format!("single, 16 lanes / {name}"), idem, Case::new(Side::Peer(at), 16), 1.0));
-    }
+    lines.extend(beside_peers(peers, true, 1.0));
     lines
 }
 
@@ -82,14 +93,18 @@ pub(crate) fn credible() -> Vec<Line> {
 }
 
 /// Ratios that are worth knowing and that nothing is asked of.
-pub(crate) fn others() -> Vec<Line> {
+pub(crate) fn others(peers: &[String]) -> Vec<Line> {
     let case = Case::new;
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);
     let hot = |side| case(side, 16).work(Work::Hot);
     let again = |side| case(side, 16).work(Work::Duplicates);
-    vec![
+    let mut lines = vec![
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
         line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
+        line("batch 100 / B, 1 lane", case(Side::Batch(100), 1), case(Side::ByHand, 1)),
+        line("batch 100 / B, 16 lanes", case(Side::Batch(100), 16), case(Side::ByHand, 16)),
+        line("batch 100 / A, 16 lanes", case(Side::Batch(100), 16), case(Side::Autocommit, 16)),
+        line("set of 1000, 4 lanes / A, 16 lanes", case(Side::Set(1000), 4), case(Side::Autocommit, 16)),
         line("batch of 1 / single, 16 lanes", case(Side::Batch(1), 16), case(Side::Idem, 16)),
         line("batch 1000 / batch 100, 4 lanes", case(Side::Batch(1000), 4), case(Side::Batch(100), 4)),
         line("set of 1000, all claims / empty", case(Side::Set(1000), 4).on(Size::Full), case(Side::Set(1000), 4)),
@@ -100,5 +115,11 @@ pub(crate) fn others() -> Vec<Line> {
         line("B, all claims / empty", case(Side::ByHand, 16).on(Size::Full), case(Side::ByHand, 16)),
         line("F, all claims / empty", case(Side::Raw, 4).on(Size::Full), case(Side::Raw, 4)),
         line("SQLite, 16 lanes / B", case(Side::Sqlite, 16), case(Side::SqliteByHand, 16)),
-    ]
+    ];
+    for broker in [Broker::RabbitMq, Broker::Nats, Broker::Kafka] {
+        let what = format!("{broker}, batch 100, 4 lanes / single, 16");
+        lines.push(line(&what, case(Side::Broker(broker, 100), 4), case(Side::Broker(broker, 1), 16)));
+    }
+    lines.extend(beside_peers(peers, false, 0.0));
+    lines
 }

@@ -113,7 +113,9 @@ impl Sides {
             Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,
             Side::Sqlite => self.sqlite.idem(lanes, messages).await,
             Side::SqliteByHand => self.sqlite.by_hand(lanes, messages).await,
-            Side::Broker(broker) => self.brokers.run(broker, &self.table(Size::Empty)?.store, lanes, messages).await,
+            Side::Broker(broker, batch) => {
+                self.brokers.run(broker, &self.table(Size::Empty)?.store, (lanes, batch), messages).await
+            }
         }
     }
 

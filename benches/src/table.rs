@@ -10,7 +10,8 @@ use crate::tables::Bytes;
 impl Display for Outcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let build = if cfg!(debug_assertions) { "a debug build, which proves nothing" } else { "release build" };
-        writeln!(f, "command     {} ({build})\n{}\n", self.command, self.machine)?;
+        writeln!(f, "command     {} ({build})\n{}", self.command, self.machine)?;
+        writeln!(f, "load        {} at the end\n", self.load_at_end)?;
         row(f, "median of the rounds", ["messages", "lowest to", "µs of a", "client", "log"])?;
         row(f, &format!("({})", self.rounds), ["a second", "highest", "message", "CPU µs", "bytes"])?;
         for case in plan::cases(self.peers.len()) {
@@ -32,7 +33,7 @@ impl Display for Outcome {
         self.lines(f, &plan::credible())?;
         self.lines(f, &plan::lines(&self.peers))?;
         writeln!(f, "\nother ratios")?;
-        self.lines(f, &plan::others())?;
+        self.lines(f, &plan::others(&self.peers))?;
         for missing in &self.missing {
             writeln!(f, "not measured: {missing}")?;
         }

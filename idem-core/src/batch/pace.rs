@@ -25,8 +25,10 @@ pub(super) enum Turn<'a> {
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
-const FIRST_PATIENCE: usize = 32;
-const LONGEST_PATIENCE: usize = 4096;
+/// A deadlock costs as much time as a hundred batches or so, and to run several at once saves about half of a batch's
+/// time: this many make it worth another try.
+const FIRST_PATIENCE: usize = 1024;
+const LONGEST_PATIENCE: usize = 65_536;
 
 impl Pace {
     /// Batches of at most so many.
