@@ -94,12 +94,15 @@ pub async fn nobody_is_charged_for_another_of_its_batch<W: World>(world: W) {
     }
     let line = Line::new(world).await;
     let mut orders = numbers(9);
-    orders.insert(4, Order::new("swallows", &[Act::Swallow, Act::Fail, Act::Permanent]).by_attempt());
+    // The one behind it fails at its first statement; nobody is behind the last one, so that only the commit tells.
+    for (place, id) in [(4, "in the middle"), (10, "at the end")] {
+        orders.insert(place, Order::new(id, &[Act::Swallow, Act::Fail, Act::Permanent]).by_attempt());
+    }
     let worker = taken_together(&line, &orders).await;
-    let outcomes = ends(&line, worker, 12).await;
-    assert_eq!(outcomes[..3], ["dead: permanent", "parked 1", "parked 2"]);
-    assert!(outcomes[3..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
-    assert_eq!(line.one_dead().await.attempts, 3);
+    let outcomes = ends(&line, worker, 15).await;
+    assert_eq!(outcomes[..6], ["dead: permanent", "dead: permanent", "parked 1", "parked 1", "parked 2", "parked 2"]);
+    assert!(outcomes[6..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    assert!(line.dead().await.iter().all(|dead| dead.attempts == 3));
     each_has_one_effect(&line, &numbers(9)).await;
 }
 
