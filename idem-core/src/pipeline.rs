@@ -1,6 +1,7 @@
 //! The way of one delivery: receive, limits, decode, key, begin, claim, handle, guard, commit, settle, emit.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,8 @@ impl<S: Store> Pipeline<S> {
     /// Takes one delivery all the way. It ends settled, or left to the broker where it is no longer ours.
     pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A, place: Option<Place>) {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
-        self.drive(delivery, acker, place.as_ref()).instrument(span).await;
+        // Pinned first, as other large futures are: a wrapper would move all of it.
+        pin!(self.drive(delivery, acker, place.as_ref())).instrument(span).await;
     }
 
     async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Option<&Place>) {
@@ -74,7 +76,7 @@ impl<S: Store> Pipeline<S> {
             if self.draining.is_cancelled() {
                 return self.release(acker).await;
             }
-            let step = extended(&mut acker, self.attempt(&delivery)).await;
+            let step = extended(&mut acker, pin!(self.attempt(&delivery))).await;
             if let Step::Done(Outcome::Parked { attempt: 0, .. }) | Step::InRow(Outcome::Parked { attempt: 0, .. }, _) =
                 &step
             {
