@@ -13,4 +13,5 @@ mod call;
 mod hygiene;
 mod keys;
 mod names;
+mod sets;
 mod tombstones;

@@ -68,7 +68,6 @@ macro_rules! pipeline_suite {
             nobody_is_charged_for_another_of_its_batch
             copies_and_conflicts_in_a_batch_are_known
             a_copy_in_a_batch_is_held_with_its_first
-            a_batch_claims_in_the_order_of_its_keys
             batches_that_deadlock_get_through
             a_crash_of_a_batch_loses_and_doubles_nothing
             the_leases_of_what_runs_together_are_extended

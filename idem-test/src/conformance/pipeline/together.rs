@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::{Claimed, Identity, Promise, Store};
-use idem_core::{Fingerprint, Key, Lends, Ordering, Reason};
+use idem_core::{Fingerprint, Key, Ordering, Reason};
 
 use crate::conformance::soon;
 use crate::conformance::store::Setup;
@@ -62,13 +62,13 @@ async fn each_has_one_effect<W: World>(line: &Line<W>, orders: &[Order]) {
 }
 
 /// A claim that another process holds, until its transaction ends.
-async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W::Store as Store>::Txn, Identity) {
+async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W::Store as Store>::Txn) {
     let other = line.world.store(Setup::default()).await.unwrap();
     let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
     let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
     let mut elsewhere = other.begin(Duration::from_secs(30)).await.unwrap();
     assert_eq!(other.claim(&mut elsewhere, &identity, Promise::Processed).await.unwrap(), Claimed::New);
-    (other, elsewhere, identity)
+    (other, elsewhere)
 }
 
 /// What is there runs in one transaction. One of them that fails costs the others one more run, and a run of its own, which
@@ -123,7 +123,7 @@ pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
         return;
     }
     let line = Line::new(world).await;
-    let (other, elsewhere, _) = claimed_elsewhere(&line, "held").await;
+    let (other, elsewhere) = claimed_elsewhere(&line, "held").await;
     let mut orders = numbers(6);
     orders.extend([Order::ok("held"), Order::ok("held")]);
     let worker = taken_together(&line, &orders).await;
@@ -137,32 +137,6 @@ pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
     let outcomes = ends(&line, worker, 8).await;
     assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), 1);
     each_has_one_effect(&line, &orders[..7]).await;
-}
-
-/// Claims are made in the order of the keys, so that two batches never wait for each other in a circle: one that waits for
-/// its first key holds no later one.
-pub async fn a_batch_claims_in_the_order_of_its_keys<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
-    let (other, mut elsewhere, first) = claimed_elsewhere(&line, "a").await;
-    let worker = taken_together(&line, &[Order::ok("z"), Order::ok("k"), Order::ok("a")]).await;
-    let waits = async {
-        while line.world.waiting().await.unwrap_or_default() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon(waits).await;
-    let at_once = "SET LOCAL lock_timeout = '1ms'";
-    W::execute(<W::Store as Lends<W::Connection>>::lend(&mut elsewhere), at_once).await.unwrap();
-    let last = Identity { key: Key::of("z").unwrap(), ..first };
-    let claimed = other.claim(&mut elsewhere, &last, Promise::Processed).await;
-    assert_eq!(claimed.map_err(|fault| format!("{fault:?}")), Ok(Claimed::New), "the batch holds its last key");
-
-    other.rollback(elsewhere).await.unwrap();
-    assert!(ends(&line, worker, 3).await.iter().all(|outcome| outcome == "processed"));
-    each_has_one_effect(&line, &["a", "k", "z"].map(Order::ok)).await;
 }
 
 /// Batches whose handlers write the same rows in different orders deadlock. Nobody is charged, and all of them get through.

@@ -1,0 +1,13 @@
+use idem::prelude::*;
+use sqlx::PgConnection;
+
+struct Event {
+    id: u64,
+}
+
+#[idempotent(key = "id")]
+async fn handler(_: Batch<Event>, _: Headers, _: &mut PgConnection) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn main() {}
