@@ -3,7 +3,7 @@
 use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -13,18 +13,17 @@ use crate::store::HandlerId;
 /// For each key in flight, by its hash, who waits for it. A queue in which nobody waits takes no allocation. Two keys of one
 /// hash wait for each other, which is slower and does no harm.
 type Waiting = HashMap<u64, VecDeque<Arc<Notify>>>;
-type Slots = Mutex<Waiting>;
 
 /// The keys that are in flight. A second delivery of one waits here, in memory, without a connection.
 #[derive(Default)]
 pub(crate) struct Flights {
-    slots: Arc<Slots>,
+    slots: Mutex<Waiting>,
     hash: RandomState,
 }
 
 impl Flights {
     /// Waits until no other delivery of this key is in flight. Cancel safe.
-    pub(crate) async fn enter(&self, handler: HandlerId, key: &Key) -> Flight {
+    pub(crate) async fn enter(&self, handler: HandlerId, key: &Key) -> Flight<'_> {
         // Made before the wait, so that a waiter that is dropped leaves its queue as well.
         let flight = self.join(handler, key);
         if let Some(turn) = &flight.turn {
@@ -34,18 +33,18 @@ impl Flights {
     }
 
     /// The key, if no other delivery of it is in flight.
-    pub(crate) fn try_enter(&self, handler: HandlerId, key: &Key) -> Option<Flight> {
+    pub(crate) fn try_enter(&self, handler: HandlerId, key: &Key) -> Option<Flight<'_>> {
         let id = self.hash.hash_one((handler, key));
         let mut slots = lock(&self.slots);
         if slots.contains_key(&id) {
             return None;
         }
         slots.insert(id, VecDeque::new());
-        Some(Flight { slots: self.slots.clone(), id, turn: None })
+        Some(Flight { slots: &self.slots, id, turn: None })
     }
 
     /// The key, or a place behind those that have it and wait for it.
-    fn join(&self, handler: HandlerId, key: &Key) -> Flight {
+    fn join(&self, handler: HandlerId, key: &Key) -> Flight<'_> {
         let id = self.hash.hash_one((handler, key));
         let turn = match lock(&self.slots).entry(id) {
             Entry::Vacant(slot) => {
@@ -58,21 +57,21 @@ impl Flights {
                 Some(turn)
             }
         };
-        Flight { slots: self.slots.clone(), id, turn }
+        Flight { slots: &self.slots, id, turn }
     }
 }
 
 /// A key in flight, or a wait for one, until it is dropped.
-pub(crate) struct Flight {
-    slots: Arc<Slots>,
+pub(crate) struct Flight<'a> {
+    slots: &'a Mutex<Waiting>,
     id: u64,
     /// Rung when whoever had the key before has left. It is out of the queue then.
     turn: Option<Arc<Notify>>,
 }
 
-impl Drop for Flight {
+impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let mut slots = lock(&self.slots);
+        let mut slots = lock(self.slots);
         let Entry::Occupied(mut slot) = slots.entry(self.id) else { return };
         let waiting = slot.get_mut();
         let place = self.turn.as_ref().and_then(|turn| waiting.iter().position(|other| Arc::ptr_eq(other, turn)));
@@ -87,7 +86,7 @@ impl Drop for Flight {
     }
 }
 
-fn lock(slots: &Slots) -> std::sync::MutexGuard<'_, Waiting> {
+fn lock(slots: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -89,6 +89,14 @@ pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
     }
 }
 
+/// Until then; for ever where there is no such time.
+pub(crate) async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn extend<A: Acker>(acker: &mut A, every: Duration) -> Infallible {
     loop {
         tokio::time::sleep(every).await;
