@@ -16,7 +16,10 @@ use crate::{framework, plan, prune};
 /// Measures everything.
 pub(crate) async fn measure(options: &Options) -> Result<Outcome> {
     let url = std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench`")?;
-    let framework = framework::measure((200_000.0 * options.seconds) as usize).await?;
+    let framework = match options.wants("framework") {
+        true => Some(framework::measure((200_000.0 * options.seconds) as usize).await?),
+        false => None,
+    };
     let mut sides = Sides::new(&url, options).await?;
     let machine = Machine::look(&mut sides.conn).await?;
     let peers: Vec<String> = sides.peers.iter().map(|peer| peer.name.clone()).collect();

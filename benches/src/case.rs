@@ -11,6 +11,10 @@ pub(crate) enum Side {
     ByHand,
     /// C: idem, one message per transaction.
     Idem,
+    /// D: idem in batches of so many, the handler unchanged.
+    Batch(usize),
+    /// E: idem in batches of so many, the handler taking them all at once.
+    Set(usize),
     /// F: what the database can do at best: a thousand messages by two statements.
     Raw,
     /// pgbench with B's statements.
@@ -81,15 +85,26 @@ impl Case {
     /// How many messages the first round takes; the others take as many as fit into their time.
     pub(crate) fn first(&self) -> usize {
         match self.side {
-            Side::Raw => 20_000,
+            Side::Raw | Side::Set(_) => 20_000,
+            Side::Batch(_) => 10_000,
             _ if self.lanes == 1 => 300,
             _ => 2_000,
         }
     }
 
+    /// How many messages a lane takes at once.
+    fn together(&self) -> usize {
+        match self.side {
+            // Two rounds of each lane are enough for a thousand.
+            Side::Batch(most) | Side::Set(most) => most / 20,
+            Side::Raw => crate::raw::BATCH / 20,
+            _ => 1,
+        }
+    }
+
     /// How many messages about so many are: enough that each lane has its share.
     pub(crate) fn round(&self, messages: f64) -> usize {
-        (messages as usize).clamp(40 * self.lanes, 500_000)
+        (messages as usize).clamp(40 * self.lanes * self.together(), 500_000)
     }
 
     /// Its name in tables and files.
@@ -116,6 +131,8 @@ impl Case {
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Batch(most) => return write!(f, "D idem, batches of {most}"),
+            Self::Set(most) => return write!(f, "E idem, sets of {most}"),
             Self::Autocommit => "A no dedup",
             Self::ByHand => "B by hand",
             Self::Idem => "C idem",

@@ -8,6 +8,7 @@
 //! | `by_hand` | B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite`, `brokers` | C: idem on PostgreSQL, on SQLite, from each broker |
 //! | `inbox` | idem with `.inbox()` beside idem without: throughput, and the wait in the inbox |
+//! | `batches` | D and E: idem in batches, the handler unchanged or of the whole set |
 //! | `raw` | F: what the database can do at best |
 //! | `pgbench` | PostgreSQL's own client, which judges the baseline |
 //! | `peers` | other libraries, which are programs of their own |
@@ -19,6 +20,7 @@
 
 mod all;
 mod autocommit;
+mod batches;
 mod brokers;
 mod by_hand;
 mod case;

@@ -19,7 +19,7 @@ pub(crate) struct Outcome {
     pub(crate) samples: Samples,
     pub(crate) bytes: Vec<Bytes>,
     pub(crate) prune: Option<Prune>,
-    pub(crate) framework: Framework,
+    pub(crate) framework: Option<Framework>,
     /// What could not be measured, and why.
     pub(crate) missing: Vec<String>,
 }

@@ -10,16 +10,21 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
         cases.extend((0..peers).map(|peer| Case::new(Side::Peer(peer), lanes)));
     }
     for lanes in [1, 4] {
-        cases.push(Case::new(Side::Raw, lanes));
+        cases.extend(
+            [Side::Batch(100), Side::Batch(1000), Side::Set(1000), Side::Raw].map(|side| Case::new(side, lanes)),
+        );
     }
+    // Batches of one must cost nothing.
+    cases.push(Case::new(Side::Batch(1), 16));
     for work in [Work::Duplicates, Work::Hot] {
         for side in [Side::ByHand, Side::Idem] {
             cases.extend([1, 16].map(|lanes| Case::new(side, lanes).work(work)));
         }
+        cases.extend([1, 4].map(|lanes| Case::new(Side::Batch(100), lanes).work(work)));
     }
     for size in [Size::Tenth, Size::Full] {
         cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(size)));
-        cases.push(Case::new(Side::Raw, 4).on(size));
+        cases.extend([Side::Batch(100), Side::Set(1000), Side::Raw].map(|side| Case::new(side, 4).on(size)));
     }
     for side in [Side::SqliteByHand, Side::Sqlite] {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
@@ -49,6 +54,18 @@ impl Line {
 pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
     let idem = Case::new(Side::Idem, 16);
     let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.0)];
+    let batch = Case::new(Side::Batch(100), 4);
+    lines.push(Line::new("batch 100, 4 lanes / B, 16 lanes", batch, Case::new(Side::ByHand, 16), 5.0));
+    lines.push(Line::new("batch 100, 4 lanes / A, 16 lanes", batch, Case::new(Side::Autocommit, 16), 2.5));
+    for lanes in [1, 4] {
+        let what = format!("set of 1000 / F, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
+        lines.push(Line::new(&what, Case::new(Side::Set(1000), lanes), Case::new(Side::Raw, lanes), 0.9));
+    }
+    let (copies, hot) = (batch.work(Work::Duplicates), batch.work(Work::Hot));
+    let a_second = "duplicates a second, batch 100, 4 lanes".to_owned();
+    lines.push(Line { what: a_second, case: copies, to: None, least: 100_000.0 });
+    lines.push(Line::new("hot rows, batch 100, 4 lanes / single, 16", hot, idem.work(Work::Hot), 1.0));
+    lines.push(Line::new("batch 100, all claims / empty", batch.on(Size::Full), batch, 0.8));
     for (at, name) in peers.iter().enumerate() {
         lines.push(Line::new(&format!("single, 16 lanes / {name}"), idem, Case::new(Side::Peer(at), 16), 1.0));
     }
@@ -73,6 +90,9 @@ pub(crate) fn others() -> Vec<Line> {
     vec![
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
         line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
+        line("batch of 1 / single, 16 lanes", case(Side::Batch(1), 16), case(Side::Idem, 16)),
+        line("batch 1000 / batch 100, 4 lanes", case(Side::Batch(1000), 4), case(Side::Batch(100), 4)),
+        line("set of 1000, all claims / empty", case(Side::Set(1000), 4).on(Size::Full), case(Side::Set(1000), 4)),
         line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
         line("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand)),
         line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),

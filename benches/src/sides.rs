@@ -17,7 +17,7 @@ use crate::samples::Sample;
 use crate::single::cpu;
 use crate::sqlite::Files;
 use crate::tables::{Table, run};
-use crate::{autocommit, raw, worker};
+use crate::{autocommit, batches, raw, worker};
 
 /// The most lanes that any side has.
 pub(crate) const LANES: usize = 16;
@@ -106,6 +106,8 @@ impl Sides {
                 ByHand::new(&self.pool, Shape::Guarded, &claims, hot).run(lanes, messages).await
             }
             Side::Idem => worker::run(&self.store(case)?.store, lanes, hot, messages).await,
+            Side::Batch(most) => batches::run(&self.store(case)?.store, lanes, most, hot, messages).await,
+            Side::Set(most) => batches::run_set(&self.store(case)?.store, lanes, most, messages).await,
             Side::Raw => raw::run(&self.pool, &self.table(case.size)?.claims, lanes, messages).await,
             Side::Pgbench => self.pgbench.as_ref().context("pgbench is not installed")?.run(lanes, count).await,
             Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,
@@ -159,7 +161,8 @@ impl Sides {
         if (effects, counted) != due {
             bail!("{messages} messages made {effects} rows and were counted {counted} times: {due:?} is right");
         }
-        if case.side == Side::Idem && case.size == Size::Empty && case.work != Work::Duplicates {
+        let idem = matches!(case.side, Side::Idem | Side::Batch(_) | Side::Set(_));
+        if idem && case.size == Size::Empty && case.work != Work::Duplicates {
             let text = format!("SELECT count(*) FROM {SCHEMA}.processed_messages");
             let claims: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;
             ensure!(claims == messages as i64, "{messages} messages made {claims} claims");

@@ -24,7 +24,10 @@ impl Display for Outcome {
         if let Some(prune) = &self.prune {
             writeln!(f, "\n{prune}")?;
         }
-        writeln!(f, "\n{}\n", self.framework)?;
+        if let Some(framework) = &self.framework {
+            writeln!(f, "\n{framework}")?;
+        }
+        f.write_str("\n")?;
         row(f, "must reach, as medians of the rounds' ratios", ["at least", "reached"])?;
         self.lines(f, &plan::credible())?;
         self.lines(f, &plan::lines(&self.peers))?;

@@ -1,12 +1,12 @@
 //! What a batch is made of.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
 
 use crate::pipeline::Pipeline;
-use crate::registry::{Job, Route};
-use crate::store::{HandlerId, Identity, Row};
+use crate::registry::{Job, Route, Work};
+use crate::store::{Identity, Row};
 use crate::worker::Flight;
-use crate::{Delivery, Key, Outcome, Store};
+use crate::{Delivery, Outcome, Store};
 
 /// A message of a batch that can run.
 pub(super) struct Item<'a, S: Store> {
@@ -43,23 +43,26 @@ impl<S: Store> Pipeline<S> {
     /// The deliveries that can run together, sorted as claims are made. What cannot is taken alone: what is unfit or was
     /// redelivered, what is in flight elsewhere in this process, and another message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Delivery]) -> Vec<Item<'_, S>> {
-        let mut items: Vec<Item<'_, S>> = Vec::with_capacity(deliveries.len());
-        let mut seen: HashMap<(HandlerId, Key), usize> = HashMap::with_capacity(deliveries.len());
-        for (at, delivery) in deliveries.iter().enumerate().filter(|(_, delivery)| !delivery.redelivered()) {
-            let Ok(work) = self.receive(delivery) else { continue };
-            let id = (work.identity.handler, work.identity.key);
-            if let Some(first) = seen.get(&id).map(|first| &mut items[*first]) {
-                if first.identity.fingerprint == work.identity.fingerprint {
-                    first.copies.push(at);
-                }
-                continue;
-            }
-            let Some(flight) = self.flights.try_enter(id.0, &id.1) else { continue };
-            seen.insert(id, items.len());
-            let (route, identity, job) = (work.route, work.identity, Some(work.job));
-            items.push(Item { at, route, identity, attempts: 0, job, copies: Vec::new(), _flight: Some(flight) });
-        }
-        sorted(items)
+        let fit = deliveries.iter().enumerate().filter(|(_, delivery)| !delivery.redelivered());
+        let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.receive(it).ok()?))).collect();
+        let identity = |place: usize| &works[place].1.identity;
+        // Places are sorted, since what stands there is large. The sort is stable: the first of a key is what came first.
+        let mut order: Vec<usize> = (0..works.len()).collect();
+        order.sort_by(|a, b| in_order(identity(*a), identity(*b)));
+        let of_one_key = order.chunk_by(|a, b| in_order(identity(*a), identity(*b)).is_eq());
+        let with_copies = |places: &[usize]| {
+            let first = places[0];
+            let copies = places[1..].iter().filter(|place| identity(**place) == identity(first));
+            (first, copies.map(|place| works[*place].0).collect())
+        };
+        let firsts: Vec<(usize, Vec<usize>)> = of_one_key.map(with_copies).collect();
+        let mut works: Vec<_> = works.into_iter().map(Some).collect();
+        let item = |(first, copies): (usize, Vec<usize>)| {
+            let (at, Work { route, identity, job }) = works[first].take()?;
+            let flight = Some(self.flights.try_enter(identity.handler, &identity.key)?);
+            Some(Item { at, route, identity, attempts: 0, job: Some(job), copies, _flight: flight })
+        };
+        firsts.into_iter().filter_map(item).collect()
     }
 
     /// The rows that can run together. Those without a key go back through decode and key, each alone.
@@ -71,18 +74,16 @@ impl<S: Store> Pipeline<S> {
             let (identity, attempts) = (row.identity.clone(), row.attempts);
             job.is_some().then(|| Item { at, route, identity, attempts, job, copies: Vec::new(), _flight: None })
         };
-        sorted(rows.iter().enumerate().filter_map(item).collect())
+        let mut items: Vec<Item<'_, S>> = rows.iter().enumerate().filter_map(item).collect();
+        items.sort_unstable_by(|a, b| in_order(&a.identity, &b.identity));
+        items
     }
 }
 
 /// Two transactions that claim in the same order never wait for each other in a circle.
-fn sorted<S: Store>(mut items: Vec<Item<'_, S>>) -> Vec<Item<'_, S>> {
-    let order = |item: &Item<'_, S>| (item.identity.handler.0, item.identity.key);
-    items.sort_unstable_by(|a, b| {
-        let ((one, key), (other, next)) = (order(a), order(b));
-        one.cmp(&other).then_with(|| key.as_bytes().cmp(next.as_bytes()))
-    });
-    items
+fn in_order(a: &Identity, b: &Identity) -> Ordering {
+    let ((one, key), (other, next)) = ((a.handler.0, &a.key), (b.handler.0, &b.key));
+    one.cmp(&other).then_with(|| key.as_bytes().cmp(next.as_bytes()))
 }
 
 /// Gives items and their copies a verdict. A copy of what was processed is a duplicate.

@@ -124,7 +124,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// Takes deliveries in batches of at most so many; 1 by default, which is none. What is there is taken together, in one
     /// transaction with one commit, and each delivery is settled by its own verdict. [`in_flight`](Self::in_flight) then is
-    /// the number of batches at once, and the prefetch covers all of them.
+    /// the number of batches at once, and the prefetch covers all of them twice, so that the next one is there when one ends.
     ///
     /// A message that fails takes the others of its batch with it for one round: they run again without it, and it runs
     /// alone, which is where it is charged. So a handler runs more often than without batches, and what it does outside of

@@ -62,8 +62,17 @@ impl Settings {
         self.inbox_in_flight.unwrap_or(if self.inbox { self.in_flight } else { 4 })
     }
 
-    /// How many deliveries may be unsettled at once.
+    /// How many deliveries may be unsettled at once. A batch is what is there, so that as many as are worked on wait
+    /// behind them: else each lane would find no more than what came since it settled its last batch.
     pub(crate) fn unsettled(&self) -> usize {
+        match self.batch {
+            1 => self.worked_on(),
+            _ => self.worked_on().saturating_mul(2).min(u16::MAX.into()),
+        }
+    }
+
+    /// How many deliveries all lanes have at once.
+    fn worked_on(&self) -> usize {
         self.in_flight.saturating_mul(self.batch)
     }
 
@@ -75,7 +84,7 @@ impl Settings {
         if self.in_flight == 0 || u16::try_from(self.in_flight).is_err() {
             return refuse("`.in_flight(..)` must be 1 to 65535");
         }
-        if self.batch == 0 || self.unsettled() > usize::from(u16::MAX) {
+        if self.batch == 0 || self.worked_on() > usize::from(u16::MAX) {
             return refuse("`.batch(..)` must be at least 1, and `.in_flight(..)` times `.batch(..)` at most 65535");
         }
         if self.batch > 1 && self.ordering != Ordering::None {

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Executor, PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::sql::quoted;
-use super::{Postgres, inbox};
+use super::{Postgres, inbox, many};
 
 /// Half of each million belongs to another consumer, which nobody serves at the moment.
 const FILL: &str = "
@@ -101,6 +101,37 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
         let index = if name == "ordinary" { "inbox_messages_ordinary" } else { "inbox_messages_suspect" };
         assert!(indexes.iter().any(|used| used == index), "{name} does not use {index}: {indexes:?}");
         assert!(buffers < 1_000, "{name} reads {buffers} buffers");
+    }
+    conn.execute(sqlx::raw_sql(in_schema("DROP SCHEMA {schema} CASCADE"))).await.unwrap();
+}
+
+/// A table that is new, or was emptied, has no statistics; it can have a million claims before it gets some.
+#[tokio::test]
+async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
+    let Ok(url) = std::env::var("DATABASE_URL") else {
+        assert!(std::env::var_os("CI").is_none(), "DATABASE_URL is not set, and this is CI");
+        eprintln!("skipped: DATABASE_URL is not set, run cargo xtask test");
+        return;
+    };
+    let schema = format!("idem_test_{}", Uuid::new_v4().simple());
+    let store = Postgres::options(&url).schema(&schema).connect().await.unwrap();
+    let mut lane = store.lanes().lane().await.unwrap();
+    let conn = lane.connection();
+    let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
+    conn.execute("SET plan_cache_mode = force_generic_plan").await.unwrap();
+    let (claim, values) =
+        ("(int[], bytea[], bytea[], bool, text, text, text)", "('{1}', '{a}', '{b}', true, '1', '1', '1')");
+    let statements = [
+        ("alone", many::claim_alone(), claim, values),
+        ("beside", many::claim_beside(), claim, values),
+        ("known", many::known(), "(int[], bytea[])", "('{1}', '{a}')"),
+    ];
+    for (name, statement, types, values) in statements {
+        conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();
+        conn.execute("BEGIN").await.unwrap();
+        let (_, indexes) = explain(conn, &format!("EXECUTE {name}{values}")).await;
+        assert_eq!(indexes, ["processed_messages_pkey"], "{name}");
+        conn.execute("ROLLBACK").await.unwrap();
     }
     conn.execute(sqlx::raw_sql(in_schema("DROP SCHEMA {schema} CASCADE"))).await.unwrap();
 }

@@ -19,6 +19,10 @@ pub struct Txn {
     xid: Option<String>,
     // How long a statement of our own waits for a lock, in milliseconds.
     lock_wait: u64,
+    // A handler's.
+    deadline: Duration,
+    // Whether nothing was asked in it yet.
+    fresh: bool,
 }
 
 impl std::fmt::Debug for Txn {
@@ -97,12 +101,36 @@ impl Txn {
     /// In this lane, where a transaction has begun.
     pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
         let lock_wait = lock_wait(statement_timeout(&lane, deadline));
-        Self { lane, xid: None, lock_wait }
+        Self { lane, xid: None, lock_wait, deadline, fresh: true }
     }
 
     /// One of idem's own statements.
     pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<sqlx::postgres::PgRow>, Fault> {
+        self.fresh = false;
         Ok(self.lane.bound(OWN, query).await?)
+    }
+
+    /// One that fails where another transaction has inserted the same key meanwhile. `None` then, in a transaction that
+    /// has begun anew.
+    pub(super) async fn ask_alone(
+        &mut self,
+        query: Query<'_, Pg, PgArguments>,
+    ) -> Result<Option<Vec<sqlx::postgres::PgRow>>, Fault> {
+        self.fresh = false;
+        match self.lane.bound(OWN, query).await {
+            Ok(rows) => Ok(Some(rows)),
+            Err(failure) if failure.code() == Some("23505") => {
+                let again = format!("ROLLBACK; {}", text(&self.lane, self.deadline));
+                self.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
+                Ok(None)
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Whether it has just begun.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh
     }
 
     /// The session's own lock timeout, which the handler is to have.
@@ -122,6 +150,7 @@ impl Txn {
 
     /// The connection, for a handler.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
+        self.fresh = false;
         self.lane.connection()
     }
 }

@@ -1,0 +1,35 @@
+//! D and E: idem in batches, by the unchanged handler, and by one that takes the whole batch.
+
+use anyhow::Result;
+use bytes::Bytes;
+use idem::Batch;
+use idem::prelude::*;
+use sqlx::PgConnection;
+
+use crate::message::{IDEM, OrderPaid, order_counted, order_paid};
+use crate::queue::{Deliveries, Queue};
+use crate::worker;
+
+/// The handler that stores as `order_paid` does, but all rows of a batch by one statement.
+#[idempotent(key = "event_id", name = "order_paid")]
+async fn orders_paid(events: Batch<OrderPaid>, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let orders: Vec<i64> = events.iter().map(|event| event.order_id).collect();
+    let amounts: Vec<i64> = events.iter().map(|event| event.amount).collect();
+    sqlx::query(crate::raw::WRITE).bind(IDEM).bind(&orders).bind(&amounts).execute(tx).await?;
+    Ok(())
+}
+
+/// Works the messages off in so many batches at once, by the handler of a single message; answers how many a second.
+pub(crate) async fn run(store: &Postgres, lanes: usize, batch: usize, hot: bool, messages: Vec<Bytes>) -> Result<f64> {
+    let queue = Queue::new(messages);
+    let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone()));
+    let worker = if hot { worker.handler::<order_counted>() } else { worker.handler::<order_paid>() };
+    worker::drive(worker.in_flight(lanes).batch(batch), queue).await
+}
+
+/// The same by the handler that takes them all.
+pub(crate) async fn run_set(store: &Postgres, lanes: usize, batch: usize, messages: Vec<Bytes>) -> Result<f64> {
+    let queue = Queue::new(messages);
+    let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone())).handler::<orders_paid>();
+    worker::drive(worker.in_flight(lanes).batch(batch), queue).await
+}
