@@ -5,40 +5,50 @@
 use std::time::{Duration, Instant};
 
 use idem::Source;
-use idem_faults::{Act, Kafka, Mode, Nats, RabbitMq, Running, Scene, Site, orders};
+use idem_faults::{Act, Kafka, Mode, Nats, RabbitMq, Running, Scene, Site, Unacked, orders, until};
 
 use crate::everywhere::run;
 
 const BATCH: usize = 100;
 
 /// A worker with one lane, which takes all of a batch together, however slowly it comes.
-async fn start<S: Site>(scene: &Scene<S>) -> Running
-where
-    S::Source: Source,
-{
-    let worker =
-        |worker: idem_faults::Tuned<S::Source>| worker.in_flight(1).batch(BATCH).linger(Duration::from_secs(2));
-    scene.start_from(scene.site.source().await, worker)
+fn start_from<S: Site>(scene: &Scene<S>, source: impl Source) -> Running {
+    scene.start_from(source, |worker| worker.in_flight(1).batch(BATCH).linger(Duration::from_secs(5)))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_acks_of_a_batch_are_written_to_rabbitmq_together() {
     run::<RabbitMq>(Mode::Batch, async |scene: &Scene<RabbitMq>| {
+        let (source, asked) = Unacked::new(scene.site.source().await);
+        let worker = start_from(scene, source);
+        until("it consumes", || async { worker.health.is_ready() }).await;
+        let relay = &scene.site.relay;
+        // Nothing is written until it is no longer blocked, so that all that there is to be written can come together.
+        relay.say(&connection_method(60, b"\x03why"));
         let orders = orders("order", BATCH, Act::Write);
         scene.publish(&orders).await;
-        let worker = start(scene).await;
+        asked.reached(BATCH).await;
+        relay.say(&connection_method(61, b""));
         let dead = scene.ends_with(orders, vec![worker]).await;
         assert!(dead.is_empty(), "{dead:?}");
         let (mut acks, mut writes) = (0, 0);
-        for piece in scene.site.relay.said().iter().flatten() {
+        for piece in relay.said().iter().flatten() {
             let here = piece.windows(ACK.len()).filter(|bytes| *bytes == ACK).count();
             (acks, writes) = (acks + here, writes + usize::from(here > 0));
         }
         println!("{acks} acks in {writes} writes");
         assert_eq!(acks, BATCH, "not `multiple`, which would settle what still runs");
-        assert!(writes <= BATCH / 2, "{acks} acks in {writes} writes");
+        // The last ones may be on their way to the client's thread when the others are written.
+        assert!(writes <= BATCH / 10, "{acks} acks in {writes} writes");
     })
     .await;
+}
+
+/// `connection.blocked` is method 60 of class 10, `connection.unblocked` 61
+/// (<https://www.rabbitmq.com/docs/connection-blocked>). The client then writes nothing, acks included.
+fn connection_method(number: u8, arguments: &[u8]) -> Vec<u8> {
+    let length = (4 + arguments.len() as u32).to_be_bytes();
+    [&[1, 0, 0], &length[..], &[0, 10, 0, number], arguments, &[0xCE]].concat()
 }
 
 /// Thirteen bytes of a method, which is number 80 of class 60: `basic.ack` (AMQP 0-9-1, 2.3.5.1 and 1.8.3.13).
@@ -50,7 +60,7 @@ async fn the_acks_of_a_batch_are_confirmed_by_nats_in_about_one_round_trip() {
     run::<Nats>(Mode::Batch, async |scene: &Scene<Nats>| {
         let orders = orders("order", BATCH, Act::Write);
         scene.publish(&orders).await;
-        let worker = start(scene).await;
+        let worker = start_from(scene, scene.site.source().await);
         scene.site.relay.delay(ONE_WAY);
         scene.effects(BATCH).await;
         let committed = Instant::now();
