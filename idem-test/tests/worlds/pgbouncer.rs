@@ -41,7 +41,7 @@ impl World for PgBouncerWorld {
 
     async fn make() -> Option<Self> {
         let direct = PostgresWorld::make().await?;
-        let pooler = Pooler::start(direct.url()).await?;
+        let pooler = Pooler::start(&direct.url).await?;
         Some(Self { direct, pooler })
     }
 

@@ -11,17 +11,13 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 use uuid::Uuid;
 
 pub(crate) struct PostgresWorld {
-    url: String,
+    pub(crate) url: String,
     schema: String,
 }
 
 impl PostgresWorld {
     async fn connection(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.unwrap()
-    }
-
-    pub(crate) fn url(&self) -> &str {
-        &self.url
     }
 
     pub(crate) fn options(&self, url: &str, setup: Setup) -> PostgresOptions {
