@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -12,7 +12,23 @@ use crate::store::HandlerId;
 
 /// For each key in flight, by its hash, who waits for it. A queue in which nobody waits takes no allocation. Two keys of one
 /// hash wait for each other, which is slower and does no harm.
-type Waiting = HashMap<u64, VecDeque<Arc<Notify>>>;
+type Waiting = HashMap<u64, VecDeque<Arc<Notify>>, BuildHasherDefault<Hashed>>;
+
+/// The hash of what is one already.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// The keys that are in flight. A second delivery of one waits here, in memory, without a connection.
 #[derive(Default)]

@@ -1,5 +1,5 @@
 //! The same schema by way of a pgbouncer in transaction mode, one for each world.
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
