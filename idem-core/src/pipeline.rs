@@ -1,11 +1,13 @@
 //! The way of one delivery: receive, limits, decode, key, begin, claim, handle, guard, commit, settle, emit.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
@@ -13,8 +15,8 @@ use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work, panic_text};
 use crate::store::{Fault, Identity, Promise, Undone};
 use crate::telemetry::{self, Gauges};
-use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, Settings, extended};
-use crate::{Acker, BoxError, Delivery, Ordering, Outcome, Reason, Settled, Store};
+use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, Settings, at, extended};
+use crate::{Acker, BoxError, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -56,12 +58,13 @@ pub(crate) enum Step {
 
 impl<S: Store> Pipeline<S> {
     /// Takes one delivery all the way. It ends settled, or left to the broker where it is no longer ours.
-    pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A, place: Option<Place>) {
+    pub(crate) async fn deliver<A: Acker>(&self, mut delivery: Delivery, acker: A, place: Option<Place>) {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
-        self.drive(delivery, acker, place.as_ref()).instrument(span).await;
+        // Pinned first, as other large futures are: a wrapper would move all of it.
+        pin!(self.drive(&mut delivery, acker, place.as_ref())).instrument(span).await;
     }
 
-    async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Option<&Place>) {
+    async fn drive<A: Acker>(&self, delivery: &mut Delivery, mut acker: A, place: Option<&Place>) {
         if let Some(place) = place {
             self.turn(&mut acker, place).await;
         }
@@ -74,7 +77,7 @@ impl<S: Store> Pipeline<S> {
             if self.draining.is_cancelled() {
                 return self.release(acker).await;
             }
-            let step = extended(&mut acker, self.attempt(&delivery)).await;
+            let step = extended(&mut acker, pin!(self.attempt(delivery))).await;
             if let Step::Done(Outcome::Parked { attempt: 0, .. }) | Step::InRow(Outcome::Parked { attempt: 0, .. }, _) =
                 &step
             {
@@ -85,12 +88,12 @@ impl<S: Store> Pipeline<S> {
                 Step::InRow(outcome, identity) => {
                     let known = outcome == Outcome::Duplicate;
                     if !known {
-                        self.emit(self.meters(&delivery), &delivery, &outcome);
+                        self.emit(self.meters(delivery), delivery, &outcome);
                     }
                     if self.row_done(&mut acker, &identity).await {
                         self.settle(acker).await;
                         if known {
-                            self.emit(self.meters(&delivery), &delivery, &outcome);
+                            self.emit(self.meters(delivery), delivery, &outcome);
                         }
                         return;
                     }
@@ -99,14 +102,14 @@ impl<S: Store> Pipeline<S> {
                 Step::Hold(hold) => {
                     // A process or a connection may have died on it: from now on it goes by way of the inbox.
                     delivery.redelivered |= hold == Hold::Broke;
-                    self.meters(&delivery).held();
+                    self.meters(delivery).held();
                     extended(&mut acker, self.hold(hold, holds)).await;
                     holds += 1;
                 }
             }
         };
         self.settle(acker).await;
-        self.emit(self.meters(&delivery), &delivery, &outcome);
+        self.emit(self.meters(delivery), delivery, &outcome);
     }
 
     /// One try: what the database answers decides.
@@ -148,7 +151,8 @@ impl<S: Store> Pipeline<S> {
     pub(crate) fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, Unfit> {
         self.limit(delivery)?;
         let route = self.routes.find(delivery)?;
-        let (key, job) = route.handler.prepare(delivery, None)?;
+        let mut key = Key::empty();
+        let job = route.handler.prepare(delivery, &mut key)?;
         let span = Span::current();
         span.record("idem.handler", route.handler.name());
         span.record("idem.key", tracing::field::display(&key));
@@ -175,7 +179,8 @@ impl<S: Store> Pipeline<S> {
             };
             let began = Instant::now();
             let claimed = self.claimed(route, delivery, identity, Promise::Processed).await;
-            route.meters.claim.record(began.elapsed());
+            let opened = Instant::now();
+            route.meters.claim.record(opened - began);
             let mut txn = match claimed {
                 Ok(txn) => txn,
                 Err(step) => return step,
@@ -185,7 +190,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(Some(why)) => return self.bury_too_old(txn, delivery, identity, &why).await,
                 Err(fault) => return self.abandon(txn, fault).await,
             }
-            match self.execute(route, ready, txn).await {
+            match self.execute(route, ready, txn, opened).await {
                 Ran::Processed => return Step::Done(Outcome::Processed),
                 Ran::Retry(error) if round < IN_PLACE => {
                     tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried anew");
@@ -210,15 +215,14 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         identity: &Identity,
     ) -> Result<Box<dyn Job<S>>, Unfit> {
-        route.handler.prepare(delivery, Some(&identity.key)).map(|(_, job)| job)
+        route.handler.prepare(delivery, &mut identity.key.clone())
     }
 
-    /// Handle, guard, commit: the part that a first delivery and a row of the inbox have in common.
-    pub(crate) async fn execute(&self, route: &Route<S>, job: Box<dyn Job<S>>, mut txn: S::Txn) -> Ran {
-        let began = Instant::now();
-        let handled = self.handle(job, &mut txn).await;
+    /// Handle, guard, commit, from now on: the part that a first delivery and a row of the inbox have in common.
+    pub(crate) async fn execute(&self, route: &Route<S>, job: Box<dyn Job<S>>, mut txn: S::Txn, now: Instant) -> Ran {
+        let handled = self.handle(job, &mut txn, now).await;
         let ended = Instant::now();
-        route.meters.handler.record(ended - began);
+        route.meters.handler.record(ended - now);
         let error = match handled {
             Handled::Returned(Ok(())) => {
                 let ran = Ran::of(self.store.commit(txn).await);
@@ -245,16 +249,17 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Runs the handler under its deadline. This is the one place where a panic of a handler is caught.
-    pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn) -> Handled {
+    /// Runs the handler under its deadline, from now on. This is the one place where a panic of a handler is caught.
+    pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn, now: Instant) -> Handled {
         let run = AssertUnwindSafe(async { job.run(txn).await }).catch_unwind();
         tokio::select! {
             biased;
-            ran = tokio::time::timeout(self.settings.deadline, run) => match ran {
-                Ok(Ok(result)) => Handled::Returned(result),
-                Ok(Err(panic)) => Handled::Panicked(panic_text(panic.as_ref())),
-                Err(_) => Handled::Late,
+            ran = run => match ran {
+                Ok(result) => Handled::Returned(result),
+                Err(panic) => Handled::Panicked(panic_text(panic.as_ref())),
             },
+            // `None` where the deadline is beyond all time.
+            () = at(now.checked_add(self.settings.deadline)) => Handled::Late,
             () = self.stop.cancelled() => Handled::Stopped,
         }
     }

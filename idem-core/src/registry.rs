@@ -29,8 +29,8 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     /// Makes one job of many, for a handler of sets. `None` where it takes one message at a time.
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
 
-    /// Decodes, and takes the key: the one given, or else the message's own.
-    fn prepare(&self, delivery: &Delivery, key: Option<&Key>) -> Result<(Key, Box<dyn Job<S>>), Unfit>;
+    /// Decodes, and takes the key: the one given, or where that is empty the message's own, which it becomes then.
+    fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, Unfit>;
 }
 
 /// A delivery that no handler can ever be called for.
@@ -88,18 +88,17 @@ where
         H::fingerprint(delivery)
     }
 
-    fn prepare(&self, delivery: &Delivery, key: Option<&Key>) -> Result<(Key, Box<dyn Job<S>>), Unfit> {
+    fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, Unfit> {
         let prepare = || {
             let message = self.decode(delivery).map_err(|e| Unfit::new(Reason::Undecodable, e.as_ref()))?;
-            let key = match key {
-                Some(key) => *key,
-                None => H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))?,
-            };
+            if key.as_bytes().is_empty() {
+                *key = H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))?;
+            }
             if key.as_bytes().is_empty() {
                 return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty));
             }
-            let params = H::Params::extract(&Extraction::new(delivery, &key, &*self.state));
-            Ok((key, Box::new(Ready::<H> { message, params }) as Box<dyn Job<S>>))
+            let params = H::Params::extract(&Extraction::new(delivery, key, &*self.state));
+            Ok(Box::new(Ready::<H> { message, params }) as Box<dyn Job<S>>)
         };
         // A codec or a key that panics must cost its message, not the lane.
         catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_else(|panic| {

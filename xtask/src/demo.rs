@@ -8,7 +8,7 @@ use crate::services::Up;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// `rabbitmq|nats|kafka [--inbox] [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`.
+    /// `rabbitmq|nats|kafka [--inbox] [--batch N] [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }

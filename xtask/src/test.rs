@@ -24,6 +24,7 @@ const TESTED: &[&str] = &["testing"];
 /// Runs the examples, then the tests, so that the last lines are those of `cargo test`.
 pub(crate) fn test(options: &Options) -> Result<()> {
     idem_services::prepare()?;
+    idem_services::pooler()?;
     let servers = Up::new(options.keep)?;
     if options.args.is_empty() {
         examples()?;

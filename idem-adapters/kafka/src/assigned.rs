@@ -322,6 +322,20 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_is_finished_is_one_offset_for_each_partition() {
+        let mut assigned = Assigned::new(100, 100);
+        for partition in 0..4 {
+            assigned.assign(partition, None);
+            receive(&mut assigned, partition, 0..25);
+        }
+        let batch: Vec<_> = (0..100).map(|_| take(&mut assigned)).collect();
+        for ticket in batch.into_iter().rev() {
+            assert!(assigned.finish(ticket));
+        }
+        assert_eq!(assigned.progress(), [(0, 24), (1, 24), (2, 24), (3, 24)]);
+    }
+
+    #[test]
     fn what_runs_of_a_partition_that_leaves_may_end_and_nothing_begins() {
         let mut assigned = with(10, 10, 0..3);
         let (first, second) = (take(&mut assigned), take(&mut assigned));

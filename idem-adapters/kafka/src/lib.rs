@@ -44,7 +44,7 @@
 //! | A partition was lost | nothing is committed. |
 //! | A handler is slow, the database is away | the client is polled all the time, on a thread of its own, so that the group waits. `max.poll.interval.ms` is no limit to a handler. |
 //! | The brokers are away | the worker says so and waits; deliveries stay ours, and acks count, as long as the group has not given the partition to another member. |
-//! | They are away for longer than `session.timeout.ms` (45 seconds) | the membership is over. When they are back the group waits for the old one until its session is over, once more as long, unless it is a [`Topic::static_member`]. |
+//! | They are away for longer than `session.timeout.ms` (8 seconds) | the membership is over. When they are back the group waits for the old one until its session is over, once more as long, unless it is a [`Topic::static_member`]. |
 //! | A message is released | only when the worker drains: it comes again to the partition's next owner. |
 //!
 //! Offsets are told to the client's store, which refuses a partition that is not ours, and committed from there. They

@@ -57,9 +57,23 @@ impl Plan {
         // The user's, if there is one, and what tells the topic's id.
         let debug = [client.get("debug").unwrap_or_default(), identity::LOG].join(",");
         client.set("debug", debug.trim_start_matches(',')).set_log_level(RDKafkaLogLevel::Debug);
-        if let Some(member) = &self.member {
-            client.set("group.instance.id", member);
+        match &self.member {
+            Some(member) => drop(client.set("group.instance.id", member)),
+            None => session(&mut client),
         }
         client
+    }
+}
+
+/// For how long the group waits for a member that is gone, unless the user has said so: after a crash before others have
+/// its partitions, and after an outage of the brokers that took longer, since the client comes back as another member
+/// (librdkafka 2.12, rd_kafka_cgrp_session_timeout_check). Its default of 45 seconds stopped a group for so long after the
+/// brokers were back. The heartbeats are sent by a thread of librdkafka's, so that a slow handler misses none.
+fn session(client: &mut ClientConfig) {
+    if client.get("session.timeout.ms").is_none() {
+        client.set("session.timeout.ms", "8000");
+        if client.get("heartbeat.interval.ms").is_none() {
+            client.set("heartbeat.interval.ms", "2000");
+        }
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Item<'a, S: Store> {
     /// Copies in the same batch: they have the verdict of this one.
     copies: Vec<usize>,
     /// Keeps other deliveries of the key in this process out, for as long as the batch is worked on.
-    _flight: Option<Flight>,
+    _flight: Option<Flight<'a>>,
 }
 
 /// What one message of a batch came to.

@@ -1,6 +1,8 @@
 //! One transaction for many deliveries: claims, handlers, guard, commit.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::pipeline::{Handled, Pipeline};
 use crate::ran::Ran;
@@ -80,7 +82,7 @@ impl<S: Store> Pipeline<S> {
         }
         for Call { places, route, job } in calls {
             let began = Instant::now();
-            let handled = self.handle(job, &mut txn).await;
+            let handled = self.handle(job, &mut txn, began).await;
             route.meters.handler.record(began.elapsed());
             let error = match handled {
                 Handled::Returned(Ok(())) => continue,

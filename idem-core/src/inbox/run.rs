@@ -1,7 +1,8 @@
 //! The run of one row that was taken from the inbox.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::batch::Verdict;
@@ -10,7 +11,7 @@ use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::record::settled;
 use crate::registry::{Route, Unfit};
 use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
-use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
+use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and writes what became of it. Whatever happens, the row is processed, noted, or left to the end
@@ -73,7 +74,7 @@ impl<S: Store> Pipeline<S> {
                     return self.give_back(row, fault).await;
                 }
             }
-            match self.execute(route, job, txn).await {
+            match self.execute(route, job, txn, Instant::now()).await {
                 Ran::Processed => return Some(Outcome::Processed),
                 Ran::Retry(_) if round < IN_PLACE => {}
                 Ran::Retry(error) => return self.failed(row, Failure::of(&error)).await,
@@ -101,7 +102,8 @@ impl<S: Store> Pipeline<S> {
     async fn readmit(&self, row: &Row) -> Option<Outcome> {
         let keyed = self.limit(&row.delivery).and_then(|()| {
             let route = self.routes.find(&row.delivery)?;
-            let (key, _) = route.handler.prepare(&row.delivery, None)?;
+            let mut key = Key::empty();
+            route.handler.prepare(&row.delivery, &mut key)?;
             let fingerprint = route.handler.fingerprint(&row.delivery);
             Ok((route, Identity { handler: route.id, key, fingerprint }))
         });

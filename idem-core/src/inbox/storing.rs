@@ -9,7 +9,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::pipeline::Pipeline;
-use crate::worker::{Arrival, Queue};
+use crate::worker::{Arrival, Queue, at};
 use crate::{Acker, Delivery, Store};
 
 /// How many batches are stored at once, each on a connection of its own. One is written while the other waits for its
@@ -97,13 +97,6 @@ fn next<A>(waiting: &mut VecDeque<Arrived<A>>) -> Vec<Arrived<A>> {
 fn third_of_lease<A: Acker>(waiting: &VecDeque<Arrived<A>>) -> Option<Instant> {
     let first = waiting.front()?;
     Some(first.since + first.acker.lease()? / 3)
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn extend<A: Acker>(waiting: &mut VecDeque<Arrived<A>>) {

@@ -32,7 +32,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
     while crate::batch::collect(&deliveries, pipeline.pace.size(), linger, &mut taken).await {
         let number = taken.len() as f64;
         pipeline.gauges.in_flight.increment(number);
-        let run = AssertUnwindSafe(pipeline.deliver_some(&mut taken)).catch_unwind().await;
+        let run = AssertUnwindSafe(pin!(pipeline.deliver_some(&mut taken))).catch_unwind().await;
         pipeline.gauges.in_flight.decrement(number);
         if let Err(panic) = run {
             // Handlers, codecs and observers are caught elsewhere, so this is a defect of idem or of an adapter. The
@@ -86,6 +86,14 @@ pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
                 tracing::debug!(error, "the lease of a delivery was not extended");
             }
         }
+    }
+}
+
+/// Until then; for ever where there is no such time.
+pub(crate) async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

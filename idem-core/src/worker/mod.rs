@@ -18,7 +18,7 @@ pub use gate::Gate;
 pub use health::Health;
 
 pub(crate) use flights::{Flight, Flights};
-pub(crate) use lane::{Arrival, extended, extended_all};
+pub(crate) use lane::{Arrival, at, extended, extended_all};
 pub(crate) use order::{Lanes, Place};
 pub(crate) use outage::{Outage, hold_wait};
 pub(crate) use queue::Queue;

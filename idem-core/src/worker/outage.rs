@@ -31,8 +31,11 @@ impl Outage {
 
     /// Waits until the database can be used. Cancel safe.
     pub(crate) async fn over(&self) {
-        // The sender lives in `self`, so that waiting cannot fail.
-        let _ = self.up.subscribe().wait_for(|up| *up).await;
+        // Looked at first, since it is asked for each delivery and nearly always over.
+        if !*self.up.borrow() {
+            // The sender lives in `self`, so that waiting cannot fail.
+            let _ = self.up.subscribe().wait_for(|up| *up).await;
+        }
     }
 
     /// Looks after the database while it is away, for ever.

@@ -93,6 +93,12 @@ impl Settings {
                  pass; take out one of them",
             );
         }
+        if self.inbox && self.ordering != Ordering::None {
+            return refuse(
+                "`.inbox()` runs messages side by side as they become due, which no order survives: take out `.inbox()` or \
+                 the ordering",
+            );
+        }
         if self.inbox_in_flight() == 0 {
             return refuse("`.inbox_in_flight(..)` must be at least 1: retries run from the inbox");
         }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use idem_core::store::postgres::PostgresOptions;
 use idem_core::{BoxError, Error, Postgres};
 use idem_test::conformance::server;
 use idem_test::conformance::store::{End, Features, Setup, World};
@@ -10,13 +11,24 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 use uuid::Uuid;
 
 pub(crate) struct PostgresWorld {
-    url: String,
+    pub(crate) url: String,
     schema: String,
 }
 
 impl PostgresWorld {
     async fn connection(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.unwrap()
+    }
+
+    pub(crate) fn options(&self, url: &str, setup: Setup) -> PostgresOptions {
+        let mut options = Postgres::options(url).schema(&*self.schema);
+        if let Some(retention) = setup.retention {
+            options = options.retention(retention);
+        }
+        if let Some(connections) = setup.connections {
+            options = options.connections(connections);
+        }
+        options
     }
 }
 
@@ -41,14 +53,7 @@ impl World for PostgresWorld {
     }
 
     async fn store(&self, setup: Setup) -> Result<Postgres, Error> {
-        let mut options = Postgres::options(&self.url).schema(&*self.schema);
-        if let Some(retention) = setup.retention {
-            options = options.retention(retention);
-        }
-        if let Some(connections) = setup.connections {
-            options = options.connections(connections);
-        }
-        options.connect().await
+        self.options(&self.url, setup).connect().await
     }
 
     fn own(&self, table: &str) -> String {

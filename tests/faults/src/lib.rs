@@ -7,10 +7,10 @@
 //! | `world` | a test's own schema, broker and workers |
 //! | `journal` | the outcomes that workers tell |
 //! | `site` | a queue, stream or topic of a test's own, on any of the brokers |
-//! | `mode` | direct, or by way of the inbox |
+//! | `mode` | direct, by way of the inbox, or in batches |
 //! | `scene` | a world and a site, and what must hold at the end |
 //! | `relay` | what stands between a source and its server, and can be cut |
-//! | `unacked` | a source whose acks never arrive |
+//! | `unacked` | a source whose acks are counted, and do not arrive |
 //! | `process` | a worker in a process of its own |
 //! | `lines` | how much is logged |
 //! | `wait` | waiting with an end |

@@ -29,7 +29,7 @@ pub struct Setting {
 
 /// The names of the variables by which it is told.
 const VARIABLES: [&str; 6] =
-    ["FAULTS_BROKER", "FAULTS_ADDRESS", "FAULTS_NAME", "FAULTS_DATABASE", "FAULTS_SCHEMA", "FAULTS_INBOX"];
+    ["FAULTS_BROKER", "FAULTS_ADDRESS", "FAULTS_NAME", "FAULTS_DATABASE", "FAULTS_SCHEMA", "FAULTS_MODE"];
 
 impl Setting {
     /// A worker at this site.
@@ -46,8 +46,8 @@ impl Setting {
 
     /// What this process was told.
     pub fn from_env() -> Self {
-        let [broker, address, name, database, schema, inbox] = VARIABLES.map(|name| std::env::var(name).unwrap());
-        let mode = if inbox == "true" { Mode::Inbox } else { Mode::Direct };
+        let [broker, address, name, database, schema, mode] = VARIABLES.map(|name| std::env::var(name).unwrap());
+        let mode = Mode::parse(&mode).unwrap();
         Self { broker: broker.leak(), address, name, database, schema, mode }
     }
 }
@@ -62,7 +62,7 @@ impl Process {
     /// Starts the program `worker` of this package.
     pub fn start(program: &str, setting: &Setting) -> Self {
         let Setting { broker, address, name, database, schema, mode } = setting.clone();
-        let values = [broker.to_owned(), address, name, database, schema, (mode == Mode::Inbox).to_string()];
+        let values = [broker.to_owned(), address, name, database, schema, mode.name().to_owned()];
         let log = std::env::temp_dir().join(format!("{}.log", fresh("idem-faults")));
         let mut command = Command::new(program);
         command.envs(VARIABLES.into_iter().zip(values)).stdin(Stdio::null()).stderr(File::create(&log).unwrap());

@@ -1,20 +1,29 @@
-//! A TCP relay in front of a server, which can be cut, and refuse.
+//! A TCP relay in front of a server, which can be cut, refuse, and delay. It knows what clients have said.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 /// A relay in front of a server. It ends with its runtime.
 pub struct Relay {
     port: u16,
     state: watch::Sender<State>,
+    said: Arc<Mutex<Vec<Said>>>,
+    words: broadcast::Sender<Vec<u8>>,
 }
+
+/// What a client has said on one connection, each piece as it was read.
+type Said = Arc<Mutex<Vec<Vec<u8>>>>;
 
 #[derive(Clone, Copy, PartialEq)]
 struct State {
     generation: u32,
     refuses: bool,
+    delay: Duration,
 }
 
 impl Relay {
@@ -23,18 +32,24 @@ impl Relay {
         let target = authority(address).to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (state, seen) = watch::channel(State { generation: 0, refuses: false });
+        let (state, seen) = watch::channel(State { generation: 0, refuses: false, delay: Duration::ZERO });
+        let said: Arc<Mutex<Vec<Said>>> = Arc::default();
+        let words = broadcast::Sender::new(4);
+        let (heard, spoken) = (said.clone(), words.clone());
         let server_port: u16 = target.rsplit(':').next().unwrap().parse().unwrap();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if !seen.borrow().refuses
                     && let Ok(server) = TcpStream::connect(&target).await
                 {
-                    tokio::spawn(relay(client, server, seen.clone(), (server_port, port)));
+                    let said = Said::default();
+                    heard.lock().unwrap().push(said.clone());
+                    let words = spoken.subscribe();
+                    tokio::spawn(relay(client, server, seen.clone(), (server_port, port), said, words));
                 }
             }
         });
-        Self { port, state }
+        Self { port, state, said, words }
     }
 
     /// The same address by way of the relay.
@@ -49,25 +64,70 @@ impl Relay {
 
     /// Ends all connections, and refuses new ones or no longer.
     pub fn refuse(&self, refuses: bool) {
-        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
+        self.state.send_modify(|state| (state.generation, state.refuses) = (state.generation + 1, refuses));
+    }
+
+    /// Passes on so much later what is said from now on, in both directions.
+    pub fn delay(&self, delay: Duration) {
+        self.state.send_modify(|state| state.delay = delay);
+    }
+
+    /// Says this to all clients, as if the server did. Nothing else may be on its way to them.
+    pub fn say(&self, word: &[u8]) {
+        let _ = self.words.send(word.to_vec());
+    }
+
+    /// What clients have said, by connection. A piece is about what was written at once.
+    pub fn said(&self) -> Vec<Vec<Vec<u8>>> {
+        self.said.lock().unwrap().iter().map(|said| said.lock().unwrap().clone()).collect()
     }
 }
 
-async fn relay(client: TcpStream, server: TcpStream, mut state: watch::Receiver<State>, ports: (u16, u16)) {
+async fn relay(
+    client: TcpStream,
+    server: TcpStream,
+    mut state: watch::Receiver<State>,
+    ports: (u16, u16),
+    said: Said,
+    words: broadcast::Receiver<Vec<u8>>,
+) {
     let generation = state.borrow().generation;
+    let (there, back) = (state.clone(), state.clone());
+    let (_silent, silence) = broadcast::channel(1);
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::select! {
         () = async { drop(state.wait_for(|state| state.generation != generation).await) } => {}
-        () = copy(from_client, to_server, |_| ()) => {}
-        () = copy(from_server, to_client, |bytes| stay(bytes, ports)) => {}
+        () = copy(from_client, to_server, there, silence, |bytes| said.lock().unwrap().push(bytes.to_vec())) => {}
+        () = copy(from_server, to_client, back, words, |bytes| stay(bytes, ports)) => {}
     }
 }
 
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, change: impl Fn(&mut [u8])) {
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    state: watch::Receiver<State>,
+    mut words: broadcast::Receiver<Vec<u8>>,
+    change: impl Fn(&mut [u8]),
+) {
     let mut buffer = vec![0; 65536];
-    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+    loop {
+        let length = tokio::select! {
+            biased;
+            Ok(word) = words.recv() => {
+                buffer[..word.len()].copy_from_slice(&word);
+                word.len()
+            }
+            read = from.read(&mut buffer) => match read {
+                Ok(length @ 1..) => length,
+                _ => return,
+            },
+        };
         change(&mut buffer[..length]);
+        let delay = state.borrow().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
         if to.write_all(&buffer[..length]).await.is_err() {
             return;
         }

@@ -77,6 +77,11 @@ impl<S: Site> Scene<S> {
         }
     }
 
+    /// Waits until the broker has the acks of all that was published so far.
+    pub async fn settled(&self) {
+        until("all is settled", || async { self.site.left().await == 0 }).await;
+    }
+
     /// The runs of the handler so far, beside those of the warm-up.
     pub fn runs(&self) -> usize {
         self.world.stage.runs().into_iter().filter(|run| !run.id.starts_with(WARM)).count()
@@ -99,7 +104,7 @@ impl<S: Site> Scene<S> {
         self.effects(expected.len()).await;
         let parked = "SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'parked'";
         until("nothing waits in the inbox", || async { self.world.number(parked).await == 0 }).await;
-        until("all is settled", || async { self.site.left().await == 0 }).await;
+        self.settled().await;
         // Those that are in the hands of a worker are not counted by each broker: so these end first.
         for worker in workers {
             worker.stop().await.unwrap();

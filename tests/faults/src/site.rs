@@ -95,7 +95,8 @@ pub struct Real<B> {
     /// The name of the queue, stream or topic, and of the durable consumer or the group.
     pub name: String,
     broker: B,
-    relay: Relay,
+    /// What sources reach it by.
+    pub relay: Relay,
 }
 
 impl<B: Broker> Site for Real<B> {

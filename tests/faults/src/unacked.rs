@@ -1,4 +1,4 @@
-//! A source whose acks never arrive, because the process ends before them.
+//! A source whose acks are counted, and from some moment on never arrive, because the process ends before them.
 
 use std::time::Duration;
 
@@ -7,28 +7,39 @@ use tokio::sync::watch;
 
 use crate::within;
 
-/// A source of whose deliveries none is acked: whoever comes to an ack stops there for ever.
+/// A source whose acks can be kept from the broker: whoever comes to an ack then stops there for ever.
 pub struct Unacked<S> {
     source: S,
-    asked: watch::Sender<usize>,
+    asks: watch::Sender<Asks>,
+}
+
+#[derive(Default)]
+struct Asks {
+    count: usize,
+    kept: bool,
 }
 
 impl<S> Unacked<S> {
     /// This source, and how many acks were asked of it.
     pub fn new(source: S) -> (Self, Asked) {
-        let asked = watch::Sender::new(0);
-        (Self { source, asked: asked.clone() }, Asked(asked))
+        let asks = watch::Sender::default();
+        (Self { source, asks: asks.clone() }, Asked(asks))
     }
 }
 
-/// How many acks were asked for.
-pub struct Asked(watch::Sender<usize>);
+/// The acks that were asked for.
+pub struct Asked(watch::Sender<Asks>);
 
 impl Asked {
+    /// Keeps all acks from the broker from now on, and counts these anew.
+    pub fn keep(&self) {
+        self.0.send_replace(Asks { count: 0, kept: true });
+    }
+
     /// Waits until there were so many.
     pub async fn reached(&self, acks: usize) {
         let mut asked = self.0.subscribe();
-        within(&format!("{acks} acks are asked for"), asked.wait_for(|asked| *asked >= acks)).await.unwrap();
+        within(&format!("{acks} acks are asked for"), asked.wait_for(|asks| asks.count >= acks)).await.unwrap();
     }
 }
 
@@ -53,7 +64,7 @@ impl<S: Source> Source for Unacked<S> {
 
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
         let (delivery, acker) = self.source.next().await?;
-        Ok((delivery, UnackedAcker { acker, asked: self.asked.clone() }))
+        Ok((delivery, UnackedAcker { acker, asks: self.asks.clone() }))
     }
 
     async fn drain(&mut self) {
@@ -68,13 +79,13 @@ impl<S: Source> Source for Unacked<S> {
 /// The acker of such a delivery.
 pub struct UnackedAcker<A> {
     acker: A,
-    asked: watch::Sender<usize>,
+    asks: watch::Sender<Asks>,
 }
 
 impl<A: Acker> Acker for UnackedAcker<A> {
     async fn ack(self) -> Result<Settled, BoxError> {
-        self.asked.send_modify(|asked| *asked += 1);
-        std::future::pending().await
+        self.asks.send_modify(|asks| asks.count += 1);
+        if self.asks.borrow().kept { std::future::pending().await } else { self.acker.ack().await }
     }
 
     fn stored(&mut self) {

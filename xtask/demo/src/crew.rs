@@ -27,7 +27,7 @@ pub(crate) struct Member {
 pub(crate) struct Crew {
     dir: PathBuf,
     /// How a worker is called.
-    call: Vec<&'static str>,
+    call: Vec<String>,
     pub(crate) alive: Vec<Member>,
     dead: Vec<Reader>,
     started: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// Nobody yet. What they write comes into this directory, which is emptied.
-    pub(crate) fn new(dir: &Path, call: Vec<&'static str>) -> Result<Self> {
+    pub(crate) fn new(dir: &Path, call: Vec<String>) -> Result<Self> {
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(Self { dir: dir.to_owned(), call, alive: Vec::new(), dead: Vec::new(), started: 0 })

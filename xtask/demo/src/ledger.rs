@@ -22,6 +22,8 @@ pub(crate) struct Ledger {
     processed: u64,
     duplicates: u64,
     dead: u64,
+    /// Those that always fail: the dead letters are these and no others.
+    failing: u64,
     effect_rows: u64,
     lost: u64,
     doubled: u64,
@@ -92,6 +94,7 @@ impl Ledger {
             processed: progress.processed,
             duplicates: count(|sum| sum.duplicates),
             dead: dead.len() as u64,
+            failing: failing.len() as u64,
             effect_rows,
             lost: lost_effects + missing(&failing, &dead_ids),
             doubled: effects.values().map(|rows| rows - 1).sum(),
@@ -127,6 +130,7 @@ impl fmt::Display for Ledger {
         line("processed", self.processed)?;
         line("duplicates skipped", self.duplicates)?;
         line("dead letters", self.dead)?;
+        line("  made to fail", self.failing)?;
         line("effect rows", self.effect_rows)?;
         line("workers killed", self.kills)?;
         line("  before their ack", self.before_ack)?;

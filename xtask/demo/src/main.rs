@@ -54,8 +54,8 @@ enum Command {
         broker: String,
         #[arg(long)]
         journal: PathBuf,
-        #[arg(long)]
-        inbox: bool,
+        #[command(flatten)]
+        mode: Mode,
     },
 }
 
@@ -74,12 +74,22 @@ pub(crate) struct Options {
     /// How many workers run at a time.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=16))]
     workers: u64,
-    /// Let the workers store each message, ack it, and run it from the inbox.
-    #[arg(long)]
-    inbox: bool,
+    #[command(flatten)]
+    mode: Mode,
     /// What is random is the same again for the same number.
     #[arg(long)]
     seed: Option<u64>,
+}
+
+/// How the workers take messages.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Mode {
+    /// Let the workers store each message, ack it, and run it from the inbox.
+    #[arg(long)]
+    inbox: bool,
+    /// Let the workers take so many messages together, in one transaction.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    batch: u16,
 }
 
 /// Where the servers are. `cargo xtask` sets it.
@@ -115,10 +125,10 @@ async fn work(command: Command) -> Result<()> {
         Command::Rabbitmq(options) => run::demo::<RabbitMq>(&options).await,
         Command::Nats(options) => run::demo::<Nats>(&options).await,
         Command::Kafka(options) => run::demo::<Kafka>(&options).await,
-        Command::Worker { broker, journal, inbox } => match broker.as_str() {
-            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, inbox).await,
-            Nats::NAME => worker::run::<Nats>(&journal, inbox).await,
-            Kafka::NAME => worker::run::<Kafka>(&journal, inbox).await,
+        Command::Worker { broker, journal, mode } => match broker.as_str() {
+            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, mode).await,
+            Nats::NAME => worker::run::<Nats>(&journal, mode).await,
+            Kafka::NAME => worker::run::<Kafka>(&journal, mode).await,
             other => anyhow::bail!("there is no broker {other}"),
         },
     }

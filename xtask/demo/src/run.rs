@@ -31,8 +31,8 @@ pub(crate) async fn demo<B: Broker>(options: &Options) -> Result<()> {
     let mut tables = Tables::new(&servers).await?;
     let broker = B::connect(&servers.broker, NAME).await?;
     broker.create().await?;
-    let mut call = vec!["worker", B::NAME];
-    call.extend(options.inbox.then_some("--inbox"));
+    let mut call = vec!["worker".to_owned(), B::NAME.to_owned(), format!("--batch={}", options.mode.batch)];
+    call.extend(options.mode.inbox.then(|| "--inbox".to_owned()));
     let mut crew = Crew::new(&directory(), call)?;
 
     let payloads = plan.published.iter().map(serde_json::to_vec).collect::<Result<Vec<_>, _>>()?;

@@ -11,11 +11,11 @@ use idem_brokers::Broker;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::Notify;
 
-use crate::Servers;
 use crate::handler::pay;
 use crate::journal::{Event, Journal};
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, Watched, id};
+use crate::{Mode, Servers};
 
 /// The queue's, stream's or topic's name. There is one demo at a time on a database, so that it need not be unique.
 pub(crate) const NAME: &str = "idem-demo";
@@ -24,8 +24,11 @@ pub(crate) const CONSUMER: &str = "demo";
 /// How many attempts a message has: three would do for those that fail twice.
 pub(crate) const ATTEMPTS: u32 = 4;
 
+/// How many batches a worker runs at once, where it runs batches.
+const BATCHES: usize = 4;
+
 /// Runs until its standard input ends. A line there arms the failpoint.
-pub(crate) async fn run<B: Broker>(journal: &Path, inbox: bool) -> Result<()> {
+pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let servers = Servers::of::<B>()?;
     let watch = Watch::new(Journal::open(journal)?);
@@ -45,7 +48,8 @@ pub(crate) async fn run<B: Broker>(journal: &Path, inbox: bool) -> Result<()> {
                 journal.note(Event::Duplicate, id(delivery));
             }
         });
-    let worker = if inbox { worker.inbox() } else { worker };
+    let worker = if mode.inbox { worker.inbox() } else { worker };
+    let worker = if mode.batch > 1 { worker.in_flight(BATCHES).batch(mode.batch.into()) } else { worker };
     worker.run_until(orders(armed)).await?;
     Ok(())
 }

@@ -35,4 +35,4 @@ pub use nats::Nats;
 pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;
 pub use shared::{Status, down, exports, prepare, status, up};
-pub use tools::tools;
+pub use tools::{pooler, tools};

@@ -1,4 +1,5 @@
-//! What it takes to build the clients that are written in C: librdkafka, with TLS by OpenSSL.
+//! Programs beside the servers: what it takes to build the clients that are written in C (librdkafka, with TLS by OpenSSL), and
+//! pgbouncer.
 
 use std::process::{Command, Stdio};
 
@@ -31,6 +32,16 @@ pub fn tools() -> Result<()> {
         );
     }
     apt::add(PACKAGES)
+}
+
+/// Looks for pgbouncer, which a suite starts by itself, and installs it as root on Debian or Ubuntu. Elsewhere it is left
+/// out, and the suite says that it was skipped.
+///
+/// # Errors
+/// It cannot be installed although packages can.
+pub fn pooler() -> Result<()> {
+    let is_here = process::which("pgbouncer", &["/usr/sbin"]).is_some();
+    if is_here || !apt::is_possible() { Ok(()) } else { apt::add(&["pgbouncer"]) }
 }
 
 fn has(library: &str) -> bool {

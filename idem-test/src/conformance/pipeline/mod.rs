@@ -65,7 +65,8 @@ macro_rules! pipeline_suite {
         $crate::__suite! { $crate::conformance::pipeline::InBatches<$world>, pipeline:
             // together
             a_failure_in_a_batch_costs_one_more_round
-            nobody_is_charged_for_another_of_its_batch
+            nobody_is_charged_for_an_error_that_was_swallowed_before
+            nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
             copies_and_conflicts_in_a_batch_are_known
             a_copy_in_a_batch_is_held_with_its_first
             batches_that_deadlock_get_through

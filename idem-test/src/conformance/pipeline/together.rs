@@ -88,19 +88,29 @@ pub async fn a_failure_in_a_batch_costs_one_more_round<W: World>(world: W) {
 }
 
 /// Where nobody can be named, the batch is halved until the one that fails is alone; nobody else is charged.
-pub async fn nobody_is_charged_for_another_of_its_batch<W: World>(world: W) {
+async fn one_swallows<W: World>(world: W, place: usize) {
     if !W::FEATURES.errors_abort {
         return;
     }
     let line = Line::new(world).await;
     let mut orders = numbers(9);
-    orders.insert(4, Order::new("swallows", &[Act::Swallow, Act::Fail, Act::Permanent]).by_attempt());
+    orders.insert(place, Order::new("swallows", &[Act::Swallow, Act::Fail, Act::Permanent]).by_attempt());
     let worker = taken_together(&line, &orders).await;
     let outcomes = ends(&line, worker, 12).await;
     assert_eq!(outcomes[..3], ["dead: permanent", "parked 1", "parked 2"]);
     assert!(outcomes[3..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
     assert_eq!(line.one_dead().await.attempts, 3);
     each_has_one_effect(&line, &numbers(9)).await;
+}
+
+/// The first statement of the one behind it fails.
+pub async fn nobody_is_charged_for_an_error_that_was_swallowed_before<W: World>(world: W) {
+    one_swallows(world, 4).await;
+}
+
+/// Nobody is behind it, so that only the commit tells.
+pub async fn nobody_is_charged_for_an_error_that_was_swallowed_at_the_end<W: World>(world: W) {
+    one_swallows(world, 9).await;
 }
 
 /// A copy has one effect with its first, and another message under its key is a conflict beside it.

@@ -87,7 +87,7 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     let claimed = stage.store.claim(&mut copy, &stage.id("a"), Promise::Processed).await.unwrap();
     assert_eq!(claimed, Claimed::Found);
     let standing = stage.store.standing(&mut copy, stage.handler, &row.identity.key).await.unwrap().unwrap();
-    assert_eq!((standing.fingerprint, standing.age), (row.identity.fingerprint.clone(), None));
+    assert_eq!((standing.fingerprint, standing.age), (row.identity.fingerprint, None));
     committed(stage.commit(copy).await);
     committed(stage.commit(running).await);
 }

@@ -1,4 +1,5 @@
-//! Cases that are written once and run on each broker, direct and by way of the inbox: one test for each of these.
+//! Cases that are written once and run on each broker, direct, by way of the inbox and in
+//! batches: one test for each of these.
 //!
 //! With `FAULTS_LOG=1` in the environment a test that fails shows what was logged.
 
@@ -23,7 +24,7 @@ pub(crate) async fn run<S: Site>(mode: Mode, case: impl AsyncFnOnce(&Scene<S>)) 
 macro_rules! everywhere {
     ($($case:ident)*) => {
         mod in_process {
-            $crate::everywhere::both_ways! { ::idem_faults::InProcess: $($case)* }
+            $crate::everywhere::in_all_modes! { ::idem_faults::InProcess: $($case)* }
         }
         $crate::everywhere::on_servers! { $($case)* }
     };
@@ -33,18 +34,18 @@ macro_rules! everywhere {
 macro_rules! on_servers {
     ($($case:ident)*) => {
         mod rabbitmq {
-            $crate::everywhere::both_ways! { ::idem_faults::RabbitMq: $($case)* }
+            $crate::everywhere::in_all_modes! { ::idem_faults::RabbitMq: $($case)* }
         }
         mod nats {
-            $crate::everywhere::both_ways! { ::idem_faults::Nats: $($case)* }
+            $crate::everywhere::in_all_modes! { ::idem_faults::Nats: $($case)* }
         }
         mod kafka {
-            $crate::everywhere::both_ways! { ::idem_faults::Kafka: $($case)* }
+            $crate::everywhere::in_all_modes! { ::idem_faults::Kafka: $($case)* }
         }
     };
 }
 
-macro_rules! both_ways {
+macro_rules! in_all_modes {
     ($site:ty: $($case:ident)*) => {
         mod direct {$(
             #[::tokio::test(flavor = "multi_thread")]
@@ -58,7 +59,13 @@ macro_rules! both_ways {
                 $crate::everywhere::run::<$site>(::idem_faults::Mode::Inbox, super::super::$case).await;
             }
         )*}
+        mod batch {$(
+            #[::tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                $crate::everywhere::run::<$site>(::idem_faults::Mode::Batch, super::super::$case).await;
+            }
+        )*}
     };
 }
 
-pub(crate) use {both_ways, everywhere, on_servers};
+pub(crate) use {everywhere, in_all_modes, on_servers};

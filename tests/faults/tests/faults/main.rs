@@ -16,5 +16,7 @@ mod killer;
 mod outage;
 mod process;
 mod retries;
+mod session;
+mod settling;
 mod sharing;
 mod start;

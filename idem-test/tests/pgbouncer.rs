@@ -1,0 +1,48 @@
+//! The suites for stores and the pipeline, over PostgreSQL behind a pgbouncer in transaction mode.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::time::Duration;
+
+use idem_core::store::{Committed, Identity, Promise};
+use idem_core::{Fingerprint, Key, Postgres, Store};
+use idem_test::conformance::store::{Setup, World};
+
+use world::PgBouncerWorld;
+
+#[path = "worlds/postgres.rs"]
+mod direct;
+#[path = "worlds/pgbouncer.rs"]
+mod world;
+
+mod store {
+    idem_test::store_suite!(super::world::PgBouncerWorld);
+}
+
+mod pipeline {
+    idem_test::pipeline_suite!(super::world::PgBouncerWorld);
+}
+
+#[tokio::test]
+async fn a_pooler_that_was_not_told_of_is_refused_with_the_cure() {
+    let Some(world) = PgBouncerWorld::make().await else { return };
+    let refused = Postgres::connect(world.url()).await.unwrap_err().to_string();
+    assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");
+}
+
+#[tokio::test]
+async fn sessions_of_the_pooler_keep_no_setting_and_no_lock() {
+    let Some(world) = PgBouncerWorld::make().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = store.register("billing", &["paid"]).await.unwrap()[0];
+    let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
+    let deadline = Duration::from_secs(5);
+    let (txn, _) = store.begin_with_claim(deadline, &identity, Promise::Processed).await.unwrap();
+    assert!(matches!(store.commit(txn).await, Committed::Done));
+    store.prune().await.unwrap();
+    let kept =
+        world.session("SELECT count(*) FROM pg_settings WHERE source = 'session' AND name LIKE '%timeout%'").await;
+    assert_eq!(kept, 0, "settings");
+    assert_eq!(world.session("SELECT count(*) FROM pg_prepared_statements").await, 0, "prepared statements");
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()";
+    assert_eq!(world.session(locks).await, 0, "locks");
+}

@@ -1,0 +1,160 @@
+//! The same schema by way of a pgbouncer in transaction mode, one for each world.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use idem_core::{BoxError, Error, Postgres};
+use idem_test::conformance::store::{End, Features, Setup, World};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, Row, raw_sql};
+use uuid::Uuid;
+
+use crate::direct::PostgresWorld;
+
+pub(crate) struct PgBouncerWorld {
+    direct: PostgresWorld,
+    pooler: Pooler,
+}
+
+impl PgBouncerWorld {
+    pub(crate) fn url(&self) -> &str {
+        &self.pooler.url
+    }
+
+    /// The one number that a query gives in the session that the pooler had in use last.
+    pub(crate) async fn session(&self, sql: &str) -> i64 {
+        let target: PgConnectOptions = self.pooler.url.parse().unwrap();
+        let mut conn = target.extra_float_digits(None).connect().await.unwrap();
+        conn.fetch_one(raw_sql(AssertSqlSafe(sql))).await.unwrap().get(0)
+    }
+}
+
+impl World for PgBouncerWorld {
+    type Store = Postgres;
+    type Connection = PgConnection;
+
+    const FEATURES: Features = PostgresWorld::FEATURES;
+
+    async fn make() -> Option<Self> {
+        let direct = PostgresWorld::make().await?;
+        let pooler = Pooler::start(&direct.url).await?;
+        Some(Self { direct, pooler })
+    }
+
+    async fn store(&self, setup: Setup) -> Result<Postgres, Error> {
+        self.direct.options(&self.pooler.url, setup).pgbouncer().connect().await
+    }
+
+    fn own(&self, table: &str) -> String {
+        self.direct.own(table)
+    }
+
+    fn name(&self, table: &str) -> String {
+        self.direct.name(table)
+    }
+
+    async fn run(&self, sql: &str) {
+        self.direct.run(sql).await;
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        self.direct.number(sql).await
+    }
+
+    async fn execute(tx: &mut PgConnection, sql: &str) -> Result<(), BoxError> {
+        // Prepared under a name first, as sqlx does with a handler's statements, and left there.
+        sqlx::query("SELECT 1").execute(&mut *tx).await?;
+        PostgresWorld::execute(tx, sql).await
+    }
+
+    async fn nested(tx: &mut PgConnection, sql: &str, end: End) -> Result<(), BoxError> {
+        PostgresWorld::nested(tx, sql, end).await
+    }
+
+    fn earlier(column: &str, by: Duration) -> String {
+        PostgresWorld::earlier(column, by)
+    }
+
+    async fn waiting(&self) -> Option<i64> {
+        self.direct.waiting().await
+    }
+}
+
+/// A pgbouncer that ends with this value, or with the process: the shell before it waits for the end of its input.
+struct Pooler {
+    shell: Child,
+    home: PathBuf,
+    url: String,
+}
+
+impl Pooler {
+    /// `None`, and said so, where the program is not installed.
+    async fn start(database: &str) -> Option<Self> {
+        let program =
+            ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer", "/opt/homebrew/bin/pgbouncer"];
+        let Some(program) = program.into_iter().find(|program| Path::new(program).exists()) else {
+            assert!(std::env::var_os("CI").is_none(), "pgbouncer is not installed, and CI skips nothing");
+            println!("skipped: pgbouncer is not installed, run cargo xtask test");
+            return None;
+        };
+        // Short, because the path of a socket is; open, because pgbouncer does not stay root.
+        let home = PathBuf::from(format!("/tmp/idem-{}", Uuid::new_v4().simple()));
+        fs::create_dir(&home).unwrap();
+        fs::set_permissions(&home, Permissions::from_mode(0o777)).unwrap();
+        fs::write(home.join("ini"), settings(database, &home)).unwrap();
+        let (user, password) = credentials(database);
+        fs::write(home.join("users"), format!("\"{user}\" \"{password}\"\n")).unwrap();
+        let user_of_root = "if [ $(id -u) = 0 ]; then set -- -u nobody; else set --; fi";
+        let script = format!("{user_of_root}; {program} -q \"$@\" ini & read end; kill $!");
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", &script]).current_dir(&home).stdin(Stdio::piped()).stdout(Stdio::null());
+        let shell = shell.stderr(Stdio::null()).spawn().unwrap();
+        let socket = home.display().to_string().replace('/', "%2F");
+        let url = format!("postgres://{user}:{password}@{socket}:6432/idem");
+        let pooler = Self { shell, home, url };
+        pooler.answers().await;
+        Some(pooler)
+    }
+
+    async fn answers(&self) {
+        let target: PgConnectOptions = self.url.parse().unwrap();
+        for _ in 0..500 {
+            if target.clone().extra_float_digits(None).connect().await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let log = fs::read_to_string(self.home.join("log")).unwrap_or_default();
+        panic!("pgbouncer does not answer within ten seconds: {log}");
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+fn settings(database: &str, home: &Path) -> String {
+    let target: PgConnectOptions = database.parse().unwrap();
+    let (host, port, home) = (target.get_host(), target.get_port(), home.display());
+    let name = target.get_database().unwrap_or(target.get_username());
+    format!(
+        "[databases]\nidem = host={host} port={port} dbname={name}\n[pgbouncer]\npool_mode = transaction\n\
+         unix_socket_dir = {home}\nlisten_port = 6432\nauth_type = plain\nauth_file = {home}/users\n\
+         default_pool_size = 60\nlogfile = {home}/log\n"
+    )
+}
+
+/// User and password of the URL; neither has a character that would have to be encoded in it.
+fn credentials(database: &str) -> (&str, &str) {
+    let (_, rest) = database.split_once("://").unwrap();
+    let (credentials, _) = rest.rsplit_once('@').unwrap();
+    credentials.split_once(':').unwrap()
+}

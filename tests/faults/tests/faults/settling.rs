@@ -1,0 +1,112 @@
+//! What it takes to settle a batch: about as much as to settle one delivery.
+//!
+//! That each delivery of a batch comes to its ack, whatever becomes of the acks of the others, is a case of `crash`.
+
+use std::time::{Duration, Instant};
+
+use idem::Source;
+use idem_faults::{Act, Kafka, Mode, Nats, RabbitMq, Running, Scene, Site, Unacked, orders, until};
+
+use crate::everywhere::run;
+
+const BATCH: usize = 100;
+
+/// A worker with one lane, which takes all of a batch together, however slowly it comes.
+fn start_from<S: Site>(scene: &Scene<S>, source: impl Source) -> Running {
+    scene.start_from(source, |worker| worker.in_flight(1).batch(BATCH).linger(Duration::from_secs(5)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_acks_of_a_batch_are_written_to_rabbitmq_together() {
+    run::<RabbitMq>(Mode::Batch, async |scene: &Scene<RabbitMq>| {
+        let (source, asked) = Unacked::new(scene.site.source().await);
+        let worker = start_from(scene, source);
+        until("it consumes", || async { worker.health.is_ready() }).await;
+        let relay = &scene.site.relay;
+        // Nothing is written until it is no longer blocked, so that all that there is to be written can come together.
+        relay.say(&connection_method(60, b"\x03why"));
+        let orders = orders("order", BATCH, Act::Write);
+        scene.publish(&orders).await;
+        asked.reached(BATCH).await;
+        relay.say(&connection_method(61, b""));
+        let dead = scene.ends_with(orders, vec![worker]).await;
+        assert!(dead.is_empty(), "{dead:?}");
+        let (mut acks, mut writes) = (0, 0);
+        for piece in relay.said().iter().flatten() {
+            let here = piece.windows(ACK.len()).filter(|bytes| *bytes == ACK).count();
+            (acks, writes) = (acks + here, writes + usize::from(here > 0));
+        }
+        println!("{acks} acks in {writes} writes");
+        assert_eq!(acks, BATCH, "not `multiple`, which would settle what still runs");
+        // The last ones may be on their way to the client's thread when the others are written.
+        assert!(writes <= BATCH / 10, "{acks} acks in {writes} writes");
+    })
+    .await;
+}
+
+/// `connection.blocked` is method 60 of class 10, `connection.unblocked` 61
+/// (<https://www.rabbitmq.com/docs/connection-blocked>). The client then writes nothing, acks included.
+fn connection_method(number: u8, arguments: &[u8]) -> Vec<u8> {
+    let length = (4 + arguments.len() as u32).to_be_bytes();
+    [&[1, 0, 0], &length[..], &[0, 10, 0, number], arguments, &[0xCE]].concat()
+}
+
+/// Thirteen bytes of a method, which is number 80 of class 60: `basic.ack` (AMQP 0-9-1, 2.3.5.1 and 1.8.3.13).
+const ACK: &[u8] = &[0, 0, 0, 13, 0, 60, 0, 80];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_acks_of_a_batch_are_confirmed_by_nats_in_about_one_round_trip() {
+    const ONE_WAY: Duration = Duration::from_millis(50);
+    run::<Nats>(Mode::Batch, async |scene: &Scene<Nats>| {
+        let orders = orders("order", BATCH, Act::Write);
+        scene.publish(&orders).await;
+        let worker = start_from(scene, scene.site.source().await);
+        scene.site.relay.delay(ONE_WAY);
+        scene.effects(BATCH).await;
+        let committed = Instant::now();
+        scene.world.journal.processed(BATCH).await;
+        let took = committed.elapsed();
+        println!("{BATCH} acks, each of which is confirmed after {:?}, took {took:?}", 2 * ONE_WAY);
+        assert!(took < 20 * ONE_WAY, "{took:?}");
+        scene.site.relay.delay(Duration::ZERO);
+        let dead = scene.ends_with(orders, vec![worker]).await;
+        assert!(dead.is_empty(), "{dead:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_acks_of_a_batch_are_few_commits_to_kafka() {
+    run::<Kafka>(Mode::Batch, async |scene: &Scene<Kafka>| {
+        // What is stored at first is settled one by one.
+        let worker = scene.start_warm().await;
+        let orders = orders("order", 10 * BATCH, Act::Write);
+        let before = commits(scene);
+        scene.publish(&orders).await;
+        let start = Instant::now();
+        scene.effects(10 * BATCH).await;
+        let took = start.elapsed();
+        let dead = scene.ends_with(orders, vec![worker]).await;
+        assert!(dead.is_empty(), "{dead:?}");
+        let commits = commits(scene) - before;
+        println!("{} acks within {took:?} are {commits} commits", 10 * BATCH);
+        assert!((1..=BATCH).contains(&commits), "{commits}");
+    })
+    .await;
+}
+
+/// The number of OffsetCommit in the Kafka protocol.
+const OFFSET_COMMIT: [u8; 2] = [0, 8];
+
+/// How many offset commits Kafka was asked for. A request is its length in four bytes, and then its number in two.
+fn commits(scene: &Scene<Kafka>) -> usize {
+    let of_connection = |said: Vec<Vec<u8>>| {
+        let (said, mut at, mut commits) = (said.concat(), 0, 0);
+        while let Some(head) = said.get(at..at + 6) {
+            commits += usize::from(head[4..] == OFFSET_COMMIT);
+            at += 4 + u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        }
+        commits
+    };
+    scene.site.relay.said().into_iter().map(of_connection).sum()
+}
