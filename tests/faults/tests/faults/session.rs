@@ -41,11 +41,10 @@ async fn kafka_is_consumed_again_soon_after_it_was_away_for_longer_than_a_sessio
     });
     let server = server.await.unwrap();
     let back = Instant::now();
-    let last = serde_json::to_vec(&Order::new("last", Act::Write)).unwrap();
+    let last = [serde_json::to_vec(&Order::new("last", Act::Write)).unwrap()];
     // One that listens again may not serve yet.
     until("it can be published to", || async {
-        let published =
-            async { idem_brokers::Kafka::connect(&address, &name).await?.publish(std::slice::from_ref(&last)).await };
+        let published = async { idem_brokers::Kafka::connect(&address, &name).await?.publish(&last).await };
         matches!(tokio::time::timeout(Duration::from_secs(5), published).await, Ok(Ok(())))
     })
     .await;
