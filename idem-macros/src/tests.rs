@@ -30,6 +30,7 @@ fn the_smallest_handler() {
             impl ::idem::__private::Handler for order_paid {
                 const NAME: &'static ::idem::__private::str = "order_paid";
                 type Message = OrderPaid;
+                type Input = OrderPaid;
                 type Params = ();
                 type Connection = PgConnection;
                 fn key(
@@ -39,7 +40,7 @@ fn the_smallest_handler() {
                     ::idem::__private::Key::of(&__message.event_id)
                 }
                 async fn handle(
-                    __message: Self::Message,
+                    __message: Self::Input,
                     __params: Self::Params,
                     __tx: &mut Self::Connection,
                 ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
@@ -96,6 +97,7 @@ fn all_arguments_and_extractors_round_the_connection() {
                     &'static ::shop::idem::__private::str,
                 > = ::shop::idem::__private::Option::Some("order.paid");
                 type Message = OrderPaid;
+                type Input = OrderPaid;
                 type Params = (State<App>, Headers);
                 type Connection = Transaction<'static, Postgres>;
                 fn key(
@@ -121,7 +123,7 @@ fn all_arguments_and_extractors_round_the_connection() {
                     prints::of_body(__delivery)
                 }
                 async fn handle(
-                    __message: Self::Message,
+                    __message: Self::Input,
                     __params: Self::Params,
                     __tx: &mut Self::Connection,
                 ) -> ::shop::idem::__private::Result<(), ::shop::idem::__private::BoxError> {
@@ -154,6 +156,7 @@ fn the_function_and_a_stub_after_mistakes() {
             impl ::idem::__private::Handler for order_paid {
                 const NAME: &'static ::idem::__private::str = "order_paid";
                 type Message = ::idem::__private::Unknown;
+                type Input = ::idem::__private::Unknown;
                 type Params = ();
                 type Connection = ::idem::__private::Unknown;
                 fn key(
@@ -163,7 +166,7 @@ fn the_function_and_a_stub_after_mistakes() {
                     ::idem::__private::stub()
                 }
                 async fn handle(
-                    __message: Self::Message,
+                    __message: Self::Input,
                     __params: Self::Params,
                     __tx: &mut Self::Connection,
                 ) -> ::idem::__private::Result<(), ::idem::__private::BoxError> {
