@@ -68,8 +68,10 @@ pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
     let idem = Case::new(Side::Idem, 16);
     let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.0)];
     let batch = Case::new(Side::Batch(100), 4);
-    lines.push(Line::new("batch 100, 4 lanes / B, 16 lanes", batch, Case::new(Side::ByHand, 16), 5.0));
-    lines.push(Line::new("batch 100, 4 lanes / A, 16 lanes", batch, Case::new(Side::Autocommit, 16), 2.5));
+    // As many lanes on both sides, and as many as A is at its best with.
+    let beside = Case::new(Side::Batch(100), 16);
+    lines.push(Line::new("batch 100 / B, 16 lanes", beside, Case::new(Side::ByHand, 16), 5.0));
+    lines.push(Line::new("batch 100 / A, 16 lanes", beside, Case::new(Side::Autocommit, 16), 2.5));
     for lanes in [1, 4] {
         let what = format!("set of 1000 / F, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
         lines.push(Line::new(&what, Case::new(Side::Set(1000), lanes), Case::new(Side::Raw, lanes), 0.9));
@@ -102,8 +104,8 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
         line("single, 1 lane / B", case(Side::Idem, 1), case(Side::ByHand, 1)),
         line("single, 16 lanes / A", case(Side::Idem, 16), case(Side::Autocommit, 16)),
         line("batch 100 / B, 1 lane", case(Side::Batch(100), 1), case(Side::ByHand, 1)),
-        line("batch 100 / B, 16 lanes", case(Side::Batch(100), 16), case(Side::ByHand, 16)),
-        line("batch 100 / A, 16 lanes", case(Side::Batch(100), 16), case(Side::Autocommit, 16)),
+        line("batch 100, 4 lanes / B, 16 lanes", case(Side::Batch(100), 4), case(Side::ByHand, 16)),
+        line("batch 100, 4 lanes / A, 16 lanes", case(Side::Batch(100), 4), case(Side::Autocommit, 16)),
         line("set of 1000, 4 lanes / A, 16 lanes", case(Side::Set(1000), 4), case(Side::Autocommit, 16)),
         line("batch of 1 / single, 16 lanes", case(Side::Batch(1), 16), case(Side::Idem, 16)),
         line("batch 1000 / batch 100, 4 lanes", case(Side::Batch(1000), 4), case(Side::Batch(100), 4)),
