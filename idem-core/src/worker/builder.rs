@@ -132,7 +132,9 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// orders, they become smaller and run one at a time until it has been quiet for a while.
     ///
     /// A handler that ends the transaction by COMMIT spoils its batch: all of its messages are dead letters then, since
-    /// their effects may stand or not.
+    /// their effects may stand or not. Where such a handler is cut off before that is found, by its deadline, a lost
+    /// connection or the end of the process, those behind it in the batch have claims and never ran: they are lost. No
+    /// handler may run COMMIT; in batches others pay for it.
     pub fn batch(mut self, deliveries: usize) -> Self {
         self.settings.batch = deliveries;
         self
