@@ -8,6 +8,7 @@ mod batch;
 mod codec;
 mod delivery;
 mod error;
+mod execute;
 mod extract;
 mod fingerprint;
 mod handler;

@@ -3,20 +3,18 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use crate::ran::{Failure, IN_PLACE, Ran};
-use crate::registry::{Job, Route, Routes, Unfit, Work, panic_text};
-use crate::store::{Fault, Identity, Promise, Undone};
+use crate::registry::{Job, Route, Routes, Unfit, Work};
+use crate::store::{Fault, Identity, Promise};
 use crate::telemetry::{self, Gauges};
-use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, Settings, at, extended};
-use crate::{Acker, BoxError, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
+use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, Settings, extended};
+use crate::{Acker, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -218,66 +216,6 @@ impl<S: Store> Pipeline<S> {
         route.handler.prepare(delivery, &mut identity.key.clone())
     }
 
-    /// Handle, guard, commit, from now on: the part that a first delivery and a row of the inbox have in common.
-    pub(crate) async fn execute(&self, route: &Route<S>, job: Box<dyn Job<S>>, mut txn: S::Txn, now: Instant) -> Ran {
-        let handled = self.handle(job, &mut txn, now).await;
-        let ended = Instant::now();
-        route.meters.handler.record(ended - now);
-        let error = match handled {
-            Handled::Returned(Ok(())) => {
-                let ran = Ran::of(self.store.commit(txn).await);
-                route.meters.commit.record(ended.elapsed());
-                return ran;
-            }
-            Handled::Returned(Err(error)) => error,
-            Handled::Panicked(text) => format!("the handler panicked: {text}").into(),
-            // The handler was dropped in the middle of whatever it did, so that the connection's state is unknown:
-            // dropping the transaction closes it.
-            Handled::Late => {
-                drop(txn);
-                return self.late().await;
-            }
-            Handled::Stopped => return Ran::Stopped,
-        };
-        let lost_race = self.store.lost_race(error.as_ref());
-        match self.store.rollback(txn).await {
-            Ok(Undone::CommittedEarly) => Ran::CommittedEarly,
-            Ok(Undone::RolledBack) if lost_race => Ran::Retry(error),
-            Ok(Undone::RolledBack) => Ran::Failed(Failure::of(&error)),
-            // Only a statement of ours tells an outage, whatever the handler said.
-            Err(fault) => Ran::Broke(fault.into()),
-        }
-    }
-
-    /// Runs the handler under its deadline, from now on. This is the one place where a panic of a handler is caught.
-    pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn, now: Instant) -> Handled {
-        let run = AssertUnwindSafe(async { job.run(txn).await }).catch_unwind();
-        tokio::select! {
-            biased;
-            ran = run => match ran {
-                Ok(result) => Handled::Returned(result),
-                Err(panic) => Handled::Panicked(panic_text(panic.as_ref())),
-            },
-            // `None` where the deadline is beyond all time.
-            () = at(now.checked_add(self.settings.deadline)) => Handled::Late,
-            () = self.stop.cancelled() => Handled::Stopped,
-        }
-    }
-
-    /// A handler that ran into its deadline is charged only if the database answers at once: a database that hangs
-    /// makes every handler late.
-    pub(crate) async fn late(&self) -> Ran {
-        let deadline = self.settings.deadline;
-        match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
-            Ok(Ok(())) => {
-                let error = format!("the handler ran past its deadline of {deadline:?}: raise `.deadline(..)`");
-                Ran::Failed(Failure { error, given_up: None })
-            }
-            Ok(Err(fault)) => Ran::Broke(fault.into()),
-            Err(_) => Ran::Broke("the database did not answer within a second of the handler's deadline".into()),
-        }
-    }
-
     /// Tells the broker. The database has answered, so that nothing depends on whether this arrives.
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match acker.ack().await {
@@ -354,14 +292,6 @@ impl<S: Store> Pipeline<S> {
         }
         self.hold_for(fault)
     }
-}
-
-/// What a call of a handler came to.
-pub(crate) enum Handled {
-    Returned(Result<(), BoxError>),
-    Panicked(String),
-    Late,
-    Stopped,
 }
 
 /// Called with each delivery and its outcome.

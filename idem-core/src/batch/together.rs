@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::pipeline::{Handled, Pipeline};
+use crate::execute::Handled;
+use crate::pipeline::Pipeline;
 use crate::ran::Ran;
 use crate::registry::{Job, Route};
 use crate::store::{Claimed, Committed, Fault, Identity, Promise, Row, Undone};

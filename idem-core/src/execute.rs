@@ -1,0 +1,84 @@
+//! Handle, guard, commit: what a first delivery, a row of the inbox and a batch have in common.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::Instant;
+
+use crate::pipeline::Pipeline;
+use crate::ran::{Failure, Ran};
+use crate::registry::{Job, Route, panic_text};
+use crate::store::Undone;
+use crate::worker::at;
+use crate::{BoxError, Store};
+
+/// What a call of a handler came to.
+pub(crate) enum Handled {
+    Returned(Result<(), BoxError>),
+    Panicked(String),
+    Late,
+    Stopped,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Handle, guard, commit, from now on: the part that a first delivery and a row of the inbox have in common.
+    pub(crate) async fn execute(&self, route: &Route<S>, job: Box<dyn Job<S>>, mut txn: S::Txn, now: Instant) -> Ran {
+        let handled = self.handle(job, &mut txn, now).await;
+        let ended = Instant::now();
+        route.meters.handler.record(ended - now);
+        let error = match handled {
+            Handled::Returned(Ok(())) => {
+                let ran = Ran::of(self.store.commit(txn).await);
+                route.meters.commit.record(ended.elapsed());
+                return ran;
+            }
+            Handled::Returned(Err(error)) => error,
+            Handled::Panicked(text) => format!("the handler panicked: {text}").into(),
+            // The handler was dropped in the middle of whatever it did, so that the connection's state is unknown:
+            // dropping the transaction closes it.
+            Handled::Late => {
+                drop(txn);
+                return self.late().await;
+            }
+            Handled::Stopped => return Ran::Stopped,
+        };
+        let lost_race = self.store.lost_race(error.as_ref());
+        match self.store.rollback(txn).await {
+            Ok(Undone::CommittedEarly) => Ran::CommittedEarly,
+            Ok(Undone::RolledBack) if lost_race => Ran::Retry(error),
+            Ok(Undone::RolledBack) => Ran::Failed(Failure::of(&error)),
+            // Only a statement of ours tells an outage, whatever the handler said.
+            Err(fault) => Ran::Broke(fault.into()),
+        }
+    }
+
+    /// Runs the handler under its deadline, from now on. This is the one place where a panic of a handler is caught.
+    pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn, now: Instant) -> Handled {
+        let run = AssertUnwindSafe(async { job.run(txn).await }).catch_unwind();
+        tokio::select! {
+            biased;
+            ran = run => match ran {
+                Ok(result) => Handled::Returned(result),
+                Err(panic) => Handled::Panicked(panic_text(panic.as_ref())),
+            },
+            // `None` where the deadline is beyond all time.
+            () = at(now.checked_add(self.settings.deadline)) => Handled::Late,
+            () = self.stop.cancelled() => Handled::Stopped,
+        }
+    }
+
+    /// A handler that ran into its deadline is charged only if the database answers at once: a database that hangs
+    /// makes every handler late.
+    pub(crate) async fn late(&self) -> Ran {
+        let deadline = self.settings.deadline;
+        match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
+            Ok(Ok(())) => {
+                let error = format!("the handler ran past its deadline of {deadline:?}: raise `.deadline(..)`");
+                Ran::Failed(Failure { error, given_up: None })
+            }
+            Ok(Err(fault)) => Ran::Broke(fault.into()),
+            Err(_) => Ran::Broke("the database did not answer within a second of the handler's deadline".into()),
+        }
+    }
+}
