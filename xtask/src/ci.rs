@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use crate::cargo::{cargo, run};
-use crate::test;
+use crate::services::Up;
+use crate::{mutants, test};
 
 /// What a user may ask of the facade, each alone.
 const FEATURES: &[&[&str]] = &[
@@ -18,6 +19,7 @@ const FEATURES: &[&[&str]] = &[
 
 /// The cheap checks first. A warning is an error here, so that none becomes a habit.
 pub(crate) fn run_all() -> Result<()> {
+    mutants::run(&mutants::Options::check())?;
     idem_services::tools()?;
     run(&mut cargo(["fmt", "--all", "--check"]))?;
     let everything = ["--workspace", "--all-features"];
@@ -26,5 +28,8 @@ pub(crate) fn run_all() -> Result<()> {
     for features in FEATURES {
         run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
     }
-    test::test(&test::Options::default())
+    // All that follows shares the servers.
+    let _servers = Up::new(false)?;
+    test::test(&test::Options::default())?;
+    mutants::run(&mutants::Options::default())
 }

@@ -6,24 +6,41 @@ mod mutant;
 mod tree;
 mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::cargo::root;
 use crate::services::Up;
 use mutant::Mutant;
 use tree::Tree;
 use trial::{Trial, Verdict};
 
-#[derive(Args)]
+/// A test that has not ended by then hangs, which a person would notice as well.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// A test that takes five times as long as without a defect, and at least this long, hangs.
+const SHORTEST: Duration = Duration::from_secs(60);
+
+#[derive(Args, Default)]
 pub(crate) struct Options {
     /// Only the mutants with this in their name.
     #[arg(long)]
     only: Option<String>,
+    /// Only check that each mutant still fits the code, which takes no time.
+    #[arg(long)]
+    check: bool,
     /// Leave the servers running.
     #[arg(long)]
     keep: bool,
+}
+
+impl Options {
+    /// Only to check that each mutant still fits the code.
+    pub(crate) fn check() -> Self {
+        Self { check: true, ..Self::default() }
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -32,48 +49,65 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if mutants.is_empty() {
         bail!("there is no such mutant in xtask/mutants");
     }
+    check(&mutants)?;
+    if options.check {
+        return Ok(());
+    }
+    // What one build has in common with the next is next to it.
+    mutants.sort_by(|a, b| (a.suite(), &a.file, &a.name).cmp(&(b.suite(), &b.file, &b.name)));
     let tree = Tree::copy()?;
-    // All of them are looked at before the first takes its time.
-    mutants.iter().try_for_each(|mutant| mutant.applied(&tree).map(drop))?;
-
     idem_services::prepare()?;
     let servers = Up::new(options.keep)?;
     let trial = Trial { tree: &tree, env: &servers.env };
-    sound(&trial, &mutants)?;
+    let times = sound(&trial, &mutants)?;
 
     let mut verdicts = Vec::new();
     for mutant in &mutants {
         eprintln!("\n{}: {}", mutant.name, mutant.proves);
-        tree.write(&mutant.file, &mutant.applied(&tree)?)?;
-        let verdict = trial.run(mutant.suite(), &[&mutant.test]);
+        let began = Instant::now();
+        tree.write(&mutant.file, &mutant.applied(tree.path())?)?;
+        let patience = times.get(&mutant.test).map_or(PATIENCE, |time| (*time * 5).max(SHORTEST));
+        let verdict = trial.run(&mutant.suite(), &[&mutant.test], patience.min(PATIENCE));
         tree.restore(&mutant.file)?;
-        let verdict = verdict?.remove(&mutant.test).unwrap_or(Verdict::Absent);
-        eprintln!("{}: {verdict}", mutant.name);
+        let verdict = verdict?.remove(&mutant.test).map_or(Verdict::Absent, |(verdict, _)| verdict);
+        eprintln!("{}: {verdict} ({:.0} s)", mutant.name, began.elapsed().as_secs_f64());
         verdicts.push((mutant, verdict));
     }
     report(&verdicts)
 }
 
-/// Checks that each named test exists and passes without a defect, one run for each suite.
-fn sound(trial: &Trial<'_>, mutants: &[Mutant]) -> Result<()> {
+/// Checks all mutants against the code. The error names each that does not fit.
+fn check(mutants: &[Mutant]) -> Result<()> {
+    let unfit = mutants.iter().filter_map(|mutant| mutant.applied(&root()).err());
+    let unfit: Vec<String> = unfit.map(|error| format!("{error:#}")).collect();
+    if !unfit.is_empty() {
+        bail!("the code has moved on, and these must follow:\n{}", unfit.join("\n"));
+    }
+    Ok(())
+}
+
+/// Checks that each named test exists and passes without a defect, and answers how long each took, or a little more. One
+/// run for each suite.
+fn sound(trial: &Trial<'_>, mutants: &[Mutant]) -> Result<HashMap<String, Duration>> {
     eprintln!("\nwithout a defect");
     let mut suites = BTreeMap::<_, Vec<&str>>::new();
     for mutant in mutants {
         suites.entry(mutant.suite()).or_default().push(&mutant.test);
     }
+    let mut times = HashMap::new();
     for (suite, mut tests) in suites {
         tests.sort_unstable();
         tests.dedup();
-        let verdicts = trial.run(suite, &tests)?;
+        let mut verdicts = trial.run(&suite, &tests, PATIENCE)?;
         for test in tests {
-            match verdicts.get(test) {
-                Some(Verdict::Survived) => {}
-                Some(Verdict::Absent) | None => bail!("there is no test {test} in cargo test {}", suite.join(" ")),
-                Some(verdict) => bail!("{test} does not pass without a defect either: {verdict}"),
+            match verdicts.remove(test) {
+                Some((Verdict::Survived, time)) => _ = times.insert(test.to_owned(), time),
+                Some((Verdict::Absent, _)) | None => bail!("there is no test {test} in cargo test {}", suite.join(" ")),
+                Some((verdict, _)) => bail!("{test} does not pass without a defect either: {verdict}"),
             }
         }
     }
-    Ok(())
+    Ok(times)
 }
 
 /// Prints the table. An error unless all were caught.

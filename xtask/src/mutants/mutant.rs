@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::tree::Tree;
 use crate::cargo::root;
 
 /// One deliberate defect. The name is that of its file.
@@ -21,7 +20,7 @@ pub(crate) struct Mutant {
     pub(crate) file: String,
     /// What is changed in it.
     edits: Vec<Edit>,
-    /// What to give `cargo test` to build the test: package, features, target.
+    /// What to give `cargo test` to choose the target that holds the test.
     suite: Vec<String>,
     /// The full name of the test that must fail.
     pub(crate) test: String,
@@ -58,10 +57,12 @@ impl Mutant {
         Ok(mutant)
     }
 
-    /// The changed file. An error where a text to be replaced is not there exactly once: the code has moved on, and
-    /// the mutant must follow.
-    pub(crate) fn applied(&self, tree: &Tree) -> Result<String> {
-        let mut text = tree.read(&self.file)?;
+    /// The changed file, read below this directory. An error where a text to be replaced is not there exactly once: the
+    /// code has moved on, and the mutant must follow.
+    pub(crate) fn applied(&self, dir: &Path) -> Result<String> {
+        let file = dir.join(&self.file);
+        let read = fs::read_to_string(&file);
+        let mut text = read.with_context(|| format!("mutant {}: cannot read {}", self.name, file.display()))?;
         for Edit { find, replace } in &self.edits {
             match text.matches(find).count() {
                 1 => text = text.replacen(find, replace, 1),
@@ -71,8 +72,18 @@ impl Mutant {
         Ok(text)
     }
 
-    /// The arguments that build its test.
-    pub(crate) fn suite(&self) -> &[String] {
-        &self.suite
+    /// The arguments that choose the target of its test. A package and its features are left out: a build of one package
+    /// unifies the features of its dependencies in another way than a build of all, and would build them all again.
+    pub(crate) fn suite(&self) -> Vec<&str> {
+        let mut suite = Vec::new();
+        let mut given = self.suite.iter().map(String::as_str);
+        while let Some(arg) = given.next() {
+            match arg {
+                "--package" => _ = given.next(),
+                "--all-features" => {}
+                arg => suite.push(arg),
+            }
+        }
+        if suite.is_empty() { vec!["--test", "faults"] } else { suite }
     }
 }

@@ -37,11 +37,6 @@ impl Tree {
         &self.0
     }
 
-    /// Reads a file of the copy.
-    pub(crate) fn read(&self, file: &str) -> Result<String> {
-        fs::read_to_string(self.0.join(file)).with_context(|| format!("cannot read {file}"))
-    }
-
     /// Writes a file of the copy.
     pub(crate) fn write(&self, file: &str, text: &str) -> Result<()> {
         fs::write(self.0.join(file), text).with_context(|| format!("cannot write {file}"))

@@ -14,9 +14,6 @@ use nix::unistd::Pid;
 use super::tree::Tree;
 use crate::cargo::{cargo, root};
 
-/// A test that has not ended by then hangs, which a person would notice as well.
-const PATIENCE: Duration = Duration::from_secs(300);
-
 /// Where tests run, and with which servers.
 pub(crate) struct Trial<'a> {
     pub(crate) tree: &'a Tree,
@@ -57,36 +54,52 @@ impl fmt::Display for Verdict {
 }
 
 impl Trial<'_> {
-    /// Builds the suite and runs these tests of it.
-    pub(crate) fn run(&self, suite: &[String], tests: &[&str]) -> Result<HashMap<String, Verdict>> {
-        let all = |verdict: Verdict| tests.iter().map(|test| ((*test).to_owned(), verdict)).collect();
+    /// Builds the suite and runs these tests of it. Answers what each said, and after what time.
+    pub(crate) fn run(
+        &self,
+        suite: &[&str],
+        tests: &[&str],
+        patience: Duration,
+    ) -> Result<HashMap<String, (Verdict, Duration)>> {
         if !self.cargo(suite).arg("--no-run").status().context("cannot run cargo")?.success() {
-            return Ok(all(Verdict::Broken));
+            return Ok(tests.iter().map(|test| ((*test).to_owned(), (Verdict::Broken, Duration::ZERO))).collect());
         }
         let log = self.tree.path().with_extension("log");
         let mut run = self.cargo(suite);
         run.args(["--no-fail-fast", "--", "--exact"]).args(tests).envs(self.env.iter().cloned()).env("CI", "true");
         run.stdin(Stdio::null()).stdout(fs::File::create(&log)?).stderr(Stdio::null()).process_group(0);
-        let in_time = finish(&mut run)?;
+        let mut ends = HashMap::new();
+        let in_time = finish(&mut run, patience, |elapsed| {
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            for test in tests.iter().filter(|test| line(&said, test).is_some_and(|line| !line.ends_with("..."))) {
+                ends.entry(*test).or_insert(elapsed);
+            }
+        })?;
         let said = fs::read_to_string(&log)?;
-        let judge = |test: &&str| ((*test).to_owned(), judge(&said, test, in_time));
-        Ok(tests.iter().map(judge).collect())
+        let answer = |test: &&str| {
+            let took = ends.get(test).copied().unwrap_or(patience);
+            ((*test).to_owned(), (judge(&said, test, in_time), took))
+        };
+        Ok(tests.iter().map(answer).collect())
     }
 
-    /// `cargo test <suite>` in the copy. Crates from the registry are shared with the repository's own builds.
-    fn cargo(&self, suite: &[String]) -> Command {
-        let mut command = cargo(["test"]);
+    /// `cargo test <suite>` in the copy, with the features that all packages together have. So crates from the registry are
+    /// those that the repository's own builds have made.
+    fn cargo(&self, suite: &[&str]) -> Command {
+        let mut command = cargo(["test", "--workspace", "--all-features"]);
         command.args(suite).current_dir(self.tree.path()).env("CARGO_TARGET_DIR", root().join("target"));
         command
     }
 }
 
-/// Runs the command, and ends it with all its children if it takes too long. Answers whether it ended by itself.
-fn finish(command: &mut Command) -> Result<bool> {
+/// Runs the command, looking on, and ends it with all its children if it takes too long. Answers whether it ended by itself.
+fn finish(command: &mut Command, patience: Duration, mut look: impl FnMut(Duration)) -> Result<bool> {
     let mut child = command.spawn().context("cannot run cargo")?;
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        if child.try_wait()?.is_some() {
+    while start.elapsed() < patience {
+        let ended = child.try_wait()?.is_some();
+        look(start.elapsed());
+        if ended {
             return Ok(true);
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -96,12 +109,18 @@ fn finish(command: &mut Command) -> Result<bool> {
     Ok(false)
 }
 
+/// What the test harness has written of this test, `... ok` or `... FAILED`.
+fn line<'a>(said: &'a str, test: &str) -> Option<&'a str> {
+    let mut lines = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_prefix(test)?.strip_prefix(' '));
+    lines.next().map(str::trim_end)
+}
+
 /// Reads the verdict from the lines of the test harness, `test <name> ... ok`. One that aborts its process, or hangs, has
 /// no such line, or one without its end.
 fn judge(said: &str, test: &str, in_time: bool) -> Verdict {
-    let line = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_prefix(test)?.strip_prefix(' ')).next();
+    let line = line(said, test);
     let began = line.is_some() || said.contains("running 1 test") && !said.contains("test result: ok. 1 passed");
-    match line.map(str::trim_end) {
+    match line {
         Some(line) if line.ends_with("FAILED") => Verdict::Caught,
         Some(line) if line.ends_with("... ok") => Verdict::Survived,
         _ if began || !in_time => Verdict::Ended,
