@@ -13,7 +13,7 @@ use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work};
 use crate::store::{Fault, Identity, Promise};
 use crate::telemetry::{self, Gauges};
-use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, Settings, extended};
+use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, RowWait, Rows, Settings, Waiting, extended};
 use crate::{Acker, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
@@ -33,8 +33,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) alone: Option<Semaphore>,
     /// Rung when something was parked, so that the inbox need not wait for its poll.
     pub(crate) parked: Notify,
-    /// Rung when a row has run here, for the lanes that wait for one.
-    pub(crate) ran: Notify,
+    /// The rows that ordered deliveries wait for.
+    pub(crate) rows: Rows,
     pub(crate) lanes: Lanes,
     /// The worker drains: what is not running is released.
     pub(crate) draining: CancellationToken,
@@ -55,27 +55,31 @@ pub(crate) enum Step {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Takes one delivery all the way. It ends settled, or left to the broker where it is no longer ours.
-    pub(crate) async fn deliver<A: Acker>(&self, mut delivery: Delivery, acker: A, place: Option<Place>) {
+    /// Takes one delivery all the way. It ends settled, or left to the broker where it is no longer ours. What is answered
+    /// has to wait for its row: only an ordered delivery has to.
+    pub(crate) async fn deliver<A: Acker>(
+        &self,
+        delivery: Delivery,
+        acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
         // Pinned first, as other large futures are: a wrapper would move all of it.
-        pin!(self.drive(&mut delivery, acker, place.as_ref())).instrument(span).await;
+        pin!(self.drive(delivery, acker, place)).instrument(span).await
     }
 
-    async fn drive<A: Acker>(&self, delivery: &mut Delivery, mut acker: A, place: Option<&Place>) {
-        if let Some(place) = place {
-            self.turn(&mut acker, place).await;
-        }
+    async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Option<Place>) -> Option<Waiting<A>> {
         let mut holds = 0;
         let outcome = loop {
             if !acker.is_live() {
                 tracing::debug!("the delivery is no longer ours; the broker delivers it again");
-                return;
+                return None;
             }
             if self.draining.is_cancelled() {
-                return self.release(acker).await;
+                self.release(acker).await;
+                return None;
             }
-            let step = extended(&mut acker, pin!(self.attempt(delivery))).await;
+            let step = extended(&mut acker, pin!(self.attempt(&delivery))).await;
             if let Step::Done(Outcome::Parked { attempt: 0, .. }) | Step::InRow(Outcome::Parked { attempt: 0, .. }, _) =
                 &step
             {
@@ -84,30 +88,25 @@ impl<S: Store> Pipeline<S> {
             match step {
                 Step::Done(outcome) => break outcome,
                 Step::InRow(outcome, identity) => {
-                    let known = outcome == Outcome::Duplicate;
-                    if !known {
-                        self.emit(self.meters(delivery), delivery, &outcome);
-                    }
-                    if self.row_done(&mut acker, &identity).await {
-                        self.settle(acker).await;
-                        if known {
-                            self.emit(self.meters(delivery), delivery, &outcome);
-                        }
-                        return;
-                    }
+                    let span = Span::current();
+                    return Some(Waiting::Row(Box::new(RowWait { delivery, acker, place, identity, outcome, span })));
                 }
-                Step::Stopped => return self.release(acker).await,
+                Step::Stopped => {
+                    self.release(acker).await;
+                    return None;
+                }
                 Step::Hold(hold) => {
                     // A process or a connection may have died on it: from now on it goes by way of the inbox.
                     delivery.redelivered |= hold == Hold::Broke;
-                    self.meters(delivery).held();
+                    self.meters(&delivery).held();
                     extended(&mut acker, self.hold(hold, holds)).await;
                     holds += 1;
                 }
             }
         };
         self.settle(acker).await;
-        self.emit(self.meters(delivery), delivery, &outcome);
+        self.emit(self.meters(&delivery), &delivery, &outcome);
+        None
     }
 
     /// One try: what the database answers decides.

@@ -5,7 +5,7 @@ use tracing::Instrument;
 
 use crate::pipeline::{Pipeline, Step};
 use crate::store::Row;
-use crate::worker::{Arrival, Hold, extended_all};
+use crate::worker::{Arrival, Hold, Waiting, extended_all};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, give};
@@ -15,16 +15,19 @@ use super::together::{Opening, Round};
 const ALONE: usize = 4;
 
 impl<S: Store> Pipeline<S> {
-    /// Takes what was there all the way, one delivery or a batch, and leaves nothing of it in `batch`.
-    pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>) {
+    /// Takes what was there all the way, one delivery or a batch, and leaves nothing of it in `batch`. What is answered has
+    /// to wait for its row, as [`deliver`](Self::deliver) says.
+    pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>) -> Option<Waiting<A>> {
         match batch.len() {
             0 | 1 => {
-                if let Some((delivery, acker, place)) = batch.pop() {
-                    self.deliver(delivery, acker, place).await;
-                }
+                let (delivery, acker, place) = batch.pop()?;
+                self.deliver(delivery, acker, place).await
             }
             // Boxed: it is large, and a worker without batches would carry it for nothing.
-            _ => Box::pin(self.deliver_all(std::mem::take(batch))).await,
+            _ => {
+                Box::pin(self.deliver_all(std::mem::take(batch))).await;
+                None
+            }
         }
     }
 
@@ -55,7 +58,9 @@ impl<S: Store> Pipeline<S> {
             .await;
         };
         stream::iter(done).for_each_concurrent(None, settle).await;
-        stream::iter(alone).for_each_concurrent(ALONE, |(delivery, acker)| self.deliver(delivery, acker, None)).await;
+        // In no order, since batches are refused with one: so none of them waits for its row.
+        let deliver = async |(delivery, acker)| drop(self.deliver(delivery, acker, None).await);
+        stream::iter(alone).for_each_concurrent(ALONE, deliver).await;
     }
 
     async fn together(&self, deliveries: &[Delivery]) -> Vec<Verdict> {

@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
         }
         .instrument(span)
         .await;
-        self.ran.notify_waiters();
+        self.rows.ran(&row.identity);
     }
 
     /// Begin, start, handle, guard, commit; then the note of a failure. `None` where nothing became of it.

@@ -67,7 +67,8 @@ fn follow<S: Store, A: Acker>(
         Ok(alone) => alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
             let pipeline = pipeline.clone();
             working.spawn(async move {
-                pipeline.deliver(delivery, acker, None).await;
+                // In no order, since the inbox is refused with one: so it does not wait for its row.
+                drop(pipeline.deliver(delivery, acker, None).await);
                 drop(counted);
                 Vec::new()
             });

@@ -15,9 +15,9 @@ use crate::pipeline::Pipeline;
 use crate::registry::panic_text;
 use crate::{Acker, Delivery, Store};
 
-use super::{Place, Queue};
+use super::{Place, Queue, Waiting};
 
-/// A delivery as it was received, with its place in its lane.
+/// A delivery that can run, with its place among those of its ordering key, of which it is the first.
 pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
 
 /// Takes deliveries until the queue is closed and empty. From begin to settle a lane is never dropped in the middle,
@@ -25,6 +25,7 @@ pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     deliveries: Queue<Arrival<A>>,
+    waiting: Queue<Waiting<A>>,
     broken: Arc<Notify>,
 ) {
     let linger = pipeline.settings.linger;
@@ -34,11 +35,15 @@ pub(crate) async fn run<S: Store, A: Acker>(
         pipeline.gauges.in_flight.increment(number);
         let run = AssertUnwindSafe(pin!(pipeline.deliver_some(&mut taken))).catch_unwind().await;
         pipeline.gauges.in_flight.decrement(number);
-        if let Err(panic) = run {
+        match run {
+            Ok(Some(wait)) => waiting.push(wait),
+            Ok(None) => {}
             // Handlers, codecs and observers are caught elsewhere, so this is a defect of idem or of an adapter. The
             // delivery was not settled; a new subscription brings it back.
-            tracing::error!(panic = panic_text(panic.as_ref()), "a lane panicked; the source is opened anew");
-            broken.notify_one();
+            Err(panic) => {
+                tracing::error!(panic = panic_text(panic.as_ref()), "a lane panicked; the source is opened anew");
+                broken.notify_one();
+            }
         }
     }
 }

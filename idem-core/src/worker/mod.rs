@@ -10,8 +10,10 @@ mod order;
 mod outage;
 mod queue;
 mod receive;
+mod rows;
 mod run;
 mod settings;
+mod waiting;
 
 pub use builder::{Bare, Staffed, Worker};
 pub use gate::Gate;
@@ -22,7 +24,9 @@ pub(crate) use lane::{Arrival, at, extended, extended_all};
 pub(crate) use order::{Lanes, Place};
 pub(crate) use outage::{Outage, hold_wait};
 pub(crate) use queue::Queue;
+pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
+pub(crate) use waiting::{RowWait, Waiting};
 
 /// Why a delivery is kept unsettled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

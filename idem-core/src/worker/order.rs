@@ -49,7 +49,8 @@ impl Place {
         }
     }
 
-    fn is_first(&self) -> bool {
+    /// Whether all that came before has left the lane.
+    pub(crate) fn is_first(&self) -> bool {
         let lanes = self.lanes.lock();
         lanes.get(&self.lane).and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.turn))
     }
@@ -77,15 +78,20 @@ impl<S: Store> Pipeline<S> {
     /// Waits, in its lane, until a message that is in the inbox is processed or dead. `false` where the worker drains before
     /// that, or the delivery is no longer ours.
     ///
-    /// The row is run by whoever takes it, here or in another process. It is looked at whenever a row has run here, and
-    /// else at each poll.
+    /// The row is run by whoever takes it, here or in another process. It is looked at whenever it has run here, and else
+    /// at each poll.
     pub(crate) async fn row_done<A: Acker>(&self, acker: &mut A, identity: &Identity) -> bool {
         let done = async {
+            let watch = self.rows.watch(identity);
             loop {
-                let mut ran = std::pin::pin!(self.ran.notified());
+                let mut ran = std::pin::pin!(watch.ran.notified());
                 // From now on, so that a run which ends while the row is looked at is not missed.
                 ran.as_mut().enable();
-                match self.store.is_parked(identity).await {
+                let parked = {
+                    let _look = self.rows.look.lock().await;
+                    self.store.is_parked(identity).await
+                };
+                match parked {
                     Ok(true) => {}
                     Ok(false) => return,
                     Err(fault) => drop(self.hold_for(fault)),

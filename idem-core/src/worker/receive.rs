@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::pipeline::Pipeline;
-use crate::worker::{Arrival, Queue};
+use crate::worker::{Arrival, Queue, Waiting};
 use crate::{Ordering, Source, Store, Terms};
 
 /// Hands deliveries to the lanes until the worker drains. A source that fails is opened again, for ever: a lost broker
@@ -14,7 +14,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     terms: &Terms,
-    lanes: &Queue<Arrival<Src::Acker>>,
+    (lanes, waiting): (&Queue<Arrival<Src::Acker>>, &Queue<Waiting<Src::Acker>>),
     broken: &Notify,
 ) {
     loop {
@@ -22,7 +22,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             biased;
             () = pipeline.draining.cancelled() => return,
             () = broken.notified() => "a lane has panicked".into(),
-            error = forward(pipeline, source, lanes) => error,
+            error = forward(pipeline, source, lanes, waiting) => error,
         };
         pipeline.health.set_broker(false);
         tracing::warn!(source = source.name(), error = ended, "the broker is lost; deliveries come again");
@@ -45,15 +45,19 @@ async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     lanes: &Queue<Arrival<Src::Acker>>,
+    waiting: &Queue<Waiting<Src::Acker>>,
 ) -> crate::BoxError {
     loop {
         pipeline.outage.over().await;
         match source.next().await {
-            // The queue needs no limit: the source hands out no more than may be unsettled.
+            // The queues need no limit: the source hands out no more than may be unsettled.
             Ok((mut delivery, acker)) => {
                 delivery.lane = delivery.lane.filter(|_| pipeline.settings.ordering != Ordering::None);
                 let place = delivery.lane.map(|lane| pipeline.lanes.place(lane));
-                lanes.push((delivery, acker, place));
+                match place {
+                    Some(place) if !place.is_first() => waiting.push(Waiting::Turn(delivery, acker, place)),
+                    place => lanes.push((delivery, acker, place)),
+                }
             }
             Err(error) => return error,
         }

@@ -15,7 +15,7 @@ use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
 use crate::{Error, Ordering, Source, Store, Terms, age};
 
-use super::{Flights, Gate, Health, Lanes, Outage, Queue, Settings, housekeeping, lane, receive};
+use super::{Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, housekeeping, lane, receive, waiting};
 
 /// What a worker is made of, once its handlers' types are erased.
 pub(crate) struct Parts<S, Src> {
@@ -80,14 +80,17 @@ async fn serve<S: Store, Src: Source>(
 
     let patience = parts.settings.drain;
     let (pipeline, mut source) = assemble(parts, routes);
-    let deliveries = Queue::new();
+    let (deliveries, waiting) = (Queue::new(), Queue::new());
     let broken = Arc::new(Notify::new());
     let mut working = JoinSet::new();
     if pipeline.settings.inbox {
         working.spawn(crate::inbox::store(pipeline.clone(), deliveries.clone(), broken.clone()));
     } else {
         for _ in 0..wanted {
-            working.spawn(lane::run(pipeline.clone(), deliveries.clone(), broken.clone()));
+            working.spawn(lane::run(pipeline.clone(), deliveries.clone(), waiting.clone(), broken.clone()));
+        }
+        if pipeline.settings.ordering != Ordering::None {
+            working.spawn(waiting::run(pipeline.clone(), waiting.clone(), deliveries.clone(), broken.clone()));
         }
     }
     working.spawn(crate::inbox::run(pipeline.clone()));
@@ -101,9 +104,9 @@ async fn serve<S: Store, Src: Source>(
     // In a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took about
     // 40 microseconds of processor time (docs/performance.md).
     let mut receiving = JoinSet::new();
-    let (at, to, panicked) = (pipeline.clone(), deliveries.clone(), broken);
+    let (at, to, panicked) = (pipeline.clone(), (deliveries.clone(), waiting.clone()), broken);
     receiving.spawn(async move {
-        receive::run(&at, &mut source, &terms, &to, &panicked).await;
+        receive::run(&at, &mut source, &terms, (&to.0, &to.1), &panicked).await;
         source
     });
 
@@ -115,6 +118,7 @@ async fn serve<S: Store, Src: Source>(
     pipeline.draining.cancel();
     pipeline.health.set_broker(false);
     deliveries.close();
+    waiting.close();
     let ended = if early.is_some() { early } else { receiving.join_next().await };
     let mut source = match ended {
         Some(Ok(source)) => source,
@@ -227,7 +231,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         health,
         gauges: Gauges::new(&consumer),
         parked: Notify::new(),
-        ran: Notify::new(),
+        rows: Rows::default(),
         lanes: Lanes::default(),
         draining: CancellationToken::new(),
         stop: CancellationToken::new(),

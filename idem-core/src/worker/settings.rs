@@ -47,6 +47,9 @@ impl Default for Settings {
     }
 }
 
+/// How many deliveries of an order may be unsettled for each one that runs.
+const WAITING: usize = 16;
+
 /// Beside direct and inbox runs: the inbox's own statements, the housekeeping, and a sign of life.
 const BOOKKEEPING: usize = 3;
 
@@ -54,7 +57,9 @@ impl Settings {
     /// How many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
         let deliveries = if self.inbox { crate::inbox::BATCHES + crate::inbox::ALONE } else { self.in_flight };
-        deliveries + self.inbox_in_flight() + BOOKKEEPING
+        // Those that wait for their rows ask one after another.
+        let waiting = usize::from(self.ordering != Ordering::None);
+        deliveries + waiting + self.inbox_in_flight() + BOOKKEEPING
     }
 
     /// How many rows of the inbox run at once. Where all messages run from there, as many as would run otherwise.
@@ -63,12 +68,15 @@ impl Settings {
     }
 
     /// How many deliveries may be unsettled at once. A batch is what is there, so that as many as are worked on wait
-    /// behind them: else each lane would find no more than what came since it settled its last batch.
+    /// behind them: else each lane would find no more than what came since it settled its last batch. In an order of
+    /// partitions or keys, what waits for its turn or its next attempt must leave room for that of other keys.
     pub(crate) fn unsettled(&self) -> usize {
-        match self.batch {
-            1 => self.worked_on(),
-            _ => self.worked_on().saturating_mul(2).min(u16::MAX.into()),
-        }
+        let times = match self.ordering {
+            Ordering::Partition | Ordering::Key => WAITING,
+            _ if self.batch > 1 => 2,
+            _ => 1,
+        };
+        self.worked_on().saturating_mul(times).min(u16::MAX.into())
     }
 
     /// How many deliveries all lanes have at once.

@@ -97,6 +97,54 @@ pub async fn other_lanes_go_on_while_one_waits<W: World>(world: W) {
     assert_eq!(line.desk.log(), ["a", "x", "y", "z", "a", "b"]);
 }
 
+/// More messages of one key than there are lanes wait for the one that runs: messages of other keys run meanwhile.
+pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
+    // Where one transaction writes at a time, nothing could run beside it anyway.
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    line.publish(lane(1, Order::new("a", &[Act::Wait])));
+    let behind: Vec<String> = (0..5).map(|n| format!("b{n}")).collect();
+    for id in &behind {
+        line.publish(lane(1, Order::ok(id)));
+    }
+    for id in ["x", "y", "z"] {
+        line.publish(lane(2, Order::ok(id)));
+    }
+    let worker = line.start_with(Settings { in_flight: 2, ..ordered() });
+    assert_eq!(line.outcomes(3).await, ["processed"; 3]);
+    assert_eq!(line.desk.log(), ["a", "x", "y", "z"]);
+    line.desk.go.send_replace(true);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.desk.log()[4..], behind);
+}
+
+/// Messages that wait for their next attempt need no lane, however many they are.
+pub async fn what_waits_for_its_row_costs_no_lane<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for n in 0..5 {
+        line.publish(lane(n, Order::new(&format!("fails {n}"), &[Act::Fail, Act::Ok])));
+        line.publish(lane(n, Order::ok(&format!("behind {n}"))));
+    }
+    for id in ["x", "y", "z"] {
+        line.publish(lane(9, Order::ok(id)));
+    }
+    let worker = line.start_with(Settings { in_flight: 2, ..patient() });
+    let mut outcomes = line.outcomes(8).await;
+    outcomes.sort();
+    assert_eq!(outcomes, [["parked 1"; 5].as_slice(), &["processed"; 3]].concat());
+    let log = line.desk.log();
+    assert!(!log.iter().any(|id| id.starts_with("behind")), "{log:?}");
+    hurry(&line).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    for n in 0..5 {
+        assert_eq!(line.desk.runs(&format!("behind {n}")), 1);
+    }
+}
+
 /// Dead at once, by its last attempt, undecodable, or in conflict: the lane goes on.
 pub async fn a_dead_letter_moves_its_lane<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -211,13 +259,17 @@ pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::ok("b"));
+    // What fills the room of the first one, which may have 16 unsettled for each lane.
+    for n in 2..32 {
+        line.publish(Order::ok(&format!("f{n}")));
+    }
     let first = line.start_with(Settings { in_flight: 2, ..ordered() });
     waits(&line, 1).await;
-    soon(line.queue.delivered(2)).await;
+    soon(line.queue.delivered(32)).await;
     // The first one has no room for it, so that the second one is at work once it is delivered.
     let second = line.start_with(ordered());
     line.publish(lane(2, Order::ok("x")));
-    soon(line.queue.delivered(3)).await;
+    soon(line.queue.delivered(33)).await;
     let ended = first.shut_down();
     line.publish(Order::ok("c"));
     a_while().await;
@@ -227,8 +279,8 @@ pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world
     soon(ended).await.unwrap().unwrap();
     soon(line.queue.idle()).await;
     second.stop().await;
-    let log = line.desk.log().into_iter().filter(|id| id != "x").collect::<Vec<_>>();
-    assert_eq!(log, ["a", "b", "c"]);
+    let log = line.desk.log().into_iter().filter(|id| id != "x" && !id.starts_with('f'));
+    assert_eq!(log.collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 

@@ -87,6 +87,8 @@ macro_rules! pipeline_suite {
             // lanes
             a_lane_keeps_its_order_over_failures
             other_lanes_go_on_while_one_waits
+            a_hot_key_costs_one_lane
+            what_waits_for_its_row_costs_no_lane
             a_dead_letter_moves_its_lane
             a_lane_waits_for_the_row_of_a_known_message
             what_is_redelivered_keeps_its_order

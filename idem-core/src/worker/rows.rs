@@ -1,0 +1,84 @@
+//! Who waits for which row of the inbox.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::Key;
+use crate::store::{HandlerId, Identity};
+
+/// The rows of the inbox that ordered deliveries of this process wait for. Only those who wait for a row are woken by its
+/// run: each of them then asks the database.
+#[derive(Default)]
+pub(crate) struct Rows {
+    awaited: Mutex<Awaited>,
+    /// One at a time asks the database, so that those who wait need one connection, however many they are.
+    pub(crate) look: tokio::sync::Mutex<()>,
+}
+
+type Awaited = HashMap<(HandlerId, Key), Arc<Notify>>;
+
+impl Rows {
+    /// To be woken whenever this row has run here.
+    pub(crate) fn watch(&self, identity: &Identity) -> Watch<'_> {
+        let row = (identity.handler, identity.key);
+        let ran = lock(&self.awaited).entry(row).or_default().clone();
+        Watch { rows: self, row, ran }
+    }
+
+    /// This row has run here, whatever came of it.
+    pub(crate) fn ran(&self, identity: &Identity) {
+        if let Some(ran) = lock(&self.awaited).get(&(identity.handler, identity.key)) {
+            ran.notify_waiters();
+        }
+    }
+}
+
+/// A wait for one row, until it is dropped.
+pub(crate) struct Watch<'a> {
+    rows: &'a Rows,
+    row: (HandlerId, Key),
+    pub(crate) ran: Arc<Notify>,
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let mut awaited = lock(&self.rows.awaited);
+        // That of the map and this one: nobody else waits. New ones are made under the lock.
+        if Arc::strong_count(&self.ran) == 2 {
+            awaited.remove(&self.row);
+        }
+    }
+}
+
+fn lock(awaited: &Mutex<Awaited>) -> MutexGuard<'_, Awaited> {
+    awaited.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::Fingerprint;
+
+    fn identity(key: &str) -> Identity {
+        Identity { handler: HandlerId(1), key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(b"") }
+    }
+
+    #[test]
+    fn only_those_who_wait_for_a_row_are_woken_by_it() {
+        let rows = Rows::default();
+        let (first, twin, other) = (rows.watch(&identity("a")), rows.watch(&identity("a")), rows.watch(&identity("b")));
+        let mut waits = [&first, &twin, &other].map(|watch| Box::pin(watch.ran.notified()));
+        waits.iter_mut().for_each(|wait| drop(wait.as_mut().enable()));
+        rows.ran(&identity("a"));
+        let woken = waits.map(|wait| wait.now_or_never().is_some());
+        assert_eq!(woken, [true, true, false]);
+        drop((first, other));
+        assert_eq!(lock(&rows.awaited).len(), 1);
+        drop(twin);
+        assert!(lock(&rows.awaited).is_empty());
+    }
+}

@@ -1,0 +1,107 @@
+//! Ordered deliveries that wait. They cost memory, and no lane: a lane is for what can run.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::Notify;
+use tracing::{Instrument, Span};
+
+use crate::pipeline::Pipeline;
+use crate::registry::panic_text;
+use crate::store::Identity;
+use crate::{Acker, Delivery, Outcome, Store};
+
+use super::{Arrival, Place, Queue};
+
+/// An ordered delivery that cannot run now.
+pub(crate) enum Waiting<A> {
+    /// Another delivery of its ordering key comes first.
+    Turn(Delivery, A, Place),
+    /// Its message is in the inbox. It keeps its place, unacked, until the row is processed or dead.
+    Row(Box<RowWait<A>>),
+}
+
+/// A delivery whose message runs from the inbox.
+pub(crate) struct RowWait<A> {
+    pub(crate) delivery: Delivery,
+    pub(crate) acker: A,
+    /// Held, so that nothing of its ordering key begins.
+    pub(crate) place: Option<Place>,
+    pub(crate) identity: Box<Identity>,
+    pub(crate) outcome: Outcome,
+    pub(crate) span: Span,
+}
+
+/// Keeps what waits, extends its leases, and hands each delivery to the lanes when its turn comes. Ends when `waiting` is
+/// closed and nothing waits any more, which the drain of the worker brings about.
+pub(crate) async fn run<S: Store, A: Acker>(
+    pipeline: Arc<Pipeline<S>>,
+    waiting: Queue<Waiting<A>>,
+    lanes: Queue<Arrival<A>>,
+    broken: Arc<Notify>,
+) {
+    let mut waits = FuturesUnordered::new();
+    let mut open = true;
+    while open || !waits.is_empty() {
+        tokio::select! {
+            received = waiting.recv(), if open => match received {
+                Some(wait) => waits.push(AssertUnwindSafe(pipeline.wait(wait)).catch_unwind()),
+                None => open = false,
+            },
+            Some(ended) = waits.next() => match ended {
+                Ok(Some(arrival)) => lanes.push(arrival),
+                Ok(None) => {}
+                Err(panic) => {
+                    // As in a lane: a defect of an adapter. The delivery was not settled.
+                    tracing::error!(panic = panic_text(panic.as_ref()), "a wait panicked; the source is opened anew");
+                    broken.notify_one();
+                }
+            },
+        }
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Waits until the delivery can run, and answers it; `None` if nothing is left to run.
+    async fn wait<A: Acker>(&self, waiting: Waiting<A>) -> Option<Arrival<A>> {
+        match waiting {
+            Waiting::Turn(delivery, mut acker, place) => {
+                if self.turn(&mut acker, &place).await {
+                    return Some((delivery, acker, Some(place)));
+                }
+                self.give_up(acker).await;
+            }
+            Waiting::Row(row) => {
+                let span = row.span.clone();
+                self.wait_for_row(*row).instrument(span).await;
+            }
+        }
+        None
+    }
+
+    async fn wait_for_row<A: Acker>(&self, wait: RowWait<A>) {
+        let RowWait { delivery, mut acker, place, identity, outcome, .. } = wait;
+        let known = outcome == Outcome::Duplicate;
+        if !known {
+            self.emit(self.meters(&delivery), &delivery, &outcome);
+        }
+        if !self.row_done(&mut acker, &identity).await {
+            return self.give_up(acker).await;
+        }
+        self.settle(acker).await;
+        if known {
+            self.emit(self.meters(&delivery), &delivery, &outcome);
+        }
+        drop(place);
+    }
+
+    /// The wait ended without success: the worker drains, or the delivery is no longer ours.
+    async fn give_up<A: Acker>(&self, acker: A) {
+        if acker.is_live() {
+            return self.release(acker).await;
+        }
+        tracing::debug!("the delivery is no longer ours; the broker delivers it again");
+    }
+}
