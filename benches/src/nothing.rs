@@ -1,6 +1,6 @@
 //! A store that answers at once, and has nothing.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use idem::store::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
@@ -39,8 +39,8 @@ impl Store for Nothing {
             .ok_or_else(|| Error::Refused("too many connections".to_owned()))
     }
 
-    fn retention(&self) -> Duration {
-        Duration::from_secs(7 * 24 * 3600)
+    async fn retention(&self, handlers: &[HandlerId]) -> Answer<Vec<Option<Duration>>> {
+        Ok(vec![Some(Duration::from_secs(7 * 24 * 3600)); handlers.len()])
     }
 
     async fn ping(&self) -> Answer<()> {
@@ -60,14 +60,10 @@ impl Store for Nothing {
     }
 
     async fn claim(&self, _: &mut Nowhere, _: &Identity, _: Promise) -> Answer<Claimed> {
-        Ok(Claimed::New)
+        Ok(Claimed::New { pruned_through: None })
     }
 
     async fn standing(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<Standing>> {
-        Ok(None)
-    }
-
-    async fn pruned_through(&self, _: &mut Nowhere, _: HandlerId) -> Answer<Option<SystemTime>> {
         Ok(None)
     }
 

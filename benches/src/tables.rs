@@ -55,7 +55,7 @@ impl Table {
         }
         let store = Postgres::options(url).schema(schema).connect().await?;
         let register = format!(
-            "INSERT INTO {schema}.handlers (consumer, name) VALUES ('bench', 'order_paid')
+            "INSERT INTO {schema}.handlers (consumer, name, retention) VALUES ('bench', 'order_paid', '720 hours')
              ON CONFLICT (consumer, name) DO UPDATE SET name = excluded.name RETURNING id"
         );
         let handler: i32 = sqlx::query_scalar(AssertSqlSafe(register)).fetch_one(&mut *conn).await?;

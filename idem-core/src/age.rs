@@ -2,60 +2,52 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::pipeline::Pipeline;
-use crate::store::{Fault, HandlerId};
+use crate::registry::Routes;
+use crate::store::HandlerId;
 use crate::{Delivery, Error, Horizon, Source, Store};
 
-impl<S: Store> Pipeline<S> {
-    /// Why a delivery that has found no claim is too old all the same: it was published before the last claims that were
-    /// pruned, and its own may have been among them. Asked in the transaction of its new claim, behind the claim.
+impl<S: Store> Routes<S> {
+    /// Why a delivery is too old although its claim is new: it was published before the last claims of its handler that
+    /// were pruned, and its own may have been among them. Never skipped for what looks young here: another worker or an
+    /// operator may have set another retention since this one started.
     ///
     /// Nothing was pruned of a new consumer, so that it reads a history of any length.
-    pub(crate) async fn too_old(
+    pub(crate) fn too_old(
         &self,
-        txn: &mut S::Txn,
         handler: HandlerId,
         delivery: &Delivery,
-    ) -> Result<Option<String>, Fault> {
-        if self.is_fresh(delivery) {
-            return Ok(None);
-        }
-        let through = self.store.pruned_through(txn, handler).await?;
-        Ok(through.and_then(|through| self.older(delivery, through)))
-    }
-
-    /// Whether nobody need ask how old it is. Our clock decides nothing: it spares the question of all that is fresh.
-    pub(crate) fn is_fresh(&self, delivery: &Delivery) -> bool {
-        let Some(published) = delivery.published_at() else { return true };
-        let retention = self.store.retention();
-        SystemTime::now().duration_since(published).unwrap_or_default() < retention.saturating_sub(margin(retention))
-    }
-
-    /// Why it is too old, where claims up to this time were pruned.
-    pub(crate) fn older(&self, delivery: &Delivery, through: SystemTime) -> Option<String> {
-        let published = delivery.published_at()?;
-        let retention = self.store.retention();
+        pruned_through: Option<SystemTime>,
+    ) -> Option<String> {
+        let (published, through) = (delivery.published_at()?, pruned_through?);
         // What was processed before it was published, by another clock, differs by no more than the margin.
-        if published.duration_since(through).is_ok_and(|later| later > margin(retention)) {
+        let margin = margin(self.get(handler).and_then(|route| route.retention));
+        if published.duration_since(through).is_ok_and(|later| later > margin) {
             return None;
         }
+        let ago = |time| {
+            let seconds = SystemTime::now().duration_since(time).unwrap_or_default().as_secs();
+            text(Duration::from_secs(if seconds < 600 { seconds } else { seconds / 60 * 60 }))
+        };
         Some(format!(
-            "it was published {} ago, and claims are kept for {}: claims as old as it were pruned, so that nobody can tell \
-             whether it was processed. If it was not, replay it by force; if this happens again, keep claims longer, \
-             `.retention(..)` of the store",
-            text(SystemTime::now().duration_since(published).unwrap_or_default()),
-            text(retention)
+            "it was published {} ago, and claims of its handler that were made up to {} ago are pruned, so that nobody can \
+             tell whether it was processed. If it was not, replay it by force; if this happens again, keep claims longer, \
+             `.retention(..)` of the store, and look at the column `retention` of the table `handlers`",
+            ago(published),
+            ago(through)
         ))
     }
 }
 
 /// By how much the clocks of broker, database and worker may differ.
-fn margin(retention: Duration) -> Duration {
-    (retention / 10).min(Duration::from_secs(300))
+fn margin(retention: Option<Duration>) -> Duration {
+    let longest = Duration::from_secs(300);
+    retention.map_or(longest, |retention| (retention / 10).min(longest))
 }
 
-/// Refuses a broker that can deliver again what is older than the claims that are kept.
-pub(crate) fn check(source: &impl Source, retention: Duration) -> Result<(), Error> {
+/// Refuses a broker that can deliver again what is older than the claims that are kept; `None` where they are kept for
+/// ever.
+pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result<(), Error> {
+    let Some(retention) = retention else { return Ok(()) };
     match source.horizon() {
         Horizon::Within(horizon) if horizon > retention => Err(Error::Refused(format!(
             "{} keeps messages for {}, and can deliver them again for as long, but claims are kept for {}: a message \
@@ -98,8 +90,9 @@ mod tests {
 
     #[test]
     fn the_margin_is_a_tenth_and_at_most_five_minutes() {
-        assert_eq!(margin(Duration::from_secs(600)), Duration::from_secs(60));
-        assert_eq!(margin(Duration::from_secs(7 * 86_400)), Duration::from_secs(300));
+        assert_eq!(margin(Some(Duration::from_secs(600))), Duration::from_secs(60));
+        assert_eq!(margin(Some(Duration::from_secs(7 * 86_400))), Duration::from_secs(300));
+        assert_eq!(margin(None), Duration::from_secs(300));
     }
 
     #[test]

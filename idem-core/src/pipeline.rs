@@ -178,14 +178,12 @@ impl<S: Store> Pipeline<S> {
             let claimed = self.claimed(route, delivery, identity, Promise::Processed).await;
             let opened = Instant::now();
             route.meters.claim.record(opened - began);
-            let mut txn = match claimed {
-                Ok(txn) => txn,
+            let (txn, old) = match claimed {
+                Ok(claimed) => claimed,
                 Err(step) => return step,
             };
-            match self.too_old(&mut txn, route.id, delivery).await {
-                Ok(None) => {}
-                Ok(Some(why)) => return self.bury_too_old(txn, delivery, identity, &why).await,
-                Err(fault) => return self.abandon(txn, fault).await,
+            if let Some(why) = old {
+                return self.bury_too_old(txn, delivery, identity, &why).await;
             }
             match self.execute(route, ready, txn, opened).await {
                 Ran::Processed => return Step::Done(Outcome::Processed),

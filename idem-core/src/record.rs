@@ -19,33 +19,44 @@ pub(crate) enum Found {
     Gone,
 }
 
+/// The answer to a claim that is looked at as far as it takes.
+pub(crate) enum Promised {
+    /// It is new; and why the message is too old all the same, if it is.
+    New(Option<String>),
+    /// It was there.
+    Found(Found),
+}
+
 impl<S: Store> Pipeline<S> {
-    /// Claims (`None`), or says what the delivery is. In the latter case the transaction holds nothing but the answer.
+    /// Claims, or says what the delivery is. In the latter case the transaction holds nothing but the answer.
     pub(crate) async fn promise(
         &self,
         txn: &mut S::Txn,
         delivery: &Delivery,
         identity: &Identity,
         promise: Promise,
-    ) -> Result<Option<Found>, Fault> {
-        if self.store.claim(txn, identity, promise).await? == Claimed::New {
-            return Ok(None);
+    ) -> Result<Promised, Fault> {
+        match self.store.claim(txn, identity, promise).await? {
+            Claimed::New { pruned_through } => {
+                Ok(Promised::New(self.routes.too_old(identity.handler, delivery, pruned_through)))
+            }
+            Claimed::Found => self.found(txn, delivery, identity).await.map(Promised::Found),
         }
-        self.found(txn, delivery, identity).await.map(Some)
     }
 
-    /// Begins a transaction with the claim. Where there is a claim already, the error is the step that answers it.
+    /// Begins a transaction with the claim, and says why the message is too old all the same, if it is. Where there is a
+    /// claim already, the error is the step that answers it.
     pub(crate) async fn claimed(
         &self,
         route: &Route<S>,
         delivery: &Delivery,
         identity: &Identity,
         promise: Promise,
-    ) -> Result<S::Txn, Step> {
+    ) -> Result<(S::Txn, Option<String>), Step> {
         let begun = self.store.begin_with_claim(self.settings.deadline, identity, promise).await;
         let (mut txn, claimed) = begun.map_err(|fault| self.hold_for(fault))?;
-        if claimed == Claimed::New {
-            return Ok(txn);
+        if let Claimed::New { pruned_through } = claimed {
+            return Ok((txn, self.routes.too_old(route.id, delivery, pruned_through)));
         }
         match self.found(&mut txn, delivery, identity).await {
             Ok(found) => Err(self.answer(txn, route, found).await),
@@ -128,19 +139,15 @@ impl<S: Store> Pipeline<S> {
         error: &str,
     ) -> Step {
         let Some(route) = self.routes.get(identity.handler) else { return Step::Stopped };
-        let mut txn = match self.claimed(route, delivery, identity, Promise::Waiting).await {
-            Ok(txn) => txn,
+        let (mut txn, old) = match self.claimed(route, delivery, identity, Promise::Waiting).await {
+            Ok(claimed) => claimed,
             Err(step) => return step,
         };
-        // What is to run is looked at here where it was not looked at before a run.
-        let old = match state {
-            Ok(_) if attempts == 0 => match self.too_old(&mut txn, route.id, delivery).await {
-                Ok(old) => old,
-                Err(fault) => return self.abandon(txn, fault).await,
-            },
-            _ => None,
+        // What is dead already keeps its reason.
+        let (state, error) = match old.as_deref() {
+            Some(why) if state.is_ok() => (Err(Reason::TooOld), why),
+            _ => (state, error),
         };
-        let (state, error) = old.as_deref().map_or((state, error), |why| (Err(Reason::TooOld), why));
         let row = NewRow { identity, delivery, attempts, state, error };
         if let Err(fault) = self.store.insert(&mut txn, &row).await {
             return self.abandon(txn, fault).await;

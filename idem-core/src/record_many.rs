@@ -1,10 +1,9 @@
 //! Taking several messages over in one transaction.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::pipeline::{Pipeline, Step};
-use crate::record::{Found, settled};
+use crate::record::{Found, Promised, settled};
 use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Standing};
 use crate::{Delivery, Reason, Store};
 
@@ -38,14 +37,14 @@ pub(crate) enum Kept {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Claims for sorted messages, and says of each that it is claimed (`None`) or what it is. Copies among them may come:
+    /// Claims for sorted messages, and says of each that it is claimed or what it is. Copies among them may come:
     /// the first of a key claims, and the others are what it makes of them. The transaction holds the answers too.
     pub(crate) async fn promise_many(
         &self,
         txn: &mut S::Txn,
         messages: &[&Known],
         promise: Promise,
-    ) -> Result<Vec<Option<Found>>, Fault> {
+    ) -> Result<Vec<Promised>, Fault> {
         let groups: Vec<&[&Known]> = messages.chunk_by(|one, next| one.place() == next.place()).collect();
         let firsts: Vec<&Identity> = groups.iter().map(|group| &group[0].identity).collect();
         let claimed = self.store.claim_many(txn, &firsts, promise).await?;
@@ -56,10 +55,11 @@ impl<S: Store> Pipeline<S> {
 
         let (mut answers, mut sights) = (Vec::with_capacity(messages.len()), Vec::new());
         for (group, claimed) in groups.into_iter().zip(&claimed) {
-            let new = *claimed == Claimed::New;
+            let new = claimed.is_new();
             let standing = if new { Some(made(&group[0].identity)) } else { standing.next().flatten() };
-            if new {
-                answers.push(None);
+            if let Claimed::New { pruned_through } = claimed {
+                let Known { delivery, identity } = group[0];
+                answers.push(Promised::New(self.routes.too_old(identity.handler, delivery, *pruned_through)));
             }
             for message in &group[usize::from(new)..] {
                 let found = match &standing {
@@ -76,7 +76,7 @@ impl<S: Store> Pipeline<S> {
                         Found::Conflict
                     }
                 };
-                answers.push(Some(found));
+                answers.push(Promised::Found(found));
             }
         }
         if !sights.is_empty() {
@@ -101,38 +101,22 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn keep_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Kept>, Fault> {
-        let found = self.promise_many(txn, messages, Promise::Waiting).await?;
-        let new = messages.iter().zip(&found).filter(|(_, found)| found.is_none());
-        let new: Vec<&Known> = new.map(|(message, _)| *message).collect();
-        let old = self.too_old_ones(txn, &new).await?;
-        let rows: Vec<NewRow<'_>> = new.iter().zip(&old).map(|(message, old)| message.row(old.as_deref())).collect();
+        let promised = self.promise_many(txn, messages, Promise::Waiting).await?;
+        let mut rows = Vec::with_capacity(messages.len());
+        for (message, promised) in messages.iter().zip(&promised) {
+            if let Promised::New(old) = promised {
+                rows.push(message.row(old.as_deref()));
+            }
+        }
         if !rows.is_empty() {
             self.store.insert_many(txn, &rows).await?;
         }
-        let mut old = old.iter();
-        let kept = |found| match found {
-            Some(found) => Kept::Found(found),
-            None if old.next().is_some_and(Option::is_some) => Kept::TooOld,
-            None => Kept::Stored,
+        let kept = |promised| match promised {
+            Promised::New(None) => Kept::Stored,
+            Promised::New(Some(_)) => Kept::TooOld,
+            Promised::Found(found) => Kept::Found(found),
         };
-        Ok(found.into_iter().map(kept).collect())
-    }
-
-    /// [`too_old`](Self::too_old) of several messages. What is fresh costs nothing, and of each handler it is asked once.
-    async fn too_old_ones(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Option<String>>, Fault> {
-        let (mut old, mut pruned) = (vec![None; messages.len()], HashMap::new());
-        for (Known { delivery, identity }, old) in messages.iter().zip(&mut old) {
-            if self.is_fresh(delivery) {
-                continue;
-            }
-            let through = match pruned.get(&identity.handler) {
-                Some(through) => *through,
-                None => self.store.pruned_through(txn, identity.handler).await?,
-            };
-            pruned.insert(identity.handler, through);
-            *old = through.and_then(|through| self.older(delivery, through));
-        }
-        Ok(old)
+        Ok(promised.into_iter().map(kept).collect())
     }
 
     /// Writes the row of another message under a key that is claimed.

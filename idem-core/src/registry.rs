@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::store::{HandlerId, Identity};
 use crate::telemetry::Meters;
@@ -156,6 +157,8 @@ pub(crate) struct Route<S> {
     pub(crate) id: HandlerId,
     pub(crate) handler: Arc<dyn Registered<S>>,
     pub(crate) meters: Meters,
+    /// For how long its claims were kept when the worker started; `None`: for ever.
+    pub(crate) retention: Option<Duration>,
 }
 
 /// Which handler takes a delivery.
@@ -180,6 +183,12 @@ impl<S: Store> Routes<S> {
             let event = event.map_or_else(|| "no event type".to_owned(), |event| format!("the event type {event:?}"));
             Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
         })
+    }
+
+    /// For how long claims of all these handlers were kept when the worker started; `None`: for ever. The shortest counts,
+    /// since a message of any of them may come again.
+    pub(crate) fn retention(&self) -> Option<Duration> {
+        self.routes.iter().filter_map(|route| route.retention).min()
     }
 
     pub(crate) fn get(&self, id: HandlerId) -> Option<&Route<S>> {

@@ -24,6 +24,10 @@ CREATE TABLE handlers (
     id             int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     consumer       text NOT NULL,
     name           text NOT NULL,
+    -- For how long claims are kept after their message was processed; null: for ever. A worker that starts writes the
+    -- value of its store, and the greater one wins, since the other version of a service may need it. Only an operator
+    -- lowers it: UPDATE handlers SET retention = '3 days' WHERE consumer = 'billing'.
+    retention      interval,
     -- The highest processed_at among the claims of this handler that were pruned.
     pruned_through timestamptz,
     UNIQUE (consumer, name)
@@ -40,8 +44,8 @@ CREATE TABLE processed_messages (
     PRIMARY KEY (handler_id, key)
 );
 
--- Finds what is to be pruned.
-CREATE INDEX processed_messages_dated ON processed_messages (processed_at) WHERE processed_at IS NOT NULL;
+-- Finds what is to be pruned, of each handler by its own retention.
+CREATE INDEX processed_messages_dated ON processed_messages (handler_id, processed_at) WHERE processed_at IS NOT NULL;
 
 -- What runs from the database, and the dead letters. Content is bytea, so that nothing in it can block the storing;
 -- read it with convert_from(payload, 'UTF8').

@@ -19,6 +19,10 @@ CREATE TABLE "idem_handlers" (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     consumer       TEXT    NOT NULL,
     name           TEXT    NOT NULL,
+    -- For how many milliseconds claims are kept after their message was processed; null: for ever. A worker that starts
+    -- writes the value of its store, and the greater one wins, since the other version of a service may need it. Only an
+    -- operator lowers it: UPDATE idem_handlers SET retention = 3 * 86400000 WHERE consumer = 'billing'.
+    retention      INTEGER,
     -- The highest processed_at among the claims of this handler that were pruned.
     pruned_through INTEGER,
     UNIQUE (consumer, name)
@@ -34,8 +38,8 @@ CREATE TABLE "idem_processed_messages" (
     PRIMARY KEY (handler_id, key)
 ) STRICT, WITHOUT ROWID;
 
--- Finds what is to be pruned.
-CREATE INDEX "idem_processed_messages_dated" ON "idem_processed_messages" (processed_at)
+-- Finds what is to be pruned, of each handler by its own retention.
+CREATE INDEX "idem_processed_messages_dated" ON "idem_processed_messages" (handler_id, processed_at)
     WHERE processed_at IS NOT NULL;
 
 -- What runs from the database, and the dead letters. Content is BLOB, so that nothing in it can block the storing; read

@@ -126,7 +126,16 @@ impl<S: Store> Pipeline<S> {
     async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, Fault> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, Promise::Processed).await?;
-        let mut found: Vec<Found> = claimed.iter().map(|_| Found::New).collect();
+        // What is too old has a row to write.
+        let of_new = |((identity, delivery), claimed): (&(&Identity, &Delivery), &Claimed)| match claimed {
+            Claimed::New { pruned_through }
+                if self.routes.too_old(identity.handler, delivery, *pruned_through).is_some() =>
+            {
+                Found::Odd
+            }
+            _ => Found::New,
+        };
+        let mut found: Vec<Found> = messages.iter().zip(&claimed).map(of_new).collect();
         let old = places(&claimed, |claimed| *claimed == Claimed::Found);
         let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
         let standing = if old.is_empty() { Vec::new() } else { self.store.known(txn, &sought).await? };
@@ -137,16 +146,6 @@ impl<S: Store> Pipeline<S> {
                 // be made again.
                 _ => Found::Odd,
             };
-        }
-        let may_be_old = |place: &usize| found[*place] == Found::New && !self.is_fresh(messages[*place].1);
-        let aged: Vec<usize> = (0..messages.len()).filter(may_be_old).collect();
-        for of_one in aged.chunk_by(|one, next| identities[*one].handler == identities[*next].handler) {
-            let Some(through) = self.store.pruned_through(txn, identities[of_one[0]].handler).await? else { continue };
-            for place in of_one {
-                if self.older(messages[*place].1, through).is_some() {
-                    found[*place] = Found::Odd;
-                }
-            }
         }
         Ok(found)
     }

@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 use crate::batch::Verdict;
 use crate::pipeline::Pipeline;
 use crate::ran::{Failure, IN_PLACE, Ran};
-use crate::record::settled;
+use crate::record::{Promised, settled};
 use crate::registry::{Route, Unfit};
 use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
 use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
@@ -124,21 +124,24 @@ impl<S: Store> Pipeline<S> {
     /// One transaction: the null claim and the keyed row go in, the row without a key goes.
     async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, Fault> {
         let mut txn = self.store.begin(self.settings.deadline).await?;
-        let found = self.promise(&mut txn, &row.delivery, identity, Promise::Waiting).await?;
-        let outcome = match found {
-            None => {
-                let state = Ok(Duration::ZERO);
-                let keyed =
-                    NewRow { identity, delivery: &row.delivery, attempts: row.attempts, state, error: &row.error };
-                self.store.insert(&mut txn, &keyed).await?;
-                Outcome::Parked { attempt: row.attempts, due: Duration::ZERO }
+        let promised = self.promise(&mut txn, &row.delivery, identity, Promise::Waiting).await?;
+        let outcome = match promised {
+            Promised::New(old) => {
+                let (delivery, attempts) = (&row.delivery, row.attempts);
+                let (state, error) =
+                    old.as_deref().map_or((Ok(Duration::ZERO), row.error.as_str()), |why| (Err(Reason::TooOld), why));
+                self.store.insert(&mut txn, &NewRow { identity, delivery, attempts, state, error }).await?;
+                match state {
+                    Ok(due) => Outcome::Parked { attempt: attempts, due },
+                    Err(reason) => Outcome::Dead { reason },
+                }
             }
-            Some(crate::record::Found::Duplicate(age)) => {
+            Promised::Found(crate::record::Found::Duplicate(age)) => {
                 age.into_iter().for_each(|age| route.meters.duplicate_age(age));
                 Outcome::Duplicate
             }
-            Some(crate::record::Found::Conflict) => Outcome::Dead { reason: Reason::Conflict },
-            Some(crate::record::Found::Gone) => return Err(Fault::Busy),
+            Promised::Found(crate::record::Found::Conflict) => Outcome::Dead { reason: Reason::Conflict },
+            Promised::Found(crate::record::Found::Gone) => return Err(Fault::Busy),
         };
         if !self.store.remove(&mut txn, row).await? {
             self.store.rollback(txn).await?;

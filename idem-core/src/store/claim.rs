@@ -1,6 +1,6 @@
 //! Claims: what identifies one, and what the database answers.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::{BoxError, Fingerprint, Key};
 
@@ -32,9 +32,21 @@ pub enum Promise {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claimed {
     /// The claim was inserted.
-    New,
+    New {
+        /// The highest time at which a claim of this handler was dated that was pruned; `None` where none was pruned. The
+        /// claim's own statement reads it, and so sees what prune had committed when it found no claim: a message of
+        /// before that can have been processed although it has no claim.
+        pruned_through: Option<SystemTime>,
+    },
     /// There is a committed claim of this key. Whether it is this message is for [`Standing`] to say.
     Found,
+}
+
+impl Claimed {
+    /// Whether the claim was inserted.
+    pub fn is_new(&self) -> bool {
+        matches!(self, Self::New { .. })
+    }
 }
 
 /// A committed claim.

@@ -10,7 +10,7 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -36,7 +36,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     // ===== start =====
 
-    /// Interns the names under this consumer, in the order given. The empty name stands for "no handler known".
+    /// Interns the names under this consumer, in the order given, and raises their retention to that of this store where
+    /// it is less. The empty name stands for "no handler known".
     fn register(&self, consumer: &str, names: &[&str]) -> impl Future<Output = Result<Vec<HandlerId>, Fault>> + Send;
 
     /// The names of this consumer's handlers that have inbox rows, parked or dead.
@@ -49,8 +50,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The store has fewer connections left than that. The text says how to get more.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error>;
 
-    /// How long dated claims are kept.
-    fn retention(&self) -> Duration;
+    /// For how long dated claims of these handlers are kept, in the order given: the greatest value that a store has
+    /// registered them with, unless an operator has changed it. `None` where they are kept for ever.
+    fn retention(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Vec<Option<Duration>>, Fault>> + Send;
 
     /// Asks the database for a sign of life, on a new connection where none is known to be good.
     fn ping(&self) -> impl Future<Output = Result<(), Fault>> + Send;
@@ -76,7 +78,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     // ===== claims, each in a transaction =====
 
-    /// Inserts the claim where there is none. Waits a short while for an uncommitted one of another transaction, then
+    /// Inserts the claim where there is none, and reads how far claims of its handler were pruned, in one statement that
+    /// sees a claim or what prune wrote as it deleted it. Waits a short while for an uncommitted one of another transaction, then
     /// answers [`Fault::Busy`].
     fn claim(
         &self,
@@ -167,16 +170,6 @@ pub trait Store: Clone + Send + Sync + 'static {
         handler: HandlerId,
         key: &Key,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
-
-    /// How far the claims of this handler were pruned: the highest time at which one of them was dated. `None` where none
-    /// was pruned. A message of before that can have been processed although it has no claim.
-    ///
-    /// Asked after the claim, and sees all that was committed until it is asked.
-    fn pruned_through(
-        &self,
-        txn: &mut Self::Txn,
-        handler: HandlerId,
-    ) -> impl Future<Output = Result<Option<SystemTime>, Fault>> + Send;
 
     // ===== inbox rows, each in a transaction =====
 
@@ -280,8 +273,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Deletes a dead row, and dates the claim that it owned, in one statement. `false` where there is no such row.
     fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// Deletes the claims that are older than the retention, in chunks, until none is left. One pruner works at a time;
-    /// another one answers at once that it did nothing.
+    /// Deletes the claims that are older than the retention of their handler, in chunks, until none is left, and writes
+    /// down how far it went in the transaction that deletes. One pruner works at a time for all handlers; another one
+    /// answers at once that it did nothing.
     fn prune(&self) -> impl Future<Output = Result<Pruned, Fault>> + Send;
 }
 

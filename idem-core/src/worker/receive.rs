@@ -32,7 +32,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             () = open(source, terms) => {}
         }
         // It was changed while the worker ran: an end of the worker would help nobody.
-        if let Err(refused) = crate::age::check(source, pipeline.store.retention()) {
+        if let Err(refused) = crate::age::check(source, pipeline.routes.retention()) {
             tracing::error!(%refused, "the broker keeps messages for longer than before");
         }
         pipeline.health.set_broker(true);

@@ -70,7 +70,7 @@ async fn serve<S: Store, Src: Source>(
         () = &mut shutdown => return Ok(()),
     };
     opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
-    if let Err(refused) = age::check(&parts.source, parts.store.retention()) {
+    if let Err(refused) = age::check(&parts.source, routes.retention()) {
         // What was handed to us meanwhile goes back.
         let _ = timeout(LAST_WORDS, parts.source.close()).await;
         return Err(refused);
@@ -190,6 +190,7 @@ async fn register<S: Store>(
     };
     let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
     let ids = store.register(consumer, &names).await.map_err(failed)?;
+    let retentions = store.retention(&ids).await.map_err(failed)?;
     if !settings.leave_unregistered {
         let waiting = store.waiting(consumer).await.map_err(failed)?;
         if let Some(name) = waiting.iter().find(|name| !names.contains(&name.as_str())) {
@@ -199,12 +200,13 @@ async fn register<S: Store>(
             )));
         }
     }
-    let mut ids = ids.into_iter();
-    let Some(nobody) = ids.next() else {
+    let mut ids = ids.into_iter().zip(retentions);
+    let Some((nobody, _)) = ids.next() else {
         return Err(Error::Refused("the store has registered no handler".to_owned()));
     };
-    let route = |(id, handler): (_, &Arc<dyn Registered<S>>)| Route {
+    let route = |((id, retention), handler): ((_, _), &Arc<dyn Registered<S>>)| Route {
         id,
+        retention,
         meters: Meters::new(consumer, handler.name()),
         handler: handler.clone(),
     };

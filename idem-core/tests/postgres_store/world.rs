@@ -66,7 +66,7 @@ impl World {
         let identity = self.identity(key);
         let claim = self.store.begin_with_claim(DEADLINE, &identity, Promise::Processed);
         let (txn, claimed) = claim.await.unwrap();
-        assert_eq!(claimed, idem_core::store::Claimed::New);
+        assert!(claimed.is_new());
         txn
     }
 

@@ -1,6 +1,6 @@
 //! A store that stops at a point.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use idem_core::store::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
@@ -52,7 +52,7 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn claim(&self, txn: &mut Self::Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
         let claimed = self.within.claim(&mut txn.within, identity, promise).await?;
-        if claimed == Claimed::New {
+        if claimed.is_new() {
             self.fate.reach(Crash::AfterClaim).await;
         }
         Ok(claimed)
@@ -65,7 +65,7 @@ impl<S: Store> Store for Crashing<S> {
         promise: Promise,
     ) -> Result<Vec<Claimed>, Fault> {
         let claimed = self.within.claim_many(&mut txn.within, identities, promise).await?;
-        if claimed.contains(&Claimed::New) {
+        if claimed.iter().any(Claimed::is_new) {
             self.fate.reach(Crash::AfterClaim).await;
         }
         Ok(claimed)
@@ -79,7 +79,7 @@ impl<S: Store> Store for Crashing<S> {
     ) -> Result<(Self::Txn, Claimed), Fault> {
         self.fate.reach(Crash::BeforeBegin).await;
         let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
-        if claimed == Claimed::New {
+        if claimed.is_new() {
             self.fate.reach(Crash::AfterClaim).await;
         }
         Ok((CrashingTxn { within, fate: self.fate.clone() }, claimed))
@@ -130,8 +130,8 @@ impl<S: Store> Store for Crashing<S> {
         self.within.ping().await
     }
 
-    fn retention(&self) -> Duration {
-        self.within.retention()
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        self.within.retention(handlers).await
     }
 
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
@@ -156,10 +156,6 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn reopen(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         self.within.reopen(&mut txn.within, handler, key).await
-    }
-
-    async fn pruned_through(&self, txn: &mut Self::Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
-        self.within.pruned_through(&mut txn.within, handler).await
     }
 
     async fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> Result<(), Fault> {

@@ -7,18 +7,24 @@ use sqlx::{AssertSqlSafe, Row as _};
 use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Row, Standing};
 use crate::{Fingerprint, Key};
 
+use super::rows::time;
 use super::{Postgres, Txn, lanes, txn};
 
 /// `WHERE NOT EXISTS` answers at once where a committed claim is being updated by an inbox run, for which a plain ON
 /// CONFLICT would wait. An uncommitted insert is still waited for. The lock timeout is given back to the session's own
 /// for the handler, in the same round trip; the transaction's number is for the guard.
+///
+/// How far claims were pruned comes from the snapshot in which NOT EXISTS looks for the claim: a claim that is not in it
+/// was either never made or deleted by a prune whose date is in it. A plain ON CONFLICT looks at what is there now, and
+/// would miss the date of a prune that was committed since the snapshot.
 pub(super) const CLAIM: &str = "
     INSERT INTO {schema}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
     SELECT $1, $2, $3, CASE WHEN $4 THEN now() END
     WHERE NOT EXISTS (SELECT FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2)
     ON CONFLICT (handler_id, key) DO NOTHING
     RETURNING pg_current_xact_id()::text,
-              set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true)";
+              set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true),
+              (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {schema}.handlers WHERE id = $1)";
 
 pub(super) const STANDING: &str = "
     SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint
@@ -133,16 +139,21 @@ impl Postgres {
 }
 
 impl Txn {
-    /// What the claim has answered. The number of the transaction comes with it.
+    /// What the claim has answered. The number of the transaction comes with it, and how far claims were pruned.
     fn claimed(&mut self, rows: &[sqlx::postgres::PgRow]) -> Result<Claimed, Fault> {
         match rows.first() {
             Some(row) => {
                 self.guard(row.try_get(0)?);
-                Ok(Claimed::New)
+                Ok(Claimed::New { pruned_through: pruned(row)? })
             }
             None => Ok(Claimed::Found),
         }
     }
+}
+
+/// The time in microseconds in the third column of a claim's answer, as a number or, by the simple protocol, as text.
+fn pruned(row: &sqlx::postgres::PgRow) -> Result<Option<std::time::SystemTime>, Fault> {
+    Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
 }
 
 /// Bytes as hexadecimal digits.

@@ -9,7 +9,7 @@ use crate::Fingerprint;
 use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Row, Standing, envelope};
 
 use super::inbox::number;
-use super::rows::secs;
+use super::rows::{secs, time};
 use super::sql::Statement;
 use super::{Postgres, Txn};
 
@@ -19,7 +19,8 @@ const MANY_WAIT: u64 = 100;
 
 /// As the claim of one message, with a lock timeout of its own, which is set before the first row and given back behind
 /// an aggregate: in RETURNING, the first claim would give it back before the second one waits. Sorted here as well,
-/// since a join may come in any order. Which claims are new is told where some are not.
+/// since a join may come in any order. Which claims are new is told where some are not. How far claims of the handlers $8
+/// were pruned is read in the same snapshot as NOT EXISTS, as with one claim.
 ///
 /// `OFFSET 0` keeps NOT EXISTS a look into the index for each key (PostgreSQL does not pull up a sublink with OFFSET). As a
 /// join it is hashed while the table has no statistics, and reads all claims for each batch until autovacuum comes.
@@ -41,7 +42,12 @@ fn claim(on_conflict: &str) -> String {
     SELECT CASE WHEN count(*) < cardinality($1) THEN array_agg(handler_id) END,
            CASE WHEN count(*) < cardinality($1) THEN array_agg(key) END,
            CASE WHEN count(*) > 0 THEN pg_current_xact_id()::text END,
-           set_config('lock_timeout', CASE WHEN count(*) > 0 THEN coalesce($6, $7) ELSE $7 END, true)
+           set_config('lock_timeout', CASE WHEN count(*) > 0 THEN coalesce($6, $7) ELSE $7 END, true),
+           (SELECT array_agg(row.pruned_through ORDER BY row.place) FROM (
+               SELECT asked.place, (extract(epoch FROM h.pruned_through) * 1000000)::bigint AS pruned_through
+               FROM unnest($8::int[]) WITH ORDINALITY AS asked (id, place)
+               LEFT JOIN {{schema}}.handlers AS h ON h.id = asked.id
+           ) AS row)
     FROM claimed"
     )
 }
@@ -132,10 +138,13 @@ impl Postgres {
         };
         let (handlers, keys) = columns(identities);
         let fingerprints = fingerprints(identities);
+        let mut distinct = handlers.clone();
+        // Sorted, as claims are.
+        distinct.dedup();
         let claim = |statement: &Statement| {
             let query = statement.query().bind(&handlers).bind(&keys).bind(&fingerprints);
             let query = query.bind(promise == Promise::Processed).bind(own.min(MANY_WAIT).to_string());
-            query.bind(handlers_own.clone()).bind(own.to_string())
+            query.bind(handlers_own.clone()).bind(own.to_string()).bind(&distinct)
         };
         // A lost race fails the transaction, so that nothing may have been written in it.
         let alone = match txn.is_fresh() {
@@ -146,14 +155,17 @@ impl Postgres {
             Some(rows) => rows,
             None => txn.ask(claim(&self.sql().claim_beside)).await?,
         };
-        let all = |claimed| Ok(vec![claimed; identities.len()]);
-        let Some(row) = rows.first() else { return all(Claimed::Found) };
-        let Some(xid) = row.try_get(2)? else { return all(Claimed::Found) };
+        let none = || Ok(vec![Claimed::Found; identities.len()]);
+        let Some(row) = rows.first() else { return none() };
+        let Some(xid) = row.try_get(2)? else { return none() };
         txn.guard(xid);
+        let pruned: Vec<Option<i64>> = row.try_get::<Option<_>, _>(4)?.unwrap_or_default();
+        let pruned: HashMap<i32, Option<i64>> = distinct.iter().copied().zip(pruned).collect();
+        let made = |handler| Claimed::New { pruned_through: pruned.get(&handler).copied().flatten().map(time) };
         let new: (Option<Vec<i32>>, Option<Vec<Vec<u8>>>) = (row.try_get(0)?, row.try_get(1)?);
-        let (Some(new_handlers), Some(new_keys)) = new else { return all(Claimed::New) };
+        let (Some(new_handlers), Some(new_keys)) = new else { return Ok(handlers.into_iter().map(made).collect()) };
         let new = new_handlers.iter().copied().zip(new_keys.iter().map(Vec::as_slice)).collect::<HashSet<_>>();
-        let claimed = |at| if new.contains(&at) { Claimed::New } else { Claimed::Found };
+        let claimed = |at: (i32, &[u8])| if new.contains(&at) { made(at.0) } else { Claimed::Found };
         Ok(handlers.into_iter().zip(keys).map(claimed).collect())
     }
 

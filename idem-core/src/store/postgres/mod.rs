@@ -36,7 +36,7 @@ mod txn;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -148,8 +148,8 @@ impl Store for Postgres {
         })
     }
 
-    fn retention(&self) -> Duration {
-        self.0.retention
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        self.retentions(handlers).await
     }
 
     async fn ping(&self) -> Result<(), Fault> {
@@ -203,10 +203,6 @@ impl Store for Postgres {
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         self.reopen_claim(txn, handler, key).await
-    }
-
-    async fn pruned_through(&self, txn: &mut Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
-        self.read_pruned_through(txn, handler).await
     }
 
     async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {

@@ -1,15 +1,14 @@
-//! Prune: claims that are older than the retention go, in chunks.
+//! Prune: claims that are older than the retention of their handler go, in chunks.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::{Fault, HandlerId, Pruned, Store as _};
+use crate::store::{Fault, Pruned};
 
+use super::Postgres;
 use super::lanes::{Lane, OWN};
-use super::rows::{secs, time};
 use super::sql::Statement;
-use super::{Postgres, Txn};
 
 /// How many claims go in one transaction: few enough to be quick, enough that a commit each does not matter.
 const CHUNK: i64 = 5_000;
@@ -25,13 +24,16 @@ pub(super) const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended('ide
 pub(super) const LOCK_CHUNK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
 pub(super) const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended('idem prune ' || $1, 0))";
 
+/// Handler by handler, so that the index gives the oldest claims of each without reading those that another one keeps.
 /// Locks the claims first. Whoever is about to write a conflict beside a claim holds it FOR KEY SHARE, and is skipped.
 pub(super) const FIND: &str = "
-    SELECT claim.ctid::text FROM {schema}.processed_messages AS claim
-    WHERE processed_at < now() - $1::float8 * interval '1 second'
-      AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
-                      WHERE i.handler_id = claim.handler_id AND i.key = claim.key)
-    ORDER BY processed_at LIMIT $2 FOR UPDATE OF claim SKIP LOCKED";
+    SELECT old.place FROM {schema}.handlers AS h, LATERAL (
+        SELECT claim.ctid::text AS place FROM {schema}.processed_messages AS claim
+        WHERE claim.handler_id = h.id AND claim.processed_at < now() - h.retention
+          AND NOT EXISTS (SELECT FROM {schema}.inbox_messages AS i
+                          WHERE i.handler_id = claim.handler_id AND i.key = claim.key)
+        ORDER BY claim.processed_at LIMIT $1 FOR UPDATE OF claim SKIP LOCKED
+    ) AS old LIMIT $1";
 
 /// A statement of its own, so that it sees an inbox row that was committed before the claim could be locked. A row's
 /// place cannot change while it is locked.
@@ -44,27 +46,15 @@ pub(super) const DELETE: &str = "
         RETURNING handler_id, processed_at
     ), latest AS (
         SELECT handler_id, max(processed_at) AS processed_at FROM gone GROUP BY handler_id
+    ), locked AS MATERIALIZED (
+        SELECT h.id FROM {schema}.handlers AS h WHERE h.id IN (SELECT handler_id FROM latest) ORDER BY h.id FOR UPDATE
     ), through AS (
         UPDATE {schema}.handlers AS h SET pruned_through = greatest(h.pruned_through, latest.processed_at)
-        FROM latest WHERE h.id = latest.handler_id
+        FROM latest, locked WHERE h.id = latest.handler_id AND h.id = locked.id
     )
     SELECT count(*) FROM gone";
 
-/// Of the isolation READ COMMITTED, so that a statement of its own sees what was committed before it.
-pub(super) const PRUNED_THROUGH: &str = "
-    SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {schema}.handlers WHERE id = $1";
-
 impl Postgres {
-    pub(super) async fn read_pruned_through(
-        &self,
-        txn: &mut Txn,
-        handler: HandlerId,
-    ) -> Result<Option<SystemTime>, Fault> {
-        let rows = txn.ask(self.sql().pruned_through.query().bind(handler.0)).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        Ok(row.try_get::<Option<i64>, _>(0)?.map(time))
-    }
-
     pub(super) async fn prune_claims(&self) -> Result<Pruned, Fault> {
         let mut lane = self.lanes().lane().await?;
         let pooled = lane.is_pooled();
@@ -98,7 +88,7 @@ impl Postgres {
             lane.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
             return Ok(None);
         }
-        let find = self.sql().prune_find.query().bind(secs(self.retention())).bind(CHUNK);
+        let find = self.sql().prune_find.query().bind(CHUNK);
         let rows = lane.bound(PATIENCE, find).await?;
         let places = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
         let rows = lane.bound(PATIENCE, self.sql().prune_delete.query().bind(&places)).await?;

@@ -1,19 +1,37 @@
 //! Handlers: (consumer, name) as a small integer.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use sqlx::Row as _;
 
 use crate::store::{Fault, HandlerId};
 
 use super::Postgres;
+use super::inbox::ids;
+use super::rows::secs;
 
 /// `NOT EXISTS` keeps the sequence from running on with every start of every worker, which ON CONFLICT alone would do.
 pub(super) const INTERN: &str = "
-    INSERT INTO {schema}.handlers (consumer, name)
-    SELECT DISTINCT $1, name FROM unnest($2::text[]) AS name
+    INSERT INTO {schema}.handlers (consumer, name, retention)
+    SELECT DISTINCT $1, name, $3::float8 * interval '1 second' FROM unnest($2::text[]) AS name
     WHERE NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.consumer = $1 AND h.name = name.name)
     ON CONFLICT (consumer, name) DO NOTHING";
+
+/// The greater value wins, and null, which is for ever, is no less than any. Locked in the order of their numbers, as prune
+/// locks them.
+pub(super) const KEEP: &str = "
+    WITH shorter AS MATERIALIZED (
+        SELECT id FROM {schema}.handlers
+        WHERE consumer = $1 AND name = ANY($2) AND retention < $3::float8 * interval '1 second' ORDER BY id FOR UPDATE
+    )
+    UPDATE {schema}.handlers AS h SET retention = greatest(h.retention, $3::float8 * interval '1 second')
+    FROM shorter WHERE h.id = shorter.id";
+
+pub(super) const RETENTION: &str = "
+    SELECT (extract(epoch FROM h.retention) * 1000000)::bigint
+    FROM unnest($1::int[]) WITH ORDINALITY AS asked (id, place) LEFT JOIN {schema}.handlers AS h ON h.id = asked.id
+    ORDER BY asked.place";
 
 pub(super) const HANDLERS: &str = "
     SELECT name, id FROM {schema}.handlers WHERE consumer = $1 AND name = ANY($2)";
@@ -26,7 +44,9 @@ pub(super) const WAITING: &str = "
 impl Postgres {
     pub(super) async fn intern(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
         let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        self.ask(self.sql().intern.query().bind(consumer).bind(&names)).await?;
+        let retention = secs(self.0.retention);
+        self.ask(self.sql().intern.query().bind(consumer).bind(&names).bind(retention)).await?;
+        self.ask(self.sql().keep.query().bind(consumer).bind(&names).bind(retention)).await?;
         // In a statement of its own, which sees what another worker has inserted meanwhile.
         let rows = self.ask(self.sql().handlers.query().bind(consumer).bind(&names)).await?;
         let mut ids = HashMap::new();
@@ -37,6 +57,13 @@ impl Postgres {
         found
             .collect::<Option<_>>()
             .ok_or_else(|| Fault::Outage("a handler was deleted while it was registered".into()))
+    }
+
+    pub(super) async fn retentions(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        let rows = self.ask(self.sql().retention.query().bind(ids(handlers))).await?;
+        let micros = rows.iter().map(|row| row.try_get::<Option<i64>, _>(0)).collect::<Result<Vec<_>, _>>()?;
+        let duration = |micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+        Ok(micros.into_iter().map(|micros| micros.map(duration)).collect())
     }
 
     pub(super) async fn names_waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {

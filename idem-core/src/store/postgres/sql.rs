@@ -52,7 +52,9 @@ macro_rules! statements {
 
 statements! {
     intern = register::INTERN,
+    keep = register::KEEP,
     handlers = register::HANDLERS,
+    retention = register::RETENTION,
     waiting = register::WAITING,
     claim = claim::CLAIM,
     prepare_claim = claim::prepare(),
@@ -88,7 +90,6 @@ statements! {
     prune_unlock = prune::UNLOCK,
     prune_find = prune::FIND,
     prune_delete = prune::DELETE,
-    pruned_through = prune::PRUNED_THROUGH,
 }
 
 /// A name as an identifier, whatever is in it (PostgreSQL manual, 4.1.1).

@@ -3,17 +3,18 @@
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
-use super::sql::duration;
+use super::sql::{duration, time};
 use super::{Sqlite, Txn};
 use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Standing};
 use crate::{Fingerprint, Key};
 
-/// Never `INSERT OR IGNORE`: it takes any broken constraint for a duplicate.
+/// Never `INSERT OR IGNORE`: it takes any broken constraint for a duplicate. How far claims were pruned comes with it.
 pub(super) const CLAIM: &str = r#"
 INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint, processed_at)
 SELECT ?1, ?2, ?3, CASE WHEN ?4 THEN {now} END
 WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2)
-ON CONFLICT DO NOTHING"#;
+ON CONFLICT DO NOTHING
+RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
 
 pub(super) const STANDING: &str = r#"
 SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
@@ -48,7 +49,7 @@ pub(super) async fn claim_many(
     }
     // A handler follows only on a claim that promises the message as processed. They all commit together, so that the fate
     // of one of them is that of all.
-    let new = identities.iter().zip(&claimed).find(|(_, claimed)| **claimed == Claimed::New);
+    let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
     if let (Some((identity, _)), Promise::Processed) = (new, promise) {
         txn.guard(identity.handler, &identity.key).await.map_err(|error| store.file.fault(error))?;
     }
@@ -61,14 +62,14 @@ pub(super) async fn insert(
     identity: &Identity,
     promise: Promise,
 ) -> Result<Claimed, sqlx::Error> {
-    let done = sqlx::query(store.prefix.sql(CLAIM))
+    let inserted = sqlx::query_scalar::<_, Option<i64>>(store.prefix.sql(CLAIM))
         .bind(identity.handler.0)
         .bind(identity.key.as_bytes())
         .bind(identity.fingerprint.as_bytes())
         .bind(promise == Promise::Processed)
-        .execute(connection)
+        .fetch_optional(connection)
         .await?;
-    Ok(if done.rows_affected() == 1 { Claimed::New } else { Claimed::Found })
+    Ok(inserted.map_or(Claimed::Found, |through| Claimed::New { pruned_through: through.map(time) }))
 }
 
 /// The transaction is the one writer, so that nobody can delete the claim before it ends.

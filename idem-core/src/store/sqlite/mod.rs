@@ -33,7 +33,7 @@ mod plans;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
@@ -148,8 +148,8 @@ impl Store for Sqlite {
         Reservation::of(&self.reserved, usize::MAX, connections).ok_or_else(refused)
     }
 
-    fn retention(&self) -> Duration {
-        self.retention
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        register::retention(self, handlers).await
     }
 
     async fn ping(&self) -> Result<(), Fault> {
@@ -182,10 +182,6 @@ impl Store for Sqlite {
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         claim::reopen(self, txn, handler, key).await
-    }
-
-    async fn pruned_through(&self, txn: &mut Txn, handler: HandlerId) -> Result<Option<SystemTime>, Fault> {
-        prune::pruned_through(self, txn, handler).await
     }
 
     async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {

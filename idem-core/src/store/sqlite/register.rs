@@ -1,10 +1,20 @@
 //! Handlers, and signs of life.
 
+use std::time::Duration;
+
 use super::Sqlite;
 use super::lane::Lane;
+use super::sql::{duration, millis};
 use crate::store::{Fault, HandlerId};
 
-const INTERN: &str = r#"INSERT INTO "idem_handlers" (consumer, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING"#;
+const INTERN: &str = r#"
+INSERT INTO "idem_handlers" (consumer, name, retention) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
+
+/// The greater value wins, and null, which is for ever, is no less than any.
+const KEEP: &str = r#"
+UPDATE "idem_handlers" SET retention = ?3 WHERE consumer = ?1 AND name = ?2 AND retention < ?3"#;
+
+const RETENTION: &str = r#"SELECT retention FROM "idem_handlers" WHERE id = ?1"#;
 
 const NUMBER: &str = r#"SELECT id FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2"#;
 
@@ -13,8 +23,10 @@ pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> 
     let work = async {
         let mut handlers = Vec::with_capacity(names.len());
         for name in names {
-            let intern = sqlx::query(store.prefix.sql(INTERN)).bind(consumer).bind(*name);
-            intern.execute(txn.connection()).await?;
+            for text in [INTERN, KEEP] {
+                let query = sqlx::query(store.prefix.sql(text)).bind(consumer).bind(*name);
+                query.bind(millis(store.retention)).execute(txn.connection()).await?;
+            }
             let number = sqlx::query_scalar(store.prefix.sql(NUMBER)).bind(consumer).bind(*name);
             handlers.push(HandlerId(number.fetch_one(txn.connection()).await?));
         }
@@ -23,6 +35,18 @@ pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> 
     let handlers = work.await.map_err(|error| store.file.fault(error))?;
     store.finish(txn, true).await?;
     Ok(handlers)
+}
+
+pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+    let mut reader = store.file.reader().await?;
+    let mut retentions = Vec::with_capacity(handlers.len());
+    for handler in handlers {
+        let query = sqlx::query_scalar::<_, Option<i64>>(store.prefix.sql(RETENTION)).bind(handler.0);
+        let found = query.fetch_optional(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+        retentions.push(found.flatten().map(duration));
+    }
+    reader.give_back();
+    Ok(retentions)
 }
 
 const WAITING: &str = r#"

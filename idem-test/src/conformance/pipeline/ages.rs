@@ -13,6 +13,7 @@ use super::{Line, Order, Settings, World};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Claims are kept for an hour, and one was pruned that was three hours old.
 async fn pruned<W: World>(world: W) -> Line<W> {
@@ -44,7 +45,7 @@ pub async fn what_is_older_than_the_pruned_claims_is_dead_as_too_old<W: World>(w
     assert_eq!((line.effects("seen").await, line.desk.runs("seen")), (1, 1));
     let dead = line.one_dead().await;
     assert_eq!((dead.reason, dead.attempts, dead.sightings), (Some(Reason::TooOld), 0, 2));
-    assert!(dead.error.contains("1 hour") && dead.error.contains(".retention("), "{}", dead.error);
+    assert!(dead.error.contains("3 hours") && dead.error.contains(".retention("), "{}", dead.error);
 
     assert_eq!(line.inbox().replay(dead.id).await.unwrap(), Replayed::NeedsForce);
     assert_eq!(line.inbox().replay_by_force(dead.id).await.unwrap(), Replayed::Due);
@@ -85,6 +86,48 @@ pub async fn a_new_consumer_reads_a_long_history<W: World>(world: W) {
     line.publish(ago(Order::ok("history"), 1000 * 24 * HOUR));
     assert_eq!(line.run_with(shipping, 2).await[1], "processed");
     assert_eq!(line.effects("history").await, 1);
+}
+
+/// Two services in one schema: each handler's claims are kept for as long as its own worker has said.
+pub async fn a_short_retention_prunes_no_claims_of_another_service<W: World>(world: W) {
+    let mut line = Line::with(world, Setup { retention: Some(30 * DAY), ..Setup::default() }).await;
+    line.publish(Order::ok("kept"));
+    line.run(1).await;
+    let short = Setup { retention: Some(Duration::from_secs(1)), ..Setup::default() };
+    let long = std::mem::replace(&mut line.store, line.world.store(short).await.unwrap());
+    line.publish(Order::ok("forgotten"));
+    line.run_with(Settings { consumer: "shipping", ..Settings::default() }, 2).await;
+    let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", HOUR));
+    line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    assert_eq!(line.store.prune().await.unwrap().claims, 1, "only its own");
+
+    line.store = long;
+    line.publish(ago(Order::ok("kept"), HOUR + MINUTE));
+    assert_eq!(line.run(3).await[2], "duplicate");
+    assert_eq!((line.effects("kept").await, line.desk.runs("kept")), (1, 1));
+}
+
+/// Two versions of a service: claims are kept for the longer of their retentions. Once an operator has lowered it, what
+/// lies between the two is too old for the version whose own retention is the longer one, and never runs twice.
+pub async fn of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it<W: World>(world: W) {
+    let mut line = Line::with(world, Setup { retention: Some(30 * DAY), ..Setup::default() }).await;
+    line.publish(Order::ok("seen"));
+    line.run(1).await;
+    let short = Setup { retention: Some(HOUR), ..Setup::default() };
+    let long = std::mem::replace(&mut line.store, line.world.store(short).await.unwrap());
+    line.publish(Order::ok("younger"));
+    line.run(2).await;
+    let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", 3 * HOUR));
+    line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
+    assert_eq!(line.store.prune().await.unwrap().claims, 0, "the other version may need them");
+
+    let (handlers, lower) = (line.world.own("handlers"), W::earlier("retention", 30 * DAY - HOUR));
+    line.world.run(&format!("UPDATE {handlers} SET retention = {lower}")).await;
+    assert_eq!(long.prune().await.unwrap().claims, 2);
+    line.publish(ago(Order::ok("seen"), 3 * HOUR + MINUTE));
+    line.store = long;
+    assert_eq!(line.run(3).await[2], "dead: too old");
+    assert_eq!((line.effects("seen").await, line.desk.runs("seen")), (1, 1));
 }
 
 /// It has its claim, which is never pruned, so that it can wait as long as it must.

@@ -148,6 +148,8 @@ macro_rules! pipeline_suite {
             what_is_redelivered_and_too_old_is_dead_and_never_run
             what_is_younger_than_the_pruned_claims_is_processed
             a_new_consumer_reads_a_long_history
+            a_short_retention_prunes_no_claims_of_another_service
+            of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it
             a_row_of_the_inbox_is_never_too_old
             a_broker_that_keeps_messages_for_longer_refuses_the_start
             // routes

@@ -142,7 +142,10 @@ macro_rules! store_suite {
             prune_skips_a_claim_that_is_being_read
             pruners_do_not_meet
             prune_tells_how_far_it_went
-            how_far_it_went_is_read_as_it_is_behind_the_claim
+            claims_of_many_tell_how_far_prune_went_for_each_handler
+            a_claim_that_races_with_prune_is_found_or_told_of
+            claims_are_kept_for_the_retention_of_their_own_handler
+            the_greater_retention_wins_until_an_operator_lowers_it
             // setup
             register_is_stable
             concurrent_registration_agrees

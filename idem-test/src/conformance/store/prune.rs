@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Claimed, Promise, Pruned};
+use idem_core::store::{Claimed, HandlerId, Identity, Promise, Pruned};
 use idem_core::{Key, Reason, Store};
 
 use super::stage::register;
@@ -35,26 +35,32 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     stage.claims_earlier(RETENTION / 2).await;
 
     assert_eq!(stage.store.prune().await.unwrap(), pruned(2));
-    assert_eq!(stage.claim_now(&stage.id("old")).await, Claimed::New);
+    assert!(stage.claim_now(&stage.id("old")).await.is_new());
     for key in ["parked", "dead", "waiting", "fresh"] {
         assert_eq!(stage.claim_now(&stage.id(key)).await, Claimed::Found, "{key}");
     }
     assert_eq!(stage.store.prune().await.unwrap(), pruned(0));
 }
 
+/// How far the claims of a handler were pruned, as a new claim tells it.
+async fn through<W: World>(stage: &Stage<W>, handler: HandlerId) -> Option<SystemTime> {
+    let identity = Identity { handler, ..stage.id("asks") };
+    match stage.claim_now(&identity).await {
+        Claimed::New { pruned_through } => pruned_through,
+        Claimed::Found => panic!("it was rolled back each time"),
+    }
+}
+
 /// Where the newest of the claims that went was dated, which is further back than the retention; not less after a prune of
 /// older ones, and of this handler only.
 pub async fn prune_tells_how_far_it_went<W: World>(world: W) {
     let stage = stage(world).await;
-    assert_eq!(stage.store.retention(), RETENTION);
     let other = register(&stage.store, "billing", "order_shipped").await;
-    let through = async |handler| {
-        let mut txn = stage.begin().await;
-        let through = stage.store.pruned_through(&mut txn, handler).await.unwrap();
-        stage.store.rollback(txn).await.unwrap();
+    let age = async |handler| {
+        let through = through(&stage, handler).await;
         through.map(|through| SystemTime::now().duration_since(through).unwrap_or_default())
     };
-    assert_eq!(through(stage.handler).await, None);
+    assert_eq!(age(stage.handler).await, None);
     stage.process("older").await;
     stage.claims_earlier(RETENTION).await;
     stage.process("old").await;
@@ -62,29 +68,120 @@ pub async fn prune_tells_how_far_it_went<W: World>(world: W) {
     stage.process("fresh").await;
     assert_eq!(stage.store.prune().await.unwrap(), pruned(2));
     let around = |age: Duration| age.abs_diff(RETENTION * 2) < Duration::from_secs(60);
-    let age = through(stage.handler).await.unwrap();
-    assert!(around(age), "{age:?}");
-    assert_eq!(through(other).await, None);
+    let first = age(stage.handler).await.unwrap();
+    assert!(around(first), "{first:?}");
+    assert_eq!(age(other).await, None);
 
     stage.claims_earlier(RETENTION * 9).await;
     assert_eq!(stage.store.prune().await.unwrap(), pruned(1));
-    let age = through(stage.handler).await.unwrap();
-    assert!(around(age), "{age:?}");
+    let second = age(stage.handler).await.unwrap();
+    assert!(around(second), "{second:?}");
 }
 
-/// A statement of its own: what was pruned while the claim was made is seen.
-pub async fn how_far_it_went_is_read_as_it_is_behind_the_claim<W: World>(world: W) {
-    if !W::FEATURES.concurrent {
-        return;
-    }
+/// Claims of many tell it for each handler, where all of them are new and where some are not.
+pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(world: W) {
     let stage = stage(world).await;
+    let other = register(&stage.store, "billing", "order_shipped").await;
     stage.process("old").await;
     stage.claims_earlier(RETENTION * 2).await;
-    let mut txn = stage.claimed(&stage.id("new")).await;
-    assert_eq!(stage.store.pruned_through(&mut txn, stage.handler).await.unwrap(), None);
+    stage.process("known").await;
     assert_eq!(stage.store.prune().await.unwrap(), pruned(1));
-    assert!(stage.store.pruned_through(&mut txn, stage.handler).await.unwrap().is_some());
-    committed(stage.commit(txn).await);
+    let expected = through(&stage, stage.handler).await;
+    assert!(expected.is_some());
+
+    let (a, known) = (stage.id("a"), stage.id("known"));
+    let b = Identity { handler: other, ..stage.id("b") };
+    let (of_handler, of_other) = (Claimed::New { pruned_through: expected }, Claimed::New { pruned_through: None });
+    for (ids, claimed) in [
+        (vec![&a, &b], vec![of_handler, of_other]),
+        (vec![&a, &known, &b], vec![of_handler, Claimed::Found, of_other]),
+        (vec![&known, &b], vec![Claimed::Found, of_other]),
+    ] {
+        // The first attempt of a transaction may be another statement than the later ones.
+        for attempts in 1..3 {
+            let mut txn = stage.begin().await;
+            for _ in 1..attempts {
+                stage.store.claim_many(&mut txn, &[&known], Promise::Processed).await.unwrap();
+            }
+            assert_eq!(stage.store.claim_many(&mut txn, &ids, Promise::Processed).await.unwrap(), claimed);
+            stage.store.rollback(txn).await.unwrap();
+        }
+    }
+}
+
+/// However a claim races with the prune of an older one: it is found, or how far prune went says that it may have been.
+pub async fn a_claim_that_races_with_prune_is_found_or_told_of<W: World>(world: W) {
+    let stage = stage(world).await;
+    let ids: Vec<_> = (0..200).map(|n| stage.id(&format!("{n:03}"))).collect();
+    for _ in 0..3 {
+        let mut txn = stage.begin().await;
+        stage.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), Promise::Processed).await.unwrap();
+        committed(stage.commit(txn).await);
+        stage.claims_earlier(RETENTION * 2).await;
+        let race = async {
+            let mut found = 0;
+            for id in &ids {
+                match stage.claim_now(id).await {
+                    Claimed::Found => found += 1,
+                    Claimed::New { pruned_through } => {
+                        let through = pruned_through.expect("its claim was there, and was pruned");
+                        let age = SystemTime::now().duration_since(through).unwrap_or_default();
+                        assert!(age < RETENTION * 2 + Duration::from_secs(60), "{age:?}");
+                    }
+                }
+            }
+            found
+        };
+        let (found, done) = tokio::join!(race, stage.store.prune());
+        assert_eq!(done.unwrap(), pruned(200), "{found} were found");
+        let handlers = stage.world.own("handlers");
+        stage.world.run(&format!("UPDATE {handlers} SET pruned_through = NULL")).await;
+    }
+}
+
+/// Two services in one schema: each handler's claims are kept for as long as its own store has said.
+pub async fn claims_are_kept_for_the_retention_of_their_own_handler<W: World>(world: W) {
+    let stage = stage(world).await;
+    let long = stage.world.store(Setup { retention: Some(RETENTION * 100), ..Setup::default() }).await.unwrap();
+    let other = register(&long, "shipping", "order_paid").await;
+    let kept = Identity { handler: other, ..stage.id("a") };
+    stage.process("a").await;
+    committed(stage.commit(stage.claimed(&kept).await).await);
+    stage.claims_earlier(RETENTION * 2).await;
+    for store in [&long, &stage.store] {
+        store.prune().await.unwrap();
+    }
+    assert_eq!(stage.claim_now(&kept).await, Claimed::Found);
+    assert!(stage.claim_now(&stage.id("a")).await.is_new());
+    let retention = stage.store.retention(&[other, stage.handler]).await.unwrap();
+    assert_eq!(retention, [Some(RETENTION * 100), Some(RETENTION)]);
+}
+
+/// Two versions of a service: claims are kept for as long as the one needs that keeps them longer. An operator lowers it,
+/// and what is to be kept for ever stays so.
+pub async fn the_greater_retention_wins_until_an_operator_lowers_it<W: World>(world: W) {
+    let stage = stage(world).await;
+    let long = stage.world.store(Setup { retention: Some(RETENTION * 100), ..Setup::default() }).await.unwrap();
+    stage.process("a").await;
+    stage.claims_earlier(RETENTION * 2).await;
+    for store in [&long, &stage.store] {
+        assert_eq!(register(store, "billing", "order_paid").await, stage.handler);
+        assert_eq!(store.retention(&[stage.handler]).await.unwrap(), [Some(RETENTION * 100)]);
+        assert_eq!(stage.store.prune().await.unwrap(), pruned(0));
+    }
+
+    let (handlers, lower) = (stage.world.own("handlers"), W::earlier("retention", RETENTION * 99));
+    stage.world.run(&format!("UPDATE {handlers} SET retention = NULL")).await;
+    register(&stage.store, "billing", "order_paid").await;
+    assert_eq!(stage.store.retention(&[stage.handler]).await.unwrap(), [None]);
+    assert_eq!(long.prune().await.unwrap(), pruned(0));
+
+    let another = register(&long, "billing", "another").await;
+    stage.world.run(&format!("UPDATE {handlers} SET retention = {lower} WHERE name = 'another'")).await;
+    let identity = Identity { handler: another, ..stage.id("b") };
+    committed(stage.commit(stage.claimed(&identity).await).await);
+    stage.claims_earlier(RETENTION * 2).await;
+    assert_eq!(long.prune().await.unwrap(), pruned(1), "by what the operator says");
 }
 
 /// A conflict stands beside a dated claim, which tells what it conflicts with.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Claimed, Fault, Identity, Promise};
+use idem_core::store::{Fault, Identity, Promise};
 use idem_core::{Fingerprint, Key, Lends, Store};
 use tokio::sync::{Barrier, watch};
 
@@ -120,7 +120,7 @@ async fn claim<W: World>(
         }
     };
     let answered = Instant::now();
-    if claimed == Claimed::New {
+    if claimed.is_new() {
         meeting.both_sent(round).await;
         W::execute(<W::Store as Lends<W::Connection>>::lend(&mut txn), effect).await.unwrap();
         let commit = Instant::now();
