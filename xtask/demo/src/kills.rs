@@ -63,7 +63,7 @@ impl Kills {
     pub(crate) async fn strike(
         &mut self,
         crew: &mut Crew,
-        tables: &mut Tables,
+        (tables, plan): (&mut Tables, &Plan),
         processed: u64,
         rng: &mut Rng,
     ) -> Result<()> {
@@ -79,7 +79,8 @@ impl Kills {
                 let sum = crew.arm(victim).await?;
                 match (sum.in_hand(), sum.ended_at) {
                     (in_hand, Some(id)) => {
-                        let claimed = tables.is_claimed(id).await?;
+                        let order = usize::try_from(id).ok().and_then(|id| plan.orders.get(id));
+                        let claimed = tables.is_claimed(order.map_or("", |order| &order.key)).await?;
                         Kill { in_hand, before_ack: Some(BeforeAck { id, claimed }) }
                     }
                     (_, None) => Kill { in_hand: 0, before_ack: None },
