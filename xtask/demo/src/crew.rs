@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
@@ -34,6 +33,10 @@ pub(crate) struct Crew {
     started: usize,
     /// The messages that ended a worker.
     pub(crate) killers: Vec<u64>,
+    /// At which ack after a commit each of the next workers ends itself.
+    pub(crate) ends: Vec<u64>,
+    /// What those had in hand that did since somebody asked, and at the ack of which message.
+    pub(crate) ended: Vec<(u64, u64)>,
 }
 
 impl Crew {
@@ -49,6 +52,8 @@ impl Crew {
             dead: Vec::new(),
             started: 0,
             killers: Vec::new(),
+            ends: Vec::new(),
+            ended: Vec::new(),
         })
     }
 
@@ -59,6 +64,9 @@ impl Crew {
         let (journal, log) = (file("journal"), file("log"));
         let mut command = Command::new(std::env::current_exe()?);
         command.args(&self.call).arg("--journal").arg(&journal).envs(self.env.iter().cloned()).kill_on_drop(true);
+        if let Some(end) = self.ends.pop() {
+            command.arg(format!("--end-at={end}"));
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut child = command.spawn().context("cannot start a worker")?;
         let input = child.stdin.take();
@@ -66,16 +74,16 @@ impl Crew {
         Ok(())
     }
 
-    /// Reads what they wrote since, and starts another one for each that a message has ended. An error if one has ended
-    /// for another reason.
+    /// Reads what they wrote since, and starts another one for each that a message or its failpoint has ended. An error if
+    /// one has ended for another reason.
     pub(crate) fn look(&mut self) -> Result<()> {
         let mut place = 0;
         while let Some(member) = self.alive.get_mut(place) {
             let ended = member.child.try_wait()?;
             member.journal.read()?;
-            match (ended, member.journal.sum.killed_by) {
+            match (ended, member.journal.sum.ends_itself()) {
                 (None, _) => place += 1,
-                (Some(status), Some(_)) if killed(status) => {
+                (Some(status), true) if killed(status) => {
                     let member = self.alive.remove(place);
                     self.bury(member);
                     self.start()?;
@@ -90,7 +98,9 @@ impl Crew {
 
     /// Keeps what a worker has written that has ended.
     fn bury(&mut self, member: Member) {
-        self.killers.extend(member.journal.sum.killed_by);
+        let sum = &member.journal.sum;
+        self.killers.extend(sum.killed_by);
+        self.ended.extend(sum.ended_at.map(|id| (sum.in_hand(), id)));
         self.dead.push(member.journal);
     }
 
@@ -111,18 +121,6 @@ impl Crew {
         self.end(member, |member| member.child.start_kill().map_err(Into::into)).await
     }
 
-    /// Arms the failpoint of the worker at this place, waits until it has ended itself there, and answers what it had
-    /// written. One that has nothing to ack for a while is killed as it is.
-    pub(crate) async fn arm(&mut self, place: usize) -> Result<&Sum> {
-        let mut member = self.alive.remove(place);
-        let input = member.input.as_mut().context("a worker without an input")?;
-        // A message may just have ended it.
-        let _ = input.write_all(b"arm\n").await;
-        let _ = input.flush().await;
-        let ended = timeout(Duration::from_secs(10), member.child.wait()).await.is_ok();
-        self.end(member, |member| if ended { Ok(()) } else { member.child.start_kill().map_err(Into::into) }).await
-    }
-
     async fn end(&mut self, mut member: Member, kill: impl FnOnce(&mut Member) -> Result<()>) -> Result<&Sum> {
         kill(&mut member)?;
         let status = timeout(Duration::from_secs(30), member.child.wait()).await;
@@ -133,8 +131,8 @@ impl Crew {
         self.dead.last().map(|journal| &journal.sum).context("there is one")
     }
 
-    /// Lets the worker at this place finish what it has in hand, and end. Answers whether it did, and was not ended by a
-    /// message.
+    /// Lets the worker at this place finish what it has in hand, and end. Answers whether it did, and was not ended
+    /// by a message or its failpoint.
     pub(crate) async fn let_go(&mut self, place: usize) -> Result<bool> {
         let mut member = self.alive.remove(place);
         drop(member.input.take());
@@ -142,8 +140,8 @@ impl Crew {
         let status = status.with_context(|| format!("worker {} does not drain", member.number))??;
         member.journal.read()?;
         let left = status.success();
-        let by_message = killed(status) && member.journal.sum.killed_by.is_some();
-        ensure!(left || by_message, "worker {} failed ({status}):\n{}", member.number, member.last_words());
+        let by_itself = killed(status) && member.journal.sum.ends_itself();
+        ensure!(left || by_itself, "worker {} failed ({status}):\n{}", member.number, member.last_words());
         self.bury(member);
         Ok(left)
     }

@@ -126,6 +126,11 @@ impl Sum {
         self.in_flight.max(self.running.values().sum())
     }
 
+    /// Whether it wrote that it is about to end.
+    pub(crate) fn ends_itself(&self) -> bool {
+        self.killed_by.is_some() || self.ended_at.is_some()
+    }
+
     /// Whether the handler of this message runs, or ran when the process ended.
     pub(crate) fn runs(&self, id: u64) -> bool {
         self.running.contains_key(&id)

@@ -81,6 +81,9 @@ enum Command {
         broker: String,
         #[arg(long)]
         journal: PathBuf,
+        /// At which ack after a commit it ends itself, before the ack.
+        #[arg(long)]
+        end_at: Option<u64>,
         #[command(flatten)]
         mode: Mode,
     },
@@ -140,10 +143,10 @@ async fn work(command: Command) -> Result<()> {
         Command::Rabbitmq(options) => one::<RabbitMq>(&options).await,
         Command::Nats(options) => one::<Nats>(&options).await,
         Command::Kafka(options) => one::<Kafka>(&options).await,
-        Command::Worker { broker, journal, mode } => match broker.as_str() {
-            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, mode).await,
-            Nats::NAME => worker::run::<Nats>(&journal, mode).await,
-            Kafka::NAME => worker::run::<Kafka>(&journal, mode).await,
+        Command::Worker { broker, journal, end_at, mode } => match broker.as_str() {
+            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, mode, end_at).await,
+            Nats::NAME => worker::run::<Nats>(&journal, mode, end_at).await,
+            Kafka::NAME => worker::run::<Kafka>(&journal, mode, end_at).await,
             other => bail!("there is no broker {other}"),
         },
     }

@@ -41,17 +41,17 @@ pub(crate) async fn run<B: Broker>(
 ) -> Result<Ledger> {
     let mut rng = Rng::with_seed(seed);
     let plan = Plan::new(load.messages, load.duplicates, &mut rng);
-    let mut deeds = Deeds {
-        kills: Kills::new(load.kills, &plan, &mut rng),
-        moves: Moves::new(plan.published.len() as u64, &mut rng),
-        faults: Faults::new(faults, plan.effects()),
-    };
     let mut tables = Tables::new(servers.database()).await?;
     let mut broker = B::connect(servers.broker(), NAME).await?;
     broker.create().await?;
     let call = ["worker".to_owned(), B::NAME.to_owned()].into_iter().chain(mode.args()).collect();
     let env = vec![(DATABASE, servers.database().to_owned()), (B::VARIABLE, servers.broker().to_owned())];
     let mut crew = Crew::new(&directory(B::NAME, mode), call, env)?;
+    let mut deeds = Deeds {
+        kills: Kills::new(load.kills, &plan, &mut crew, &mut rng),
+        moves: Moves::new(plan.published.len() as u64, &mut rng),
+        faults: Faults::new(faults, plan.effects()),
+    };
     let payloads = plan.published.iter().map(|at| plan.orders[*at].payload()).collect::<Result<Vec<_>>>()?;
     broker.publish(&payloads).await?;
 
@@ -101,7 +101,9 @@ async fn drain<B: Broker>(
         if (delivered, progress) != (moved.1, moved.2) {
             moved = (Instant::now(), delivered, progress);
         }
-        let settled = crew.busy().is_empty() && progress.parked == 0 && broker.left().await? == 0;
+        // Each message is processed or dead. The first ones that come are with a worker, and not yet in its hands.
+        let all = progress.processed + progress.dead >= plan.orders.len() as u64;
+        let settled = all && crew.busy().is_empty() && progress.parked == 0 && broker.left().await? == 0;
         // Twice without a change: what a killed worker had in hand may be on its way back to the broker.
         if settled && moved.0.elapsed() > Duration::from_secs(1)
             || moved.0.elapsed() > QUIET

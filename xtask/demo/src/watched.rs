@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +22,10 @@ use crate::plan::{Order, id_of};
 pub(crate) struct Watch {
     pub(crate) journal: Journal,
     pub(crate) returned: Returned,
-    /// Whether the process ends at its next ack after a commit.
-    pub(crate) armed: Arc<AtomicBool>,
+    /// At which ack after a commit the process ends.
+    end_at: Option<u64>,
+    /// How many there were.
+    acks: Arc<AtomicU64>,
     /// Whether the source was opened once.
     pub(crate) opened: Arc<AtomicBool>,
     /// Where all processes write.
@@ -31,8 +33,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(journal: Journal, dir: PathBuf) -> Self {
-        Self { journal, returned: Returned::default(), armed: Arc::default(), opened: Arc::default(), dir }
+    pub(crate) fn new(journal: Journal, end_at: Option<u64>, dir: PathBuf) -> Self {
+        Self { journal, returned: Returned::default(), end_at, acks: Arc::default(), opened: Arc::default(), dir }
     }
 
     /// How often this message has been tried by now, in whatever process and however the tries ended.
@@ -50,7 +52,7 @@ impl Watch {
 
     /// Ends the process if it is to end here.
     async fn failpoint(&self, id: u64) -> Result<(), BoxError> {
-        if self.armed.swap(false, Ordering::SeqCst) {
+        if self.end_at == Some(self.acks.fetch_add(1, Ordering::SeqCst) + 1) {
             self.journal.note(Event::Ending, id);
             kill(Pid::this(), Signal::SIGKILL)?;
             std::future::pending::<()>().await;

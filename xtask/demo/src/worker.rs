@@ -1,14 +1,13 @@
 //! The process that is killed: a worker as a user writes it, with short waits, and watched.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use idem::{Json, Outcome, Postgres, RetryPolicy, Source, Staffed, Worker};
 use idem_brokers::Broker;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
 use crate::handler::{pay, pay_many};
@@ -30,15 +29,15 @@ const BATCHES: usize = 4;
 /// How long a worker waits at its start for servers that are just being restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs until its standard input ends. A line there arms the failpoint.
-pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode) -> Result<()> {
+/// Runs until its standard input ends.
+pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode, end_at: Option<u64>) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
     let (database, broker) = (read(DATABASE)?, read(B::VARIABLE)?);
     let dir = journal.parent().map(Path::to_owned).unwrap_or_default();
-    let watch = Watch::new(Journal::open(journal)?, dir);
+    let watch = Watch::new(Journal::open(journal)?, end_at, dir);
 
-    let over = orders(watch.armed.clone());
+    let over = end_of_input();
     patiently(&watch, || async {
         let store = Postgres::options(&database).schema(SCHEMA).connections(40).connect().await?;
         let source = Watched { source: B::source(&broker, NAME).await?, watch: watch.clone() };
@@ -90,15 +89,11 @@ async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn()
     }
 }
 
-/// Listens to the demo: a line arms the failpoint, the end of the input is the end of the work. The demo's death ends
-/// the input as well.
-fn orders(armed: Arc<AtomicBool>) -> watch::Receiver<bool> {
+/// Is true once the standard input ends: the demo lets the worker go, or has ended itself.
+fn end_of_input() -> watch::Receiver<bool> {
     let (over, ended) = watch::channel(false);
     tokio::spawn(async move {
-        let mut lines = BufReader::new(tokio::io::stdin()).lines();
-        while let Ok(Some(_)) = lines.next_line().await {
-            armed.store(true, Ordering::SeqCst);
-        }
+        let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
         over.send_replace(true);
     });
     ended
