@@ -4,15 +4,18 @@
 
 mod ages;
 mod batches;
+mod brake;
 mod crashes;
 mod dead;
 mod drain;
 mod duplicates;
 mod failures;
+mod faulty;
 mod lanes;
 mod line;
 mod mode;
 mod orders;
+mod panics;
 mod replay;
 mod routes;
 mod sets;
@@ -22,6 +25,7 @@ mod tombstones;
 pub use super::store::World;
 pub use ages::*;
 pub use batches::*;
+pub use brake::*;
 pub use crashes::*;
 pub use dead::*;
 pub use drain::*;
@@ -29,6 +33,7 @@ pub use duplicates::*;
 pub use failures::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
+pub use panics::*;
 pub use replay::*;
 pub use routes::*;
 pub use together::*;
@@ -135,6 +140,7 @@ macro_rules! pipeline_suite {
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
             a_message_without_a_key_is_dead_and_kept_whole
+            messages_without_a_key_are_told_apart_by_all_that_makes_them
             a_key_of_256_bytes_is_dead_and_one_of_255_is_not
             a_payload_over_the_limit_is_dead_and_kept_whole
             a_payload_at_the_limit_is_processed
@@ -152,6 +158,15 @@ macro_rules! pipeline_suite {
             of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it
             a_row_of_the_inbox_is_never_too_old
             a_broker_that_keeps_messages_for_longer_refuses_the_start
+            // panics
+            a_key_or_fingerprint_that_panics_is_a_dead_letter
+            a_task_that_panics_ends_the_worker_with_an_error
+            a_panic_on_a_message_ends_the_worker_and_loses_nothing
+            // brake
+            a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
+            a_paused_worker_drains
+            one_bad_producer_among_good_ones_never_pauses
+            a_key_by_position_refuses_a_broker_without_positions
             // routes
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State, permanent};
+use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, permanent};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -134,8 +134,14 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
     type Params = (State<Desk>, Delivery);
     type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+    fn key(order: &Order, delivery: &Delivery) -> Result<Key, KeyError> {
+        panics(delivery, "key");
         Key::of(&order.id)
+    }
+
+    fn fingerprint(delivery: &Delivery) -> Fingerprint {
+        panics(delivery, "fingerprint");
+        Fingerprint::of(delivery.payload())
     }
 
     async fn handle(
@@ -182,5 +188,12 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Suicide => W::execute(tx, W::FEATURES.suicide.unwrap()).await?,
         }
         Ok(())
+    }
+}
+
+/// Panics where the message asks for it.
+fn panics(delivery: &Delivery, what: &str) {
+    if delivery.headers().get_str("panics") == Some(what) {
+        panic!("this {what} panics");
     }
 }
