@@ -25,6 +25,7 @@ pub struct Delivery {
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
+    pub(crate) unrepresentable: Option<Arc<str>>,
 }
 
 impl Delivery {
@@ -42,6 +43,7 @@ impl Delivery {
             tombstone: false,
             published_at: None,
             lane: None,
+            unrepresentable: None,
         }
     }
 
@@ -92,6 +94,14 @@ impl Delivery {
     /// In the ordered lane of this number, behind the deliveries of the same lane that came before. `None`: in no order.
     pub fn with_lane(mut self, lane: Option<u64>) -> Self {
         self.lane = lane;
+        self
+    }
+
+    /// Unfit from the start: the broker delivered something that this type cannot hold, and `why` says what. It becomes a
+    /// dead letter with the reason [`Unrepresentable`](crate::Reason::Unrepresentable) before anything of it runs, so that
+    /// one message neither ends the subscription nor is lost. The other parts are what could be read.
+    pub fn with_unrepresentable(mut self, why: Option<impl Into<Arc<str>>>) -> Self {
+        self.unrepresentable = why.map(Into::into);
         self
     }
 
@@ -146,6 +156,11 @@ impl Delivery {
         self.lane
     }
 
+    /// What of it cannot be represented, if anything.
+    pub fn unrepresentable(&self) -> Option<&str> {
+        self.unrepresentable.as_deref()
+    }
+
     /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -167,6 +182,7 @@ impl fmt::Debug for Delivery {
             .field("tombstone", &self.tombstone)
             .field("published_at", &self.published_at)
             .field("lane", &self.lane)
+            .field("unrepresentable", &self.unrepresentable)
             .finish()
     }
 }

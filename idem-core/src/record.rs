@@ -221,9 +221,17 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The identity of a delivery without a key.
+/// The identity of a delivery without a key. What cannot be represented is told apart by that and by its place as well: its
+/// payload may be that of another one.
 pub(crate) fn claimless(handler: HandlerId, delivery: &Delivery) -> Identity {
-    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_delivery(delivery) }
+    let fingerprint = match &delivery.unrepresentable {
+        Some(why) => {
+            let parts = [delivery.payload(), delivery.position().unwrap_or_default().as_bytes(), why.as_bytes()];
+            Fingerprint::of(&parts.join(&0))
+        }
+        None => Fingerprint::of_delivery(delivery),
+    };
+    Identity { handler, key: Key::empty(), fingerprint }
 }
 
 /// What the commit of a transaction of our own means, in which no handler ran.

@@ -16,6 +16,7 @@ pub struct Publication {
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
+    pub(crate) unrepresentable: Option<String>,
 }
 
 impl Publication {
@@ -27,6 +28,12 @@ impl Publication {
     /// No payload at all, which is not the same as an empty one.
     pub fn tombstone() -> Self {
         Self { tombstone: true, ..Self::default() }
+    }
+
+    /// With something that a delivery cannot hold, which this says.
+    pub fn unrepresentable(mut self, why: impl Into<String>) -> Self {
+        self.unrepresentable = Some(why.into());
+        self
     }
 
     /// A payload in JSON.

@@ -134,6 +134,7 @@ macro_rules! pipeline_suite {
             a_message_that_breaks_its_connection_is_given_up_and_others_go_on
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
+            what_cannot_be_represented_is_dead_and_kept
             a_message_without_a_key_is_dead_and_kept_whole
             a_key_of_256_bytes_is_dead_and_one_of_255_is_not
             a_payload_over_the_limit_is_dead_and_kept_whole
