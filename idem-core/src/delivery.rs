@@ -27,6 +27,7 @@ pub struct Delivery {
     pub(crate) lane: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
     pub(crate) volatile: &'static [&'static str],
+    pub(crate) unrepresentable: Option<Arc<str>>,
 }
 
 impl Delivery {
@@ -46,6 +47,7 @@ impl Delivery {
             lane: None,
             partition_key: None,
             volatile: &[],
+            unrepresentable: None,
         }
     }
 
@@ -112,6 +114,14 @@ impl Delivery {
         self
     }
 
+    /// Unfit from the start: the broker delivered something that this type cannot hold, and `why` says what. It becomes a
+    /// dead letter with the reason [`Unrepresentable`](crate::Reason::Unrepresentable) before anything of it runs, so that
+    /// one message neither ends the subscription nor is lost. The other parts are what could be read.
+    pub fn with_unrepresentable(mut self, why: Option<impl Into<Arc<str>>>) -> Self {
+        self.unrepresentable = why.map(Into::into);
+        self
+    }
+
     /// The queue, stream or topic that it came from.
     pub fn source(&self) -> &str {
         &self.source
@@ -173,6 +183,11 @@ impl Delivery {
         self.volatile.contains(&name)
     }
 
+    /// What of it cannot be represented, if anything.
+    pub fn unrepresentable(&self) -> Option<&str> {
+        self.unrepresentable.as_deref()
+    }
+
     /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -194,6 +209,7 @@ impl fmt::Debug for Delivery {
             .field("tombstone", &self.tombstone)
             .field("published_at", &self.published_at)
             .field("lane", &self.lane)
+            .field("unrepresentable", &self.unrepresentable)
             .finish()
     }
 }

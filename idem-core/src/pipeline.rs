@@ -167,7 +167,11 @@ impl<S: Store> Pipeline<S> {
         Ok(Work { route, identity, job })
     }
 
+    /// Whether it can be taken over at all.
     pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
+        if let Some(why) = &delivery.unrepresentable {
+            return Err(Unfit::new(Reason::Unrepresentable, why.to_string()));
+        }
         let (size, limit) = (delivery.payload().len(), self.settings.payload_limit);
         if size > limit {
             let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.payload_limit(..)`");

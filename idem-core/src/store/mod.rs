@@ -43,6 +43,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The names of this consumer's handlers that have inbox rows, parked or dead.
     fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<String>, Fault>> + Send;
 
+    /// Whether any handler of this consumer has, or has had, a claim.
+    fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
+
     /// Sets connections aside for a worker: as many as it can use at once. They are given back when the value is
     /// dropped.
     ///

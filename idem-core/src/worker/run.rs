@@ -66,6 +66,7 @@ async fn serve<S: Store, Src: Source>(
         in_flight: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
         deadline: parts.settings.deadline,
         ordering: parts.settings.ordering,
+        has_history: history(&parts.consumer, &parts.store).await?,
     };
     let wanted = parts.settings.in_flight;
     let opened = tokio::select! {
@@ -197,6 +198,14 @@ fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> 
         }
     }
     Ok(())
+}
+
+/// Whether this consumer has handled anything before, under any of its handlers.
+async fn history<S: Store>(consumer: &str, store: &S) -> Result<bool, Error> {
+    store.has_history(consumer).await.map_err(|fault| Error::Database {
+        what: format!("could not look for claims of {consumer:?}"),
+        source: fault.into(),
+    })
 }
 
 /// Gives each handler its number, and refuses to leave rows behind that nobody would ever run.

@@ -126,6 +126,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.waiting(consumer).await
     }
 
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.within.has_history(consumer).await
+    }
+
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         self.within.reserve(connections)
     }

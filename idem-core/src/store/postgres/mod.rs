@@ -140,6 +140,10 @@ impl Store for Postgres {
         self.names_waiting(consumer).await
     }
 
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.any_claim(consumer).await
+    }
+
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         Reservation::of(&self.0.reserved, self.0.connections, connections).ok_or_else(|| {
             let taken = self.0.reserved.load(std::sync::atomic::Ordering::SeqCst);

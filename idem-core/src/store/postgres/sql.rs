@@ -57,6 +57,7 @@ statements! {
     handlers = register::HANDLERS,
     retention = register::RETENTION,
     waiting = register::WAITING,
+    has_history = register::HAS_HISTORY,
     claim = claim::CLAIM,
     prepare_claim = claim::prepare(),
     standing = claim::STANDING,

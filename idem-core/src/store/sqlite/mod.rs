@@ -142,6 +142,10 @@ impl Store for Sqlite {
         register::waiting(self, consumer).await
     }
 
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        register::has_history(self, consumer).await
+    }
+
     /// Any number: whoever wants the writer waits for its turn.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         let refused = || Error::Refused(format!("{connections} connections at once are more than can be counted"));

@@ -145,6 +145,7 @@ macro_rules! pipeline_suite {
             a_message_that_breaks_its_connection_is_given_up_and_others_go_on
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
+            what_cannot_be_represented_is_dead_and_kept
             a_message_without_a_key_is_dead_and_kept_whole
             messages_without_a_key_are_told_apart_by_all_that_makes_them
             a_key_of_256_bytes_is_dead_and_one_of_255_is_not

@@ -151,6 +151,7 @@ macro_rules! store_suite {
             register_is_stable
             concurrent_registration_agrees
             waiting_lists_handlers_with_rows
+            a_history_is_told_by_claims_and_by_what_was_pruned
             ten_migrations_at_once_are_one
             reserve_refuses_beyond_the_connections
             ping_is_answered
