@@ -15,6 +15,7 @@ use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
 use crate::{Error, Ordering, Source, Store, Terms, age};
 
+use super::receive::Arrivals;
 use super::{Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, housekeeping, lane, receive, waiting};
 
 /// What a worker is made of, once its handlers' types are erased.
@@ -83,9 +84,13 @@ async fn serve<S: Store, Src: Source>(
     let (deliveries, waiting) = (Queue::new(), Queue::new());
     let broken = Arc::new(Notify::new());
     let mut working = JoinSet::new();
-    if pipeline.settings.inbox {
-        working.spawn(crate::inbox::store(pipeline.clone(), deliveries.clone(), broken.clone()));
-    } else {
+    // With an order, those that wait for their turn store themselves.
+    let beside = !pipeline.settings.inbox && pipeline.settings.ordering == Ordering::None;
+    let redelivered = if beside { Queue::new() } else { deliveries.clone() };
+    if pipeline.settings.inbox || beside {
+        working.spawn(crate::inbox::store(pipeline.clone(), redelivered.clone(), broken.clone()));
+    }
+    if !pipeline.settings.inbox {
         for _ in 0..wanted {
             working.spawn(lane::run(pipeline.clone(), deliveries.clone(), waiting.clone(), broken.clone()));
         }
@@ -104,9 +109,10 @@ async fn serve<S: Store, Src: Source>(
     // In a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took about
     // 40 microseconds of processor time (docs/performance.md).
     let mut receiving = JoinSet::new();
-    let (at, to, panicked) = (pipeline.clone(), (deliveries.clone(), waiting.clone()), broken);
+    let (at, panicked) = (pipeline.clone(), broken);
+    let to = Arrivals { lanes: deliveries.clone(), redelivered: redelivered.clone(), waiting: waiting.clone() };
     receiving.spawn(async move {
-        receive::run(&at, &mut source, &terms, (&to.0, &to.1), &panicked).await;
+        receive::run(&at, &mut source, &terms, &to, &panicked).await;
         source
     });
 
@@ -119,6 +125,7 @@ async fn serve<S: Store, Src: Source>(
     pipeline.health.set_broker(false);
     deliveries.close();
     waiting.close();
+    redelivered.close();
     let ended = if early.is_some() { early } else { receiving.join_next().await };
     let mut source = match ended {
         Some(Ok(source)) => source,
@@ -220,7 +227,7 @@ async fn register<S: Store>(
 
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     let Parts { consumer, store, source, settings, health, gate, .. } = parts;
-    let alone = settings.inbox.then(|| Semaphore::new(crate::inbox::ALONE));
+    let alone = Semaphore::new(settings.stored_at_once().alone);
     let pipeline = Pipeline {
         store,
         alone,
