@@ -107,6 +107,10 @@ impl Store for Nothing {
         Ok(false)
     }
 
+    async fn make_due(&self, _: &Identity) -> Result<(), Fault> {
+        Ok(())
+    }
+
     async fn note(&self, _: &Row, _: &Note) -> Answer<bool> {
         Ok(false)
     }

@@ -21,6 +21,7 @@ pub struct Delivery {
     pub(crate) event_type: Option<String>,
     pub(crate) position: Option<String>,
     pub(crate) redelivered: bool,
+    pub(crate) delivery_count: Option<u32>,
     pub(crate) attempt: u32,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
@@ -41,6 +42,7 @@ impl Delivery {
             event_type: None,
             position: None,
             redelivered: false,
+            delivery_count: None,
             attempt: 1,
             tombstone: false,
             published_at: None,
@@ -79,6 +81,13 @@ impl Delivery {
     /// died on it.
     pub fn with_redelivered(mut self, redelivered: bool) -> Self {
         self.redelivered = redelivered;
+        self
+    }
+
+    /// How often the broker counts that it was delivered before, where it counts. Some brokers drop a message that they
+    /// have delivered too often, so a high count is stored before all else.
+    pub fn with_delivery_count(mut self, count: Option<u32>) -> Self {
+        self.delivery_count = count;
         self
     }
 
@@ -158,6 +167,11 @@ impl Delivery {
         self.redelivered
     }
 
+    /// How often the broker counts that it was delivered before; `None` where it does not count, or not this delivery.
+    pub fn delivery_count(&self) -> Option<u32> {
+        self.delivery_count
+    }
+
     /// Whether it has no payload at all, not even an empty one.
     pub fn is_tombstone(&self) -> bool {
         self.tombstone
@@ -205,6 +219,7 @@ impl fmt::Debug for Delivery {
             .field("event_type", &self.event_type)
             .field("position", &self.position)
             .field("redelivered", &self.redelivered)
+            .field("delivery_count", &self.delivery_count)
             .field("attempt", &self.attempt)
             .field("tombstone", &self.tombstone)
             .field("published_at", &self.published_at)

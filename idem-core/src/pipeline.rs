@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -34,8 +34,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) brake: Brake,
     pub(crate) defect: Defect,
     pub(crate) gauges: Gauges,
-    /// Room for those that are stored alone, where deliveries are stored; none is needed where each has its lane.
-    pub(crate) alone: Option<Semaphore>,
+    /// Room for those that are stored alone: that many connections are kept for them beside the lanes.
+    pub(crate) alone: Semaphore,
     /// Rung when something was parked, so that the inbox need not wait for its poll.
     pub(crate) parked: Notify,
     /// The rows that ordered deliveries wait for.
@@ -121,15 +121,16 @@ impl<S: Store> Pipeline<S> {
 
     /// One try: what the database answers decides.
     async fn attempt(&self, delivery: &Delivery) -> Step {
-        let _room = match &self.alone {
-            Some(room) => room.acquire().await.ok(),
-            None => None,
-        };
         let work = match self.receive(delivery) {
             Ok(work) => work,
-            Err(unfit) => return self.bury(delivery, unfit).await,
+            Err(unfit) => {
+                let _room = self.room(delivery).await;
+                return self.bury(delivery, unfit).await;
+            }
         };
+        // Waited for in memory, so before the room.
         let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        let _room = self.room(delivery).await;
         let in_lane = delivery.lane.map(|_| Box::new(work.identity.clone()));
         let step = if delivery.redelivered() || self.settings.inbox {
             self.store_first(delivery, &work.identity).await
@@ -143,6 +144,13 @@ impl<S: Store> Pipeline<S> {
             }
             (step, _) => step,
         }
+    }
+
+    /// Room to store a delivery: what is redelivered in no order is stored beside the lanes, which have connections of their
+    /// own.
+    async fn room(&self, delivery: &Delivery) -> Option<SemaphorePermit<'_>> {
+        let beside_lanes = self.settings.ordering == Ordering::None && (self.settings.inbox || delivery.redelivered());
+        if beside_lanes { self.alone.acquire().await.ok() } else { None }
     }
 
     /// Runs beside others, unless a suspect runs.

@@ -106,6 +106,11 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
     }
 
+    /// Stores a message to be run after this time.
+    pub(crate) async fn store_for_later(&self, delivery: &Delivery, identity: &Identity, after: Duration) -> Step {
+        self.record(delivery, identity, 0, Ok(after), "").await
+    }
+
     /// Parks a message whose first run has failed, or gives it up.
     pub(crate) async fn park(&self, delivery: &Delivery, identity: &Identity, failure: Failure) -> Step {
         let state = self.next(1, &failure);

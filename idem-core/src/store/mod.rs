@@ -257,6 +257,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Whether this message has an inbox row that is parked, be it taken or running. Waits for nobody.
     fn is_parked(&self, identity: &Identity) -> impl Future<Output = Result<bool, Fault>> + Send;
 
+    /// Makes a row due that was stored ahead of its turn, if it has neither run nor been taken.
+    fn make_due(&self, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
+
     /// Takes back the start of a row whose lease was lost, whoever has it now; never below 0, and the token stays.
     fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), Fault>> + Send;
 

@@ -1,5 +1,6 @@
 //! The worker: the running loop of one source and its handlers.
 
+mod ahead;
 mod brake;
 mod builder;
 mod defect;

@@ -15,6 +15,7 @@ use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
 use crate::{Error, Ordering, Source, Store, Terms, age};
 
+use super::receive::Arrivals;
 use super::{
     Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, housekeeping, lane, receive, waiting,
 };
@@ -86,10 +87,14 @@ async fn serve<S: Store, Src: Source>(
     let (pipeline, mut source) = assemble(parts, routes);
     let (deliveries, waiting) = (Queue::new(), Queue::new());
     let mut working = JoinSet::new();
-    if pipeline.settings.inbox {
-        let (at, from) = (pipeline.clone(), deliveries.clone());
+    // With an order, those that wait for their turn store themselves.
+    let beside = !pipeline.settings.inbox && pipeline.settings.ordering == Ordering::None;
+    let redelivered = if beside { Queue::new() } else { deliveries.clone() };
+    if pipeline.settings.inbox || beside {
+        let (at, from) = (pipeline.clone(), redelivered.clone());
         working.spawn(async move { at.task("storing", crate::inbox::store(at.clone(), from)).await.unwrap_or(()) });
-    } else {
+    }
+    if !pipeline.settings.inbox {
         for _ in 0..wanted {
             working.spawn(lane::run(pipeline.clone(), deliveries.clone(), waiting.clone()));
         }
@@ -112,9 +117,10 @@ async fn serve<S: Store, Src: Source>(
     // In a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took about
     // 40 microseconds of processor time (docs/performance.md).
     let mut receiving = JoinSet::new();
-    let (at, to) = (pipeline.clone(), (deliveries.clone(), waiting.clone()));
+    let at = pipeline.clone();
+    let to = Arrivals { lanes: deliveries.clone(), redelivered: redelivered.clone(), waiting: waiting.clone() };
     receiving.spawn(async move {
-        at.task("receiving", receive::run(&at, &mut source, &terms, (&to.0, &to.1))).await;
+        at.task("receiving", receive::run(&at, &mut source, &terms, &to)).await;
         source
     });
 
@@ -128,6 +134,7 @@ async fn serve<S: Store, Src: Source>(
     pipeline.health.set_broker(false);
     deliveries.close();
     waiting.close();
+    redelivered.close();
     let ended = if early.is_some() { early } else { receiving.join_next().await };
     let mut source = match ended {
         Some(Ok(source)) => source,
@@ -251,7 +258,7 @@ async fn register<S: Store>(
 
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     let Parts { consumer, store, source, settings, health, gate, .. } = parts;
-    let alone = settings.inbox.then(|| Semaphore::new(crate::inbox::ALONE));
+    let alone = Semaphore::new(settings.stored_at_once().alone);
     let pipeline = Pipeline {
         store,
         alone,

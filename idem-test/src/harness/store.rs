@@ -213,6 +213,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.is_parked(identity).await
     }
 
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        self.within.make_due(identity).await
+    }
+
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {
         self.within.unstart(row).await
     }

@@ -272,6 +272,10 @@ impl Store for Postgres {
         self.has_parked(identity).await
     }
 
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        self.make_row_due(identity).await
+    }
+
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {
         self.take_back_start(row).await
     }

@@ -79,6 +79,7 @@ statements! {
     taken = inbox::taken(),
     note = inbox::note(),
     is_parked = inbox::IS_PARKED,
+    make_due = inbox::MAKE_DUE,
     unstart = inbox::UNSTART,
     judge = inbox::judge(),
     level = operator::LEVEL,

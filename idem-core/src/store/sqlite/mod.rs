@@ -231,6 +231,10 @@ impl Store for Sqlite {
         inbox::is_parked(self, identity).await
     }
 
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        inbox::make_due(self, identity).await
+    }
+
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {
         inbox::unstart(self, row).await
     }

@@ -16,6 +16,7 @@ mod line;
 mod mode;
 mod orders;
 mod panics;
+mod redelivered;
 mod replay;
 mod routes;
 mod sets;
@@ -34,6 +35,7 @@ pub use failures::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
 pub use panics::*;
+pub use redelivered::*;
 pub use replay::*;
 pub use routes::*;
 pub use together::*;
@@ -102,6 +104,7 @@ macro_rules! pipeline_suite {
             a_dead_letter_moves_its_lane
             a_lane_waits_for_the_row_of_a_known_message
             what_is_redelivered_keeps_its_order
+            a_redelivered_message_is_stored_before_its_turn
             a_crash_in_the_middle_keeps_the_order
             a_drain_gives_a_lane_back_that_waits
             a_drain_finishes_what_runs_before_its_lane_moves_on
@@ -128,6 +131,7 @@ macro_rules! pipeline_suite {
             two_consumers_each_have_their_effect
             never_acks_before_commit
             redelivered_messages_are_stored_before_they_run
+            a_redelivered_message_is_stored_while_no_lane_is_free
             // failures
             an_error_rolls_back_and_parks
             a_panic_rolls_back_and_parks
