@@ -4,11 +4,12 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
+use crate::inbox::Leases;
 use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work};
 use crate::store::{Fault, Identity, Promise};
@@ -26,6 +27,10 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) flights: Flights,
     pub(crate) pace: crate::batch::Pace,
     pub(crate) gate: Gate,
+    /// The rows of the inbox that wait here for their run.
+    pub(crate) leases: Leases,
+    /// The inbox's own statements are asked one at a time, on one connection.
+    pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Outage,
     pub(crate) health: Health,
     pub(crate) gauges: Gauges,
@@ -63,12 +68,29 @@ impl<S: Store> Pipeline<S> {
         acker: A,
         place: Option<Place>,
     ) -> Option<Waiting<A>> {
-        let span = telemetry::span(self.system, &self.consumer, &delivery);
-        // Pinned first, as other large futures are: a wrapper would move all of it.
-        pin!(self.drive(delivery, acker, place)).instrument(span).await
+        self.deliver_in(self.alone.as_ref(), delivery, acker, place).await
     }
 
-    async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Option<Place>) -> Option<Waiting<A>> {
+    /// As [`deliver`](Self::deliver), with a connection only while there is room.
+    pub(crate) async fn deliver_in<A: Acker>(
+        &self,
+        room: Option<&Semaphore>,
+        delivery: Delivery,
+        acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
+        let span = telemetry::span(self.system, &self.consumer, &delivery);
+        // Pinned first, as other large futures are: a wrapper would move all of it.
+        pin!(self.drive(room, delivery, acker, place)).instrument(span).await
+    }
+
+    async fn drive<A: Acker>(
+        &self,
+        room: Option<&Semaphore>,
+        mut delivery: Delivery,
+        mut acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
         let mut holds = 0;
         let outcome = loop {
             if !acker.is_live() {
@@ -79,7 +101,7 @@ impl<S: Store> Pipeline<S> {
                 self.release(acker).await;
                 return None;
             }
-            let step = extended(&mut acker, pin!(self.attempt(&delivery))).await;
+            let step = extended(&mut acker, pin!(self.attempt(room, &delivery))).await;
             if let Step::Done(Outcome::Parked { attempt: 0, .. }) | Step::InRow(Outcome::Parked { attempt: 0, .. }, _) =
                 &step
             {
@@ -110,16 +132,17 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// One try: what the database answers decides.
-    async fn attempt(&self, delivery: &Delivery) -> Step {
-        let _room = match &self.alone {
-            Some(room) => room.acquire().await.ok(),
-            None => None,
-        };
+    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Step {
         let work = match self.receive(delivery) {
             Ok(work) => work,
-            Err(unfit) => return self.bury(delivery, unfit).await,
+            Err(unfit) => {
+                let _room = acquired(room).await;
+                return self.bury(delivery, unfit).await;
+            }
         };
         let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        // Last, so that one which waits for a copy of itself keeps nobody.
+        let _room = acquired(room).await;
         let in_lane = delivery.lane.map(|_| Box::new(work.identity.clone()));
         let step = if delivery.redelivered() || self.settings.inbox {
             self.store_first(delivery, &work.identity).await
@@ -137,7 +160,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs beside others, unless a suspect runs.
     async fn run_beside(&self, delivery: &Delivery, route: &Route<S>, id: &Identity, job: Box<dyn Job<S>>) -> Step {
-        let _room = self.gate.shared().await;
+        let _room = self.gate.direct().await;
         if self.draining.is_cancelled() {
             return Step::Stopped;
         }
@@ -288,6 +311,13 @@ impl<S: Store> Pipeline<S> {
             return self.hold_for(fault);
         }
         self.hold_for(fault)
+    }
+}
+
+async fn acquired(room: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
+    match room {
+        Some(room) => room.acquire().await.ok(),
+        None => None,
     }
 }
 

@@ -20,3 +20,4 @@ mod session;
 mod settling;
 mod sharing;
 mod start;
+mod suspects;
