@@ -61,8 +61,7 @@ impl<S: Store> Pipeline<S> {
         // other. Each is extended while it waits for its turn, and none that is held up keeps the others. In no order,
         // since batches are refused with one: so none of them waits for its row.
         let connection = Semaphore::new(1);
-        let deliver =
-            async |(delivery, acker)| drop(self.deliver_in(Some(&connection), delivery, acker, None).await);
+        let deliver = async |(delivery, acker)| drop(self.deliver_in(Some(&connection), delivery, acker, None).await);
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 

@@ -137,14 +137,14 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
         worker.stop().await;
         return;
     }
-    suspect(&line, 1).await;
+    let left = suspect(&line, 1).await;
     let filter = Filter { parked: true, ..Filter::default() };
     let row = async || {
         let rows = line.store.list("billing", &filter, Page::default()).await.unwrap();
         rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
     };
     soon(async {
-        while row().await.token.is_none() {
+        while row().await.token == left {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
@@ -168,8 +168,9 @@ async fn never_runs<W: World>(line: &Line<W>, id: &str) {
     assert_eq!(line.desk.runs(id), 0);
 }
 
-/// A row `suspect` that waits in its handler, with so many starts of processes that were never heard of again.
-async fn suspect<W: World>(line: &Line<W>, starts: u32) {
+/// A row `suspect` that waits in its handler, with so many starts of processes that were never heard of again. Answers the
+/// token of the last of them.
+async fn suspect<W: World>(line: &Line<W>, starts: u32) -> Option<Uuid> {
     let handler = park(line, "billing", Order::new("suspect", &[Act::Wait])).await;
     let take = async |kind| {
         let token = Uuid::new_v4();
@@ -177,11 +178,12 @@ async fn suspect<W: World>(line: &Line<W>, starts: u32) {
         assert_eq!(rows.len(), 1);
         rows.remove(0)
     };
-    take(Kind::Ordinary).await;
+    let mut row = take(Kind::Ordinary).await;
     for _ in 1..starts {
-        let row = take(Kind::Suspect).await;
+        row = take(Kind::Suspect).await;
         assert!(line.store.count_start(&row, Duration::ZERO).await.unwrap());
     }
+    row.token
 }
 
 /// A process that ends while it runs a row: the row is found again after its lease, and runs once.
