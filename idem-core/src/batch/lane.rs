@@ -3,7 +3,7 @@
 use futures_util::stream::{self, StreamExt};
 use tracing::Instrument;
 
-use crate::pipeline::{Pipeline, Step};
+use crate::pipeline::Pipeline;
 use crate::store::Row;
 use crate::worker::{Arrival, Hold, Waiting, extended_all};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
@@ -129,11 +129,8 @@ impl<S: Store> Pipeline<S> {
                     for place in new {
                         let item = &items[place];
                         let attempts = item.attempts + 1;
-                        let verdict = match self.committed_early(facts[item.at], &item.identity, attempts).await {
-                            Step::Done(outcome) => Verdict::Done(outcome),
-                            _ => Verdict::Stopped,
-                        };
-                        give(&mut verdicts, &items[place..=place], &verdict);
+                        let outcome = self.committed_early(facts[item.at], &item.identity, attempts).await;
+                        give(&mut verdicts, &items[place..=place], &Verdict::Done(outcome));
                     }
                 }
                 Round::Stopped => give(&mut verdicts, &items, &Verdict::Stopped),

@@ -85,25 +85,26 @@ impl<S: Store> Pipeline<S> {
             let began = Instant::now();
             let handled = self.handle(job, &mut txn, began).await;
             route.meters.handler.record(began.elapsed());
+            let ticket = self.store.ticket(&txn);
             let error = match handled {
                 Handled::Returned(Ok(())) => continue,
                 Handled::Returned(Err(error)) => error,
                 Handled::Panicked(text) => text.into(),
-                Handled::Stopped => return Round::Stopped,
-                Handled::Late => {
-                    // Dropping the transaction closes the connection, whose state is not known.
+                // Dropping the transaction closes the connection, whose state is not known.
+                Handled::Stopped => {
                     drop(txn);
-                    return match self.late().await {
-                        Ran::Broke(error) => self.lost(error),
-                        _ => blamed(&places),
-                    };
+                    return self.ended(self.cut_off(ticket, Ran::Stopped).await, new, &places);
+                }
+                Handled::Late => {
+                    drop(txn);
+                    return self.ended(self.late(ticket).await, new, &places);
                 }
             };
             let round = if self.store.lost_race(error.as_ref()) { Round::Deadlock } else { blamed(&places) };
             return match self.store.rollback(txn).await {
-                Ok(Undone::RolledBack) => round,
+                Ok(Undone::RolledBack | Undone::CommitRefused) => round,
                 Ok(Undone::CommittedEarly) => Round::CommittedEarly(new),
-                Err(fault) => self.lost(fault.into()),
+                Err(fault) => self.ended(self.cut_off(ticket, Ran::Broke(fault.into())).await, new, &places),
             };
         }
         match self.store.commit(txn).await {
@@ -116,7 +117,9 @@ impl<S: Store> Pipeline<S> {
                 Round::Done(found.into_iter().map(Verdict::from).collect())
             }
             Committed::CommittedEarly => Round::CommittedEarly(new),
-            Committed::Swallowed | Committed::RolledBack | Committed::Refused(_) => Round::Split,
+            Committed::Swallowed | Committed::RolledBack | Committed::CommitRefused | Committed::Refused(_) => {
+                Round::Split
+            }
             Committed::Retry(_) => Round::Deadlock,
             Committed::Unknown(error) => self.lost(error),
         }
@@ -160,6 +163,16 @@ impl<S: Store> Pipeline<S> {
         match self.store.rollback(txn).await {
             Ok(_) => round,
             Err(fault) => Round::Outage(fault),
+        }
+    }
+
+    /// What it means for the batch that a call of a handler was cut off.
+    fn ended(&self, ran: Ran, new: Vec<usize>, places: &[usize]) -> Round {
+        match ran {
+            Ran::Broke(error) => self.lost(error),
+            Ran::Stopped => Round::Stopped,
+            Ran::CommittedEarly => Round::CommittedEarly(new),
+            _ => blamed(places),
         }
     }
 

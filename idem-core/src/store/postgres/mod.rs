@@ -46,8 +46,8 @@ use uuid::Uuid;
 use crate::{Error, Key};
 
 use super::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Store, Survey, Undone,
+    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise,
+    Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
 };
 
 pub use options::PostgresOptions;
@@ -170,6 +170,14 @@ impl Store for Postgres {
 
     async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
         txn::rollback(txn).await
+    }
+
+    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
+        txn.ticket()
+    }
+
+    async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
+        txn::fate_of(self.lanes(), ticket).await
     }
 
     async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {

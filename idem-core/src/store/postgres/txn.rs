@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 
 use crate::BoxError;
-use crate::store::{Committed, Fault, Undone};
+use crate::store::{Committed, Fate, Fault, Ticket, Undone};
 
 use super::answer::Failure;
 use super::lanes::{LOCK_WAIT, Lane, Lanes, OWN};
@@ -17,6 +17,8 @@ pub struct Txn {
     lane: Lane,
     // The transaction's number, once it has made a claim or started a row.
     xid: Option<String>,
+    // Whether the database refuses a COMMIT that is not idem's.
+    batch: bool,
     // How long a statement of our own waits for a lock, in milliseconds.
     lock_wait: u64,
     // A handler's.
@@ -101,7 +103,7 @@ impl Txn {
     /// In this lane, where a transaction has begun.
     pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
         let lock_wait = lock_wait(statement_timeout(&lane, deadline));
-        Self { lane, xid: None, lock_wait, deadline, fresh: true }
+        Self { lane, xid: None, batch: false, lock_wait, deadline, fresh: true }
     }
 
     /// One of idem's own statements.
@@ -148,6 +150,16 @@ impl Txn {
         self.xid = Some(xid);
     }
 
+    /// Remembers that one of the claims carries the transaction's number, so that COMMIT needs leave.
+    pub(super) fn guard_batch(&mut self) {
+        self.batch = true;
+    }
+
+    /// What it is known by to other connections.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        self.xid.clone().map(Ticket)
+    }
+
     /// The connection, for a handler.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.fresh = false;
@@ -163,10 +175,14 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     if let Err(lost) = txn.lane.flush().await {
         return Committed::Unknown(lost.into_error());
     }
+    let leave = match &txn.xid {
+        Some(xid) if txn.batch => format!(" SELECT pg_catalog.set_config('idem.commit', '{xid}', true);"),
+        _ => String::new(),
+    };
     let text = match &txn.xid {
         // The number comes from the server and consists of digits.
-        Some(xid) if txn.lane.is_pooled() => format!("{}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"))),
-        Some(xid) => format!("EXECUTE idem_guard('{xid}'); COMMIT"),
+        Some(xid) if txn.lane.is_pooled() => format!("{};{leave} COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"))),
+        Some(xid) => format!("EXECUTE idem_guard('{xid}');{leave} COMMIT"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1; COMMIT".to_owned(),
     };
@@ -253,4 +269,38 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
         Err(Failure::Refused(_)) => Ok(Undone::RolledBack),
         Err(lost) => Err(lost.into()),
     }
+}
+
+/// What became of this transaction of another connection. One that still runs is ended: its client has gone, and it holds
+/// the claim.
+pub(super) async fn fate_of(lanes: &Lanes, ticket: &Ticket) -> Result<Fate, Fault> {
+    let mut lane = lanes.lane().await?;
+    let status = sqlx::query("SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)").bind(&ticket.0);
+    let rows = match lane.alone(status).await {
+        Ok(rows) => rows,
+        // 22023: in the future of this server, which took over from one that had more. It never happened here.
+        Err(failure) if failure.code() == Some("22023") => return Ok(Fate::RolledBack),
+        Err(failure) => return Err(failure.into()),
+    };
+    let status: Option<String> = rows.first().map_or(Ok(None), |row| row.try_get(0))?;
+    let fate = match status.as_deref() {
+        Some("committed") => Fate::Committed,
+        Some("in progress") => Fate::Running,
+        // Aborted; or too old to be known, and then the claim tells.
+        _ => Fate::RolledBack,
+    };
+    if fate == Fate::Running {
+        // By the transaction's number, so that it is no other one, whatever is between. Where the role may not, it is waited
+        // for.
+        let end = sqlx::query(
+            "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+             WHERE backend_xid = ($1::text::pg_catalog.xid8)::pg_catalog.xid AND pid <> pg_catalog.pg_backend_pid()",
+        );
+        if let Err(failure) = lane.alone(end.bind(&ticket.0)).await {
+            tracing::debug!(error = failure.into_error(), "a transaction that was cut off could not be ended");
+            return Ok(fate);
+        }
+    }
+    lane.put_back();
+    Ok(fate)
 }
