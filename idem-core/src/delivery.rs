@@ -25,6 +25,8 @@ pub struct Delivery {
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
+    pub(crate) partition_key: Option<Bytes>,
+    pub(crate) volatile: &'static [&'static str],
 }
 
 impl Delivery {
@@ -42,6 +44,8 @@ impl Delivery {
             tombstone: false,
             published_at: None,
             lane: None,
+            partition_key: None,
+            volatile: &[],
         }
     }
 
@@ -92,6 +96,19 @@ impl Delivery {
     /// In the ordered lane of this number, behind the deliveries of the same lane that came before. `None`: in no order.
     pub fn with_lane(mut self, lane: Option<u64>) -> Self {
         self.lane = lane;
+        self
+    }
+
+    /// With the key by which the broker chooses a partition (the key of a Kafka record).
+    pub fn with_partition_key(mut self, key: Option<Bytes>) -> Self {
+        self.partition_key = key;
+        self
+    }
+
+    /// With the names of those headers that the broker changes from one delivery of the message to the next, such as a
+    /// count of its deliveries. They are no part of the message: a delivery without a key is known by everything else.
+    pub fn with_volatile_headers(mut self, names: &'static [&'static str]) -> Self {
+        self.volatile = names;
         self
     }
 
@@ -146,13 +163,23 @@ impl Delivery {
         self.lane
     }
 
+    /// The key by which the broker chooses a partition, if it has one. A tombstone deletes it.
+    pub fn partition_key(&self) -> Option<&[u8]> {
+        self.partition_key.as_deref()
+    }
+
+    /// Whether the broker changes the header of this name from one delivery to the next.
+    pub(crate) fn is_volatile(&self, name: &str) -> bool {
+        self.volatile.contains(&name)
+    }
+
     /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 }
 
-/// Shows no payload and no header value: both may hold personal data.
+/// Shows no payload, no header value and no partition key: all may hold personal data.
 impl fmt::Debug for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery")

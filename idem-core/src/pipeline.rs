@@ -13,7 +13,10 @@ use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work};
 use crate::store::{Fault, Identity, Promise};
 use crate::telemetry::{self, Gauges};
-use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, RowWait, Rows, Settings, Waiting, extended};
+use crate::worker::{
+    Brake, Defect, Flights, Gate, Health, Hold, Lanes, Outage, Place, RowWait, Rows, Settings, Unwinding, Waiting,
+    extended,
+};
 use crate::{Acker, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
@@ -28,6 +31,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) gate: Gate,
     pub(crate) outage: Outage,
     pub(crate) health: Health,
+    pub(crate) brake: Brake,
+    pub(crate) defect: Defect,
     pub(crate) gauges: Gauges,
     /// Room for those that are stored alone, where deliveries are stored; none is needed where each has its lane.
     pub(crate) alone: Option<Semaphore>,
@@ -69,6 +74,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Option<Place>) -> Option<Waiting<A>> {
+        // Behind `place`, and so dropped before it.
+        let _unwinding = Unwinding(&self.draining);
         let mut holds = 0;
         let outcome = loop {
             if !acker.is_live() {
@@ -84,6 +91,9 @@ impl<S: Store> Pipeline<S> {
                 &step
             {
                 acker.stored();
+            }
+            if let Step::Done(outcome) | Step::InRow(outcome, _) = &step {
+                self.brake.fit(outcome);
             }
             match step {
                 Step::Done(outcome) => break outcome,
@@ -162,7 +172,7 @@ impl<S: Store> Pipeline<S> {
         let span = Span::current();
         span.record("idem.handler", route.handler.name());
         span.record("idem.key", tracing::field::display(&key));
-        let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery) };
+        let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery)? };
         Ok(Work { route, identity, job })
     }
 
@@ -277,7 +287,9 @@ impl<S: Store> Pipeline<S> {
             if hold != Hold::Busy {
                 self.outage.over().await;
             }
-            if hold != Hold::Again {
+            if hold == Hold::Unfit {
+                self.health.resumed().await;
+            } else if hold != Hold::Again {
                 tokio::time::sleep(crate::worker::hold_wait(holds)).await;
             }
         };

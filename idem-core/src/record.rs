@@ -177,8 +177,11 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// Keeps a delivery whole for which no key could be made. It is known by the hash of its payload.
+    /// Keeps a delivery whole for which no key could be made. It is known by the hash of all that makes the message.
     pub(crate) async fn bury(&self, delivery: &Delivery, unfit: Unfit) -> Step {
+        if self.brake.holds(&unfit) {
+            return Step::Hold(Hold::Unfit);
+        }
         let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| route.id);
         let identity = claimless(handler, delivery);
         let state = Err(unfit.reason);
@@ -191,7 +194,10 @@ impl<S: Store> Pipeline<S> {
             return self.abandon(txn, fault).await;
         }
         match settled(self.store.commit(txn).await) {
-            Ok(()) => Step::Done(Outcome::Dead { reason: unfit.reason }),
+            Ok(()) => {
+                self.brake.unfit(&unfit);
+                Step::Done(Outcome::Dead { reason: unfit.reason })
+            }
             Err(fault) => self.hold_for(fault),
         }
     }
@@ -255,7 +261,7 @@ impl<S: Store> Pipeline<S> {
 
 /// The identity of a delivery without a key.
 pub(crate) fn claimless(handler: HandlerId, delivery: &Delivery) -> Identity {
-    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_delivery(delivery) }
+    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) }
 }
 
 /// What the commit of a transaction of our own means, in which no handler ran.

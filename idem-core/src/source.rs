@@ -35,6 +35,12 @@ pub trait Source: Send + 'static {
         Horizon::Unstated
     }
 
+    /// Whether its deliveries have a [`position`](Delivery::position). A worker refuses to start with a handler whose key
+    /// needs one where there is none, since all of its messages would be dead letters.
+    fn has_positions(&self) -> bool {
+        true
+    }
+
     /// The next delivery. Waits as long as there is none. The end of the broker's stream is an error, never a pause:
     /// a consumer that was cancelled must not look idle.
     ///

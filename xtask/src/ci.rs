@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{mutants, test};
+use crate::{demo, mutants, test};
 
 /// What a user may ask of the facade, each alone.
 const FEATURES: &[&[&str]] = &[
@@ -31,5 +31,6 @@ pub(crate) fn run_all() -> Result<()> {
     // All that follows shares the servers.
     let _servers = Up::new(false)?;
     test::test(&test::Options::default())?;
+    demo::small()?;
     mutants::run(&mutants::Options::default())
 }

@@ -1,22 +1,38 @@
-//! `cargo xtask demo`: workers that are killed, and a ledger.
+//! `cargo xtask demo`: workers that are killed, servers that fail, and a ledger.
 
-use anyhow::Result;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::cargo::{cargo, run};
-use crate::services::Up;
+use crate::cargo::{cargo, root, run};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// `rabbitmq|nats|kafka [--inbox] [--batch N] [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`.
+    /// `--all [--small] [--only LINE] [--seed N]`, or `rabbitmq|nats|kafka [--inbox] [--batch N] [--whole] [--messages N]
+    /// [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
 /// The demo is a program of its own, so that the other chores need not build idem first. It is built for speed, since it
-/// says how fast it was.
+/// says how fast it was. It starts servers of its own, which it freezes and crashes.
 pub(crate) fn demo(options: &Options) -> Result<()> {
-    let servers = Up::new(false)?;
-    let mut demo = cargo(["run", "--release", "--package", "idem-demo", "--"]);
-    run(demo.args(&options.args).envs(servers.env.iter().cloned()))
+    idem_services::tools()?;
+    idem_services::prepare()?;
+    run(cargo(["run", "--release", "--package", "idem-demo", "--"]).args(&options.args))
+}
+
+/// The whole campaign with a few messages each, built as the tests are, so that little is built anew.
+pub(crate) fn small() -> Result<()> {
+    idem_services::prepare()?;
+    run(&mut cargo(["build", "--workspace", "--all-features", "--bin", "idem-demo"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let status = Command::new(target.join("debug").join("idem-demo")).args(["--all", "--small"]).status();
+    let status = status.context("cannot run the demo")?;
+    if !status.success() {
+        bail!("idem-demo --all --small failed ({status})");
+    }
+    Ok(())
 }

@@ -23,6 +23,7 @@ pub(crate) fn delivery(topic: &Arc<str>, record: &impl Message, ordering: Orderi
     Ok(Delivery::new(Arc::clone(topic), payload.clone().unwrap_or_default())
         .with_tombstone(payload.is_none())
         .with_headers(headers)
+        .with_partition_key(record.key().map(Bytes::copy_from_slice))
         .with_position(position(topic, partition, offset, record.timestamp()))
         .with_published_at(published_at(record.timestamp()))
         .with_lane(lane(ordering, partition, record.key())))

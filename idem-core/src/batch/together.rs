@@ -81,13 +81,25 @@ impl<S: Store> Pipeline<S> {
         if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
             return self.undone(txn, Round::Without(new)).await;
         }
+        let mut before = Vec::new();
         for Call { places, route, job } in calls {
+            if !before.is_empty() {
+                match self.store.between(&mut txn).await {
+                    Ok(true) => {}
+                    // Whatever it did, it was the one before.
+                    Ok(false) => return self.broken(txn, || blamed(&before), || blamed(&before), new).await,
+                    Err(fault) => return self.lost(fault.into()),
+                }
+            }
             let began = Instant::now();
             let handled = self.handle(job, &mut txn, began).await;
             route.meters.handler.record(began.elapsed());
             let ticket = self.store.ticket(&txn);
             let error = match handled {
-                Handled::Returned(Ok(())) => continue,
+                Handled::Returned(Ok(())) => {
+                    before = places;
+                    continue;
+                }
                 Handled::Returned(Err(error)) => error,
                 Handled::Panicked(text) => text.into(),
                 // Dropping the transaction closes the connection, whose state is not known.
@@ -101,11 +113,8 @@ impl<S: Store> Pipeline<S> {
                 }
             };
             let round = if self.store.lost_race(error.as_ref()) { Round::Deadlock } else { blamed(&places) };
-            return match self.store.rollback(txn).await {
-                Ok(Undone::RolledBack | Undone::CommitRefused) => round,
-                Ok(Undone::CommittedEarly) => Round::CommittedEarly(new),
-                Err(fault) => self.ended(self.cut_off(ticket, Ran::Broke(fault.into())).await, new, &places),
-            };
+            // The transaction may have been ended by this handler or by one before it, behind which nothing can be written.
+            return self.broken(txn, || round, || Round::Split, new).await;
         }
         match self.store.commit(txn).await {
             Committed::Done => {
@@ -157,6 +166,23 @@ impl<S: Store> Pipeline<S> {
     async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Found>, Fault> {
         let started = self.store.start_many(txn, rows).await?;
         Ok(started.into_iter().map(|started| if started { Found::New } else { Found::Lost }).collect())
+    }
+
+    /// Rolls back what a handler has failed in, or ended.
+    async fn broken(
+        &self,
+        txn: S::Txn,
+        failed: impl FnOnce() -> Round,
+        ended: impl FnOnce() -> Round,
+        new: Vec<usize>,
+    ) -> Round {
+        let ticket = self.store.ticket(&txn);
+        match self.store.rollback(txn).await {
+            Ok(Undone::RolledBack | Undone::CommitRefused) => failed(),
+            Ok(Undone::Ended) => ended(),
+            Ok(Undone::CommittedEarly) => Round::CommittedEarly(new),
+            Err(fault) => self.ended(self.cut_off(ticket, Ran::Broke(fault.into())).await, new, &[]),
+        }
     }
 
     async fn undone(&self, txn: S::Txn, round: Round) -> Round {

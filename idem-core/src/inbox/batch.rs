@@ -131,6 +131,7 @@ impl<S: Store> Pipeline<S> {
             // It was taken out before.
             Kept::Found(Found::Gone) => return,
         };
+        self.brake.fit(&outcome);
         self.settle(acker).await;
         drop(counted);
         span.in_scope(|| self.emit(meters, &delivery, &outcome));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -27,18 +27,14 @@ const BYTES: usize = 4 * 1024 * 1024;
 /// A batch is what is there when a connection is free; nothing is waited for. What is odd about a delivery (it is unfit,
 /// its key is held by another process, its claim was removed meanwhile) takes it out of the batch and on a way of its own,
 /// so that it keeps nobody.
-pub(crate) async fn store<S: Store, A: Acker>(
-    pipeline: Arc<Pipeline<S>>,
-    deliveries: Queue<Arrival<A>>,
-    broken: Arc<Notify>,
-) {
+pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, deliveries: Queue<Arrival<A>>) {
     let room = Arc::new(Semaphore::new(BATCHES));
     let (mut waiting, mut working) = (VecDeque::new(), JoinSet::new());
     loop {
         let extension = third_of_lease(&waiting);
         tokio::select! {
             biased;
-            Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working, &broken),
+            Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working),
             received = deliveries.recv() => match received {
                 Some((delivery, acker, _)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
                 None => break,
@@ -46,13 +42,16 @@ pub(crate) async fn store<S: Store, A: Acker>(
             () = at(extension) => extend(&mut waiting).await,
             Ok(room) = room.clone().acquire_owned(), if !waiting.is_empty() => {
                 let (pipeline, batch) = (pipeline.clone(), next(&mut waiting));
-                working.spawn(async move { pipeline.store_batch(batch, room).await });
+                working.spawn(async move {
+                    let stored = pipeline.task("storing", pipeline.store_batch(batch, room)).await;
+                    stored.unwrap_or_default()
+                });
             }
         }
     }
     join_all(waiting.into_iter().map(|arrived| pipeline.release(arrived.acker))).await;
     while let Some(ended) = working.join_next().await {
-        follow(&pipeline, ended, &mut working, &broken);
+        follow(&pipeline, ended, &mut working);
     }
 }
 
@@ -61,25 +60,18 @@ fn follow<S: Store, A: Acker>(
     pipeline: &Arc<Pipeline<S>>,
     ended: Result<Vec<Arrived<A>>, JoinError>,
     working: &mut JoinSet<Vec<Arrived<A>>>,
-    broken: &Notify,
 ) {
-    match ended {
-        Ok(alone) => alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
+    // One that has panicked has said so.
+    if let Ok(alone) = ended {
+        alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
             let pipeline = pipeline.clone();
             working.spawn(async move {
                 // In no order, since the inbox is refused with one: so it does not wait for its row.
-                drop(pipeline.deliver(delivery, acker, None).await);
+                drop(pipeline.task("storing", pipeline.deliver(delivery, acker, None)).await);
                 drop(counted);
                 Vec::new()
             });
-        }),
-        // As in a lane: a defect of idem or of an adapter. The deliveries were not settled; a new subscription brings
-        // them back.
-        Err(ended) if ended.is_panic() => {
-            tracing::error!("a batch panicked; the source is opened anew");
-            broken.notify_one();
-        }
-        Err(_) => {}
+        });
     }
 }
 

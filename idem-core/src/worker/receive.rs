@@ -2,7 +2,6 @@
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 use crate::pipeline::Pipeline;
 use crate::worker::{Arrival, Queue, Waiting};
@@ -15,13 +14,11 @@ pub(crate) async fn run<S: Store, Src: Source>(
     source: &mut Src,
     terms: &Terms,
     (lanes, waiting): (&Queue<Arrival<Src::Acker>>, &Queue<Waiting<Src::Acker>>),
-    broken: &Notify,
 ) {
     loop {
         let ended = tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
-            () = broken.notified() => "a lane has panicked".into(),
             error = forward(pipeline, source, lanes, waiting) => error,
         };
         pipeline.health.set_broker(false);
@@ -40,7 +37,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
     }
 }
 
-/// Takes deliveries until the source fails. None is taken while the database is away.
+/// Takes deliveries until the source fails. None is taken while the database is away, or consumption is paused.
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
@@ -49,6 +46,7 @@ async fn forward<S: Store, Src: Source>(
 ) -> crate::BoxError {
     loop {
         pipeline.outage.over().await;
+        pipeline.health.resumed().await;
         match source.next().await {
             // The queues need no limit: the source hands out no more than may be unsettled.
             Ok((mut delivery, acker)) => {

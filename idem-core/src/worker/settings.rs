@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) ordering: Ordering,
     pub(crate) event_type: Option<String>,
     pub(crate) leave_unregistered: bool,
+    /// So many unfit deliveries, among so many of the last ones, pause consumption.
+    pub(crate) unfit_limit: Option<(usize, usize)>,
     pub(crate) observe: Option<Observer>,
 }
 
@@ -42,6 +44,7 @@ impl Default for Settings {
             ordering: Ordering::None,
             event_type: None,
             leave_unregistered: false,
+            unfit_limit: Some((50, 100)),
             observe: None,
         }
     }
@@ -112,6 +115,11 @@ impl Settings {
         }
         if self.deadline.is_zero() || self.lease.is_zero() || self.poll.is_zero() {
             return refuse("`.deadline(..)`, `.lease(..)` and `.poll(..)` must be longer than zero");
+        }
+        if let Some((limit, of)) = self.unfit_limit
+            && !(1..=of).contains(&limit)
+        {
+            return refuse("`.unfit_limit(limit, of)` needs a limit from 1 to `of`; `.no_unfit_limit()` turns it off");
         }
         Ok(())
     }

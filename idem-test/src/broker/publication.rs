@@ -16,6 +16,7 @@ pub struct Publication {
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
+    pub(crate) partition_key: Option<Bytes>,
 }
 
 impl Publication {
@@ -70,6 +71,12 @@ impl Publication {
     /// In this lane, where the worker asks for an order by partition or key; in the lane 0 by default.
     pub fn lane(mut self, lane: u64) -> Self {
         self.lane = Some(lane);
+        self
+    }
+
+    /// With the key by which a broker chooses a partition.
+    pub fn partition_key(mut self, key: impl Into<Bytes>) -> Self {
+        self.partition_key = Some(key.into());
         self
     }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
@@ -26,19 +25,36 @@ pub(crate) struct Member {
 /// All worker processes, those that are dead included.
 pub(crate) struct Crew {
     dir: PathBuf,
-    /// How a worker is called.
+    /// How a worker is called, and the addresses of its servers.
     call: Vec<String>,
+    env: Vec<(&'static str, String)>,
     pub(crate) alive: Vec<Member>,
     dead: Vec<Reader>,
     started: usize,
+    /// The messages that ended a worker.
+    pub(crate) killers: Vec<u64>,
+    /// At which ack after a commit each of the next workers ends itself.
+    pub(crate) ends: Vec<u64>,
+    /// What those had in hand that did since somebody asked, and at the ack of which message.
+    pub(crate) ended: Vec<(u64, u64)>,
 }
 
 impl Crew {
     /// Nobody yet. What they write comes into this directory, which is emptied.
-    pub(crate) fn new(dir: &Path, call: Vec<String>) -> Result<Self> {
+    pub(crate) fn new(dir: &Path, call: Vec<String>, env: Vec<(&'static str, String)>) -> Result<Self> {
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        Ok(Self { dir: dir.to_owned(), call, alive: Vec::new(), dead: Vec::new(), started: 0 })
+        Ok(Self {
+            dir: dir.to_owned(),
+            call,
+            alive: Vec::new(),
+            env,
+            dead: Vec::new(),
+            started: 0,
+            killers: Vec::new(),
+            ends: Vec::new(),
+            ended: Vec::new(),
+        })
     }
 
     /// Starts a worker.
@@ -47,7 +63,10 @@ impl Crew {
         let file = |ending: &str| self.dir.join(format!("worker-{}.{ending}", self.started));
         let (journal, log) = (file("journal"), file("log"));
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(&self.call).arg("--journal").arg(&journal).kill_on_drop(true);
+        command.args(&self.call).arg("--journal").arg(&journal).envs(self.env.iter().cloned()).kill_on_drop(true);
+        if let Some(end) = self.ends.pop() {
+            command.arg(format!("--end-at={end}"));
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut child = command.spawn().context("cannot start a worker")?;
         let input = child.stdin.take();
@@ -55,15 +74,34 @@ impl Crew {
         Ok(())
     }
 
-    /// Reads what they wrote since. An error if one has ended that nobody killed.
+    /// Reads what they wrote since, and starts another one for each that a message or its failpoint has ended. An error if
+    /// one has ended for another reason.
     pub(crate) fn look(&mut self) -> Result<()> {
-        for member in &mut self.alive {
+        let mut place = 0;
+        while let Some(member) = self.alive.get_mut(place) {
+            let ended = member.child.try_wait()?;
             member.journal.read()?;
-            if let Some(status) = member.child.try_wait()? {
-                bail!("worker {} ended by itself ({status}):\n{}", member.number, member.last_words());
+            match (ended, member.journal.sum.ends_itself()) {
+                (None, _) => place += 1,
+                (Some(status), true) if killed(status) => {
+                    let member = self.alive.remove(place);
+                    self.bury(member);
+                    self.start()?;
+                }
+                (Some(status), _) => {
+                    bail!("worker {} ended by itself ({status}):\n{}", member.number, member.last_words())
+                }
             }
         }
         Ok(())
+    }
+
+    /// Keeps what a worker has written that has ended.
+    fn bury(&mut self, member: Member) {
+        let sum = &member.journal.sum;
+        self.killers.extend(sum.killed_by);
+        self.ended.extend(sum.ended_at.map(|id| (sum.in_hand(), id)));
+        self.dead.push(member.journal);
     }
 
     /// Kills the worker at this place of `alive` while it has something in hand, and answers what it had written. It is
@@ -83,44 +121,36 @@ impl Crew {
         self.end(member, |member| member.child.start_kill().map_err(Into::into)).await
     }
 
-    /// Arms the failpoint of the worker at this place, waits until it has ended itself there, and answers what it had
-    /// written. One that has nothing to ack for a while is killed as it is.
-    pub(crate) async fn arm(&mut self, place: usize) -> Result<&Sum> {
-        let mut member = self.alive.remove(place);
-        let input = member.input.as_mut().context("a worker without an input")?;
-        input.write_all(b"arm\n").await?;
-        input.flush().await?;
-        let ended = timeout(Duration::from_secs(10), member.child.wait()).await.is_ok();
-        self.end(member, |member| if ended { Ok(()) } else { member.child.start_kill().map_err(Into::into) }).await
-    }
-
     async fn end(&mut self, mut member: Member, kill: impl FnOnce(&mut Member) -> Result<()>) -> Result<&Sum> {
         kill(&mut member)?;
         let status = timeout(Duration::from_secs(30), member.child.wait()).await;
         let status = status.with_context(|| format!("worker {} does not end", member.number))??;
         ensure!(killed(status), "worker {} was not killed ({status}):\n{}", member.number, member.last_words());
         member.journal.read()?;
-        self.dead.push(member.journal);
+        self.bury(member);
         self.dead.last().map(|journal| &journal.sum).context("there is one")
     }
 
-    /// Lets the worker at this place finish what it has in hand, and end.
-    pub(crate) async fn let_go(&mut self, place: usize) -> Result<()> {
+    /// Lets the worker at this place finish what it has in hand, and end. Answers whether it did, and was not ended
+    /// by a message or its failpoint.
+    pub(crate) async fn let_go(&mut self, place: usize) -> Result<bool> {
         let mut member = self.alive.remove(place);
         drop(member.input.take());
         let status = timeout(Duration::from_secs(60), member.child.wait()).await;
         let status = status.with_context(|| format!("worker {} does not drain", member.number))??;
-        ensure!(status.success(), "worker {} failed ({status}):\n{}", member.number, member.last_words());
         member.journal.read()?;
-        self.dead.push(member.journal);
-        Ok(())
+        let left = status.success();
+        let by_itself = killed(status) && member.journal.sum.ends_itself();
+        ensure!(left || by_itself, "worker {} failed ({status}):\n{}", member.number, member.last_words());
+        self.bury(member);
+        Ok(left)
     }
 
     /// Lets all of them finish and end.
     pub(crate) async fn dismiss(&mut self) -> Result<()> {
         self.alive.iter_mut().for_each(|member| drop(member.input.take()));
         while !self.alive.is_empty() {
-            self.let_go(0).await?;
+            let _ = self.let_go(0).await?;
         }
         Ok(())
     }
@@ -128,6 +158,11 @@ impl Crew {
     /// What each process has written, dead or alive.
     pub(crate) fn sums(&self) -> impl Iterator<Item = &Sum> {
         self.dead.iter().chain(self.alive.iter().map(|member| &member.journal)).map(|journal| &journal.sum)
+    }
+
+    /// Whether this message ran in a process that was killed.
+    pub(crate) fn died_with(&self, id: u64) -> bool {
+        self.dead.iter().any(|journal| journal.sum.runs(id))
     }
 
     /// The places of those that have something in hand.

@@ -1,28 +1,52 @@
-//! The handler, an ordinary one: it writes a row through the transaction that it is lent.
+//! The handlers, ordinary ones: they write rows through the transaction that they are lent.
 
 use idem::prelude::*;
 use sqlx::PgConnection;
 
-use crate::plan::{Fate, Order};
+use crate::careless;
+use crate::plan::Order;
 use crate::watched::Watch;
 
 /// Writes the effect, then does what the message is fated to do: so a failure has something to roll back.
-#[idempotent(key = "id", name = "pay")]
-pub(crate) async fn pay(
-    order: Order,
-    delivery: Delivery,
-    watch: State<Watch>,
-    tx: &mut PgConnection,
-) -> Result<(), BoxError> {
+#[idempotent(key = "key", name = "pay")]
+pub(crate) async fn pay(order: Order, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
     let _run = watch.0.run(order.id);
-    let id = i64::try_from(order.id)?;
-    sqlx::query("INSERT INTO idem_demo_effects.effects (message) VALUES ($1)").bind(id).execute(tx).await?;
-    match order.fate {
-        Fate::Fails => Err("this one always fails".into()),
-        Fate::FailsTwice if delivery.attempt() <= 2 => Err("this one fails twice".into()),
-        _ => {
-            watch.0.returned.add(order.id);
-            Ok(())
-        }
+    write(std::slice::from_ref(&order), tx).await?;
+    careless::act(&order, &watch.0, tx).await?;
+    watch.0.returned.add(order.id);
+    Ok(())
+}
+
+/// The same for a whole batch, with one statement.
+#[idempotent(key = "key", name = "pay")]
+pub(crate) async fn pay_many(orders: Batch<Order>, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
+    let _runs: Vec<_> = orders.iter().map(|order| watch.0.run(order.id)).collect();
+    write(&orders, tx).await?;
+    for order in &orders {
+        careless::act(order, &watch.0, tx).await?;
     }
+    orders.iter().for_each(|order| watch.0.returned.add(order.id));
+    Ok(())
+}
+
+/// Pays: a line for each message, and the balance of its account.
+pub(crate) async fn write(orders: &[Order], tx: &mut PgConnection) -> Result<(), BoxError> {
+    let ids = orders.iter().map(|order| i64::try_from(order.id)).collect::<Result<Vec<_>, _>>()?;
+    let accounts: Vec<i32> = orders.iter().map(|order| order.account).collect();
+    let amounts: Vec<i64> = orders.iter().map(|order| order.amount).collect();
+    sqlx::query(
+        "WITH paid AS (
+             INSERT INTO demo.effects (message, account, amount)
+             SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[]) RETURNING account, amount
+         )
+         UPDATE demo.accounts AS a SET balance = balance + paid.amount
+         FROM (SELECT account, sum(amount)::bigint AS amount FROM paid GROUP BY account) AS paid
+         WHERE a.account = paid.account",
+    )
+    .bind(ids)
+    .bind(accounts)
+    .bind(amounts)
+    .execute(tx)
+    .await?;
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What a process writes about itself. A kill does not take it away: what was written is with the kernel.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -25,10 +25,12 @@ pub(crate) enum Event {
     Duplicate,
     /// The process is about to end between its commit and its ack.
     Ending,
+    /// Its handler is about to end the process.
+    Killing,
 }
 
 impl Event {
-    const ALL: [(Self, char); 7] = [
+    const ALL: [(Self, char); 8] = [
         (Self::Delivered, 'd'),
         (Self::Redelivered, 'r'),
         (Self::Settled, 's'),
@@ -36,6 +38,7 @@ impl Event {
         (Self::Ended, 'n'),
         (Self::Duplicate, 'x'),
         (Self::Ending, 'e'),
+        (Self::Killing, 'k'),
     ];
 
     fn letter(self) -> char {
@@ -86,12 +89,14 @@ pub(crate) struct Sum {
     pub(crate) duplicates: u64,
     /// Came, and is neither acked nor given back.
     pub(crate) in_flight: u64,
-    /// Handlers that run.
-    running: u64,
+    /// The messages whose handlers run, and how many of each do.
+    running: HashMap<u64, u64>,
     /// Came again.
     pub(crate) again: HashSet<u64>,
     /// The message at which the process ended itself between commit and ack.
     pub(crate) ended_at: Option<u64>,
+    /// The message whose handler has ended the process.
+    pub(crate) killed_by: Option<u64>,
 }
 
 impl Reader {
@@ -118,7 +123,17 @@ impl Reader {
 impl Sum {
     /// How much it has in hand: deliveries, or where there are none, runs from the inbox.
     pub(crate) fn in_hand(&self) -> u64 {
-        self.in_flight.max(self.running)
+        self.in_flight.max(self.running.values().sum())
+    }
+
+    /// Whether it wrote that it is about to end.
+    pub(crate) fn ends_itself(&self) -> bool {
+        self.killed_by.is_some() || self.ended_at.is_some()
+    }
+
+    /// Whether the handler of this message runs, or ran when the process ended.
+    pub(crate) fn runs(&self, id: u64) -> bool {
+        self.running.contains_key(&id)
     }
 
     fn add(&mut self, event: Event, id: u64) {
@@ -134,10 +149,14 @@ impl Sum {
                 self.again.insert(id);
             }
             Event::Settled => self.in_flight = self.in_flight.saturating_sub(1),
-            Event::Begun => self.running += 1,
-            Event::Ended => self.running = self.running.saturating_sub(1),
+            Event::Begun => *self.running.entry(id).or_default() += 1,
+            Event::Ended => {
+                self.running.entry(id).and_modify(|times| *times -= 1);
+                self.running.retain(|_, times| *times > 0);
+            }
             Event::Duplicate => self.duplicates += 1,
             Event::Ending => self.ended_at = Some(id),
+            Event::Killing => self.killed_by = Some(id),
         }
     }
 }

@@ -1,146 +1,174 @@
-//! The sum, and the verdict.
+//! The sum, in numbers and in one line.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::crew::Crew;
+use crate::fate::Fate;
+use crate::faults::Faults;
+use crate::journal::Sum;
 use crate::kills::Kills;
 use crate::moves::Moves;
 use crate::plan::Plan;
-use crate::tables::{Tables, missing};
+use crate::tables::Tables;
+use crate::verdict::{Found, Verdict};
 
 /// What became of all messages.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    published: u64,
+    events: u64,
+    copies: u64,
     /// Those that a worker took in hand. What a killed worker had only been sent is counted when it comes again.
     deliveries: u64,
     redeliveries: u64,
-    processed: u64,
     duplicates: u64,
-    dead: u64,
-    /// Those that always fail: the dead letters are these and no others.
-    failing: u64,
-    effect_rows: u64,
-    lost: u64,
-    doubled: u64,
+    effects: u64,
+    /// The sum of all balances, which is that of the messages that have effects.
+    balance: i64,
     kills: u64,
     before_ack: u64,
+    /// Processes that a message ended.
+    killed: u64,
     added: u64,
     left: u64,
+    faults: u64,
     rate: f64,
     took: Duration,
+    verdict: Verdict,
     /// What else is not as it must be.
-    faults: Vec<String>,
+    wrong: Vec<String>,
+}
+
+/// How many processes a message may end before it is dead.
+const DEATHS: usize = 5;
+
+/// What was done while the work was done.
+pub(crate) struct Done<'a> {
+    pub(crate) crew: &'a Crew,
+    pub(crate) kills: &'a Kills,
+    pub(crate) moves: &'a Moves,
+    pub(crate) faults: &'a Faults,
+    pub(crate) took: Duration,
 }
 
 impl Ledger {
-    pub(crate) async fn new(
-        plan: &Plan,
-        crew: &Crew,
-        (kills, moves): (&Kills, &Moves),
-        tables: &mut Tables,
-        left: u64,
-        took: Duration,
-    ) -> Result<Self> {
-        let effects = tables.effects().await?;
-        let dead = tables.dead().await?;
-        let progress = tables.progress().await?;
-
-        let (with_effect, dead_ids) = (ids(effects.keys()), ids(dead.iter().map(|(id, _)| id)));
-        let (succeeding, failing) = (plan.succeeding(), plan.failing());
-        // A message that must work and is dead is not lost, but no less wrong: it is a fault below.
-        let lost_effects = succeeding.difference(&with_effect).filter(|id| !dead_ids.contains(id)).count() as u64;
-        let effect_rows = effects.values().sum::<u64>();
-        let count = |sum: fn(&crate::journal::Sum) -> u64| crew.sums().map(sum).sum::<u64>();
+    pub(crate) async fn new(plan: &Plan, done: &Done<'_>, tables: &mut Tables, left: u64) -> Result<Self> {
+        let found =
+            Found { effects: tables.effects().await?, inbox: tables.inbox().await?, claims: tables.claims().await? };
+        let (astray, balance) = tables.balance().await?;
+        let verdict = Verdict::new(plan, done.crew, &found);
+        let count = |sum: fn(&Sum) -> u64| done.crew.sums().map(sum).sum::<u64>();
         let deliveries = count(|sum| sum.delivered);
-
-        let mut faults = Vec::new();
-        let mut must = |holds: bool, fault: String| {
-            if !holds {
-                faults.push(fault);
-            }
-        };
-        let innocent = missing(&dead_ids, &failing);
-        must(innocent == 0, format!("{innocent} dead letters that should have worked"));
-        let repeated = dead.len() - dead_ids.len();
-        must(repeated == 0, format!("{repeated} dead letters that are there twice"));
-        let reasons = dead.iter().filter(|(_, reason)| reason != "exhausted").count();
-        must(reasons == 0, format!("{reasons} dead letters for another reason than the end of their attempts"));
-        let rolled_back = missing(&with_effect, &succeeding);
-        must(rolled_back == 0, format!("{rolled_back} messages that failed and have an effect all the same"));
-        must(progress.processed == succeeding.len() as u64, "claims and messages differ in number".to_owned());
-        must(progress.parked == 0, format!("{} messages still wait in the inbox", progress.parked));
+        let mut wrong = Vec::new();
+        let mut must = |holds: bool, text: String| wrong.extend((!holds).then_some(text));
         must(left == 0, format!("{left} messages are still with the broker"));
-        must(moves.outstanding() == 0, "no worker was added or left: there was no work left".to_owned());
-        must(kills.left() == 0, format!("{} kills did not happen: there was no work left", kills.left()));
-        for kill in &kills.done {
-            must(kill.in_hand > 0, "a kill hit an idle worker".to_owned());
-            let Some(moment) = &kill.before_ack else { continue };
-            let came_again = crew.sums().any(|sum| sum.again.contains(&moment.id));
-            must(moment.claimed, format!("message {} had no commit when its worker was killed", moment.id));
-            must(came_again, format!("message {} did not come again after its worker was killed", moment.id));
-        }
-        let before_ack = kills.done.iter().filter(|kill| kill.before_ack.is_some()).count() as u64;
-        must(before_ack > 0 || kills.done.is_empty(), "no kill was between commit and ack".to_owned());
-
+        must(astray == 0, format!("{astray} accounts have another balance than their effects come to"));
+        let amounts = found.effects.iter().map(|(id, effects)| {
+            let order = usize::try_from(*id).ok().and_then(|id| plan.orders.get(id));
+            order.map_or(0, |order| order.amount) * i64::try_from(effects.rows).unwrap_or(0)
+        });
+        let due: i64 = amounts.sum();
+        must(due == balance, format!("the balance is {balance}, and that of the messages is {due}"));
+        judge_deeds(plan, done, must);
         Ok(Self {
-            published: plan.published.len() as u64,
+            events: plan.orders.len() as u64,
+            copies: (plan.published.len() - plan.orders.len()) as u64,
             deliveries,
             redeliveries: count(|sum| sum.redelivered),
-            processed: progress.processed,
             duplicates: count(|sum| sum.duplicates),
-            dead: dead.len() as u64,
-            failing: failing.len() as u64,
-            effect_rows,
-            lost: lost_effects + missing(&failing, &dead_ids),
-            doubled: effects.values().map(|rows| rows - 1).sum(),
-            kills: kills.done.len() as u64,
-            before_ack,
-            added: moves.added,
-            left: moves.left,
-            rate: deliveries as f64 / took.as_secs_f64(),
-            took,
-            faults,
+            effects: found.effects.values().map(|effects| effects.rows).sum(),
+            balance,
+            kills: done.kills.done.len() as u64,
+            before_ack: done.kills.done.iter().filter(|kill| kill.before_ack.is_some()).count() as u64,
+            killed: done.crew.killers.len() as u64,
+            added: done.moves.added,
+            left: done.moves.left,
+            faults: done.faults.done.len() as u64,
+            rate: deliveries as f64 / done.took.as_secs_f64(),
+            took: done.took,
+            verdict,
+            wrong,
         })
     }
 
-    /// An error unless all is as it must be.
-    pub(crate) fn verdict(&self) -> Result<()> {
-        let mut faults = self.faults.clone();
-        if self.lost > 0 || self.doubled > 0 {
-            faults.push(format!("lost {}, doubled {}", self.lost, self.doubled));
-        }
-        if !faults.is_empty() {
-            bail!("{}", faults.join("; "));
-        }
-        Ok(())
+    /// What is not as it must be, in lines.
+    pub(crate) fn wrong(&self) -> impl Iterator<Item = String> {
+        let messages = self.verdict.wrong.iter().map(|(kind, text)| format!("{kind}: {text}"));
+        self.wrong.iter().cloned().chain(messages)
+    }
+
+    /// All of it in one line.
+    pub(crate) fn line(&self) -> String {
+        let Self { events, copies, effects, balance, verdict, .. } = self;
+        let dead: Vec<String> = verdict.dead.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let unwritten = match verdict.unwritten {
+            0 => String::new(),
+            count => format!(", {count} killed behind its own COMMIT"),
+        };
+        format!(
+            "{events} events, {copies} copies, {effects} effects, lost {}, doubled {}, dead {} ({}){unwritten}, balance {balance} {}, \
+             {} process deaths, {} server faults, {:.0} s{}",
+            verdict.lost,
+            verdict.doubled,
+            verdict.dead.values().sum::<u64>(),
+            dead.join(", "),
+            if self.wrong.iter().any(|text| text.contains("balance")) { "DISAGREES" } else { "agrees" },
+            self.kills + self.killed,
+            self.faults,
+            self.took.as_secs_f64(),
+            if self.wrong().next().is_none() { "" } else { ": WRONG" },
+        )
+    }
+}
+
+/// Whether all that was to be done to the workers and servers was done, and did what it was to do.
+fn judge_deeds(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String)) {
+    let Done { crew, kills, moves, faults, .. } = done;
+    must(moves.outstanding() == 0, "no worker was added or left: there was no work left".to_owned());
+    must(kills.left() == 0, format!("{} kills did not happen: there was no work left", kills.left()));
+    must(faults.outstanding() == 0, format!("{} faults did not happen: there was no work left", faults.outstanding()));
+    for kill in &kills.done {
+        must(kill.in_hand > 0, "a kill hit an idle worker".to_owned());
+        let Some(moment) = &kill.before_ack else { continue };
+        let came_again = crew.sums().any(|sum| sum.again.contains(&moment.id));
+        must(moment.claimed, format!("message {} had no commit when its worker was killed", moment.id));
+        must(came_again, format!("message {} did not come again after its worker was killed", moment.id));
+    }
+    let before_ack = kills.done.iter().any(|kill| kill.before_ack.is_some());
+    must(before_ack || kills.done.is_empty(), "no kill was between commit and ack".to_owned());
+    let mut deaths = HashMap::<u64, usize>::new();
+    crew.killers.iter().for_each(|id| *deaths.entry(*id).or_default() += 1);
+    for order in plan.orders.iter().filter(|order| order.fate == Fate::Killer) {
+        let times = deaths.get(&order.id).copied().unwrap_or(0);
+        must((1..=DEATHS).contains(&times), format!("message {} ended {times} processes", order.id));
     }
 }
 
 impl fmt::Display for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = |name: &str, number: u64| writeln!(f, "{name:20}{number:>8}");
-        line("published", self.published)?;
+        let mut line = |name: &str, number: u64| writeln!(f, "{name:24}{number:>8}");
+        line("events", self.events)?;
+        line("copies", self.copies)?;
         line("deliveries", self.deliveries)?;
         line("redeliveries", self.redeliveries)?;
-        line("processed", self.processed)?;
         line("duplicates skipped", self.duplicates)?;
-        line("dead letters", self.dead)?;
-        line("  made to fail", self.failing)?;
-        line("effect rows", self.effect_rows)?;
+        line("effects", self.effects)?;
+        line("dead letters as planned", self.verdict.dead.values().sum())?;
+        for (reason, count) in &self.verdict.dead {
+            line(&format!("  {reason}"), *count)?;
+        }
         line("workers killed", self.kills)?;
         line("  before their ack", self.before_ack)?;
+        line("ended by a message", self.killed)?;
         line("workers added", self.added)?;
         line("workers that left", self.left)?;
+        line("server faults", self.faults)?;
         line("msg/s", self.rate as u64)?;
-        writeln!(f, "\nlost {}, doubled {}, in {:.1} s", self.lost, self.doubled, self.took.as_secs_f64())
+        writeln!(f, "balance {}", self.balance)?;
+        let Verdict { lost, doubled, .. } = self.verdict;
+        writeln!(f, "\nlost {lost}, doubled {doubled}, in {:.1} s", self.took.as_secs_f64())
     }
-}
-
-fn ids<'a>(ids: impl Iterator<Item = &'a u64>) -> HashSet<u64> {
-    ids.copied().collect()
 }

@@ -1,37 +1,51 @@
-//! Workers that are killed, and a ledger of what became of each message: `cargo xtask demo rabbitmq|nats|kafka`.
+//! Workers that are killed, servers that fail, and a ledger of what became of each message: `cargo xtask demo --all`, or one run,
+//! `cargo xtask demo rabbitmq|nats|kafka`.
 //!
 //! | file | what |
 //! |---|---|
-//! | `plan` | which messages there are, and what is to become of each |
-//! | `handler` | the handler, an ordinary one |
-//! | `worker` | the process that is killed |
+//! | `fate` | what a handler does with a message, and what must become of it |
+//! | `plan` | which messages there are, and in which order they are published |
+//! | `handler`, `careless` | the handlers: what is ordinary, and what is not |
+//! | `mode`, `worker` | the process that is killed |
 //! | `watched` | its source, watched, with the failpoint between commit and ack |
 //! | `journal` | what a process wrote about itself, which a kill does not take away |
 //! | `crew` | the processes |
 //! | `kills` | when which of them is killed |
 //! | `moves` | when a worker is added, and when one leaves |
+//! | `servers`, `faults` | the servers, and what happens to them |
 //! | `tables` | what the database says |
-//! | `ledger` | the sum, and the verdict |
-//! | `run` | all of it in order |
+//! | `verdict`, `ledger` | what became of each message, and the sum |
+//! | `run`, `campaign` | all of it in order, once, and for each broker and mode |
 
+mod campaign;
+mod careless;
 mod crew;
+mod fate;
+mod faults;
 mod handler;
 mod journal;
 mod kills;
 mod ledger;
+mod mode;
 mod moves;
 mod plan;
 mod run;
+mod servers;
 mod tables;
+mod verdict;
 mod watched;
 mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+
+use crate::faults::Fault;
+use crate::mode::Mode;
+use crate::servers::Servers;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask demo", about = "Workers that are killed, and a ledger of what became of each message.")]
@@ -42,6 +56,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Every broker in every mode, with one line each.
+    #[command(long_flag = "all")]
+    All {
+        /// A few hundred messages and a few kills each, and one fault of a server.
+        #[arg(long)]
+        small: bool,
+        /// Only the runs whose line begins so, as in "nats batch".
+        #[arg(long)]
+        only: Option<String>,
+        /// What is random is the same again for the same number.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// PostgreSQL and RabbitMQ.
     Rabbitmq(Options),
     /// PostgreSQL and NATS JetStream.
@@ -54,16 +81,19 @@ enum Command {
         broker: String,
         #[arg(long)]
         journal: PathBuf,
+        /// At which ack after a commit it ends itself, before the ack.
+        #[arg(long)]
+        end_at: Option<u64>,
         #[command(flatten)]
         mode: Mode,
     },
 }
 
-/// What to do, and how often.
+/// How much to do.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Load {
     /// How many messages are made.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     messages: u64,
     /// How many of 100 are published twice.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=100))]
@@ -72,39 +102,20 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5)]
     kills: usize,
     /// How many workers run at a time.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=16))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=5))]
     workers: u64,
+}
+
+/// What to do, and how often.
+#[derive(Debug, Clone, clap::Args)]
+struct Options {
+    #[command(flatten)]
+    load: Load,
     #[command(flatten)]
     mode: Mode,
     /// What is random is the same again for the same number.
     #[arg(long)]
     seed: Option<u64>,
-}
-
-/// How the workers take messages.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub(crate) struct Mode {
-    /// Let the workers store each message, ack it, and run it from the inbox.
-    #[arg(long)]
-    inbox: bool,
-    /// Let the workers take so many messages together, in one transaction.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    batch: u16,
-}
-
-/// Where the servers are. `cargo xtask` sets it.
-#[derive(Debug, Clone)]
-pub(crate) struct Servers {
-    database: String,
-    broker: String,
-}
-
-impl Servers {
-    fn of<B: Broker>() -> Result<Self> {
-        use anyhow::Context;
-        let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
-        Ok(Self { database: read("DATABASE_URL")?, broker: read(B::VARIABLE)? })
-    }
 }
 
 #[tokio::main]
@@ -122,14 +133,40 @@ async fn main() -> ExitCode {
 
 async fn work(command: Command) -> Result<()> {
     match command {
-        Command::Rabbitmq(options) => run::demo::<RabbitMq>(&options).await,
-        Command::Nats(options) => run::demo::<Nats>(&options).await,
-        Command::Kafka(options) => run::demo::<Kafka>(&options).await,
-        Command::Worker { broker, journal, mode } => match broker.as_str() {
-            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, mode).await,
-            Nats::NAME => worker::run::<Nats>(&journal, mode).await,
-            Kafka::NAME => worker::run::<Kafka>(&journal, mode).await,
-            other => anyhow::bail!("there is no broker {other}"),
+        Command::All { small, only, seed } => {
+            let load = match small {
+                true => Load { messages: 300, duplicates: 20, kills: 2, workers: 2 },
+                false => Load { messages: 4000, duplicates: 20, kills: 5, workers: 3 },
+            };
+            campaign::all(&load, only.as_deref(), small, seed.unwrap_or_else(any)).await
+        }
+        Command::Rabbitmq(options) => one::<RabbitMq>(&options).await,
+        Command::Nats(options) => one::<Nats>(&options).await,
+        Command::Kafka(options) => one::<Kafka>(&options).await,
+        Command::Worker { broker, journal, end_at, mode } => match broker.as_str() {
+            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, mode, end_at).await,
+            Nats::NAME => worker::run::<Nats>(&journal, mode, end_at).await,
+            Kafka::NAME => worker::run::<Kafka>(&journal, mode, end_at).await,
+            other => bail!("there is no broker {other}"),
         },
     }
+}
+
+/// One run, with a table.
+async fn one<B: Broker>(options: &Options) -> Result<()> {
+    let seed = options.seed.unwrap_or_else(any);
+    println!("seed {seed}");
+    let mut servers = Servers::start::<B>().await?;
+    let faults = [Fault::Freeze, Fault::Crash, Fault::Restart];
+    let ledger = run::run::<B>(&options.load, options.mode, &faults, seed, &mut servers).await?;
+    println!("\n{ledger}");
+    let wrong: Vec<String> = ledger.wrong().collect();
+    if !wrong.is_empty() {
+        bail!("not all is as it must be:\n{}", wrong.join("\n"));
+    }
+    Ok(())
+}
+
+fn any() -> u64 {
+    fastrand::u64(..1_000_000)
 }

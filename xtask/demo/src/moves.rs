@@ -44,7 +44,9 @@ impl Moves {
             }
             Move::Leave => {
                 let Some(place) = rng.choice(crew.busy()) else { return Ok(()) };
-                crew.let_go(place).await?;
+                if !crew.let_go(place).await? {
+                    return crew.start();
+                }
                 self.left += 1;
             }
         }

@@ -1,72 +1,118 @@
 //! Which messages there are, in which order they are published, and what is to become of each.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap};
 
+use anyhow::Result;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::fate::{End, Fate};
+
 /// A message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) id: u64,
+    /// The key. Two messages that conflict have one.
+    pub(crate) key: String,
+    pub(crate) account: i32,
+    pub(crate) amount: i64,
     pub(crate) fate: Fate,
 }
 
-/// What its handler does with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Fate {
-    /// It works.
-    Works,
-    /// It fails twice, and works then.
-    FailsTwice,
-    /// It fails as often as it is tried.
-    Fails,
-}
+/// So many that two transactions seldom pay to one account at once, even in batches.
+pub(crate) const ACCOUNTS: i32 = 50_000;
+/// How far behind its original a copy may come; the other half comes close behind it.
+const FAR: u64 = 1000;
+const NEAR: u64 = 10;
+/// Of 10,000 messages, how many have the key of another one.
+const CONFLICTS: u64 = 20;
 
 /// All messages.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) orders: Vec<Order>,
-    /// What is published, in this order; a copy comes some messages after its original.
-    pub(crate) published: Vec<Order>,
+    /// What is published: numbers of orders, in this order.
+    pub(crate) published: Vec<usize>,
+}
+
+impl Order {
+    /// As it is published.
+    pub(crate) fn payload(&self) -> Result<Vec<u8>> {
+        match self.fate {
+            Fate::Undecodable => Ok(format!("no JSON, {}", self.id).into_bytes()),
+            _ => Ok(serde_json::to_vec(self)?),
+        }
+    }
+
+    /// Whether it has a key, so that the database holds a claim of it.
+    pub(crate) fn has_key(&self) -> bool {
+        !matches!(self.fate, Fate::Undecodable | Fate::Keyless)
+    }
+}
+
+/// The number of the message with this payload.
+pub(crate) fn id_of(payload: &[u8]) -> Option<u64> {
+    match serde_json::from_slice::<Order>(payload) {
+        Ok(order) => Some(order.id),
+        Err(_) => std::str::from_utf8(payload).ok()?.strip_prefix("no JSON, ")?.parse().ok(),
+    }
 }
 
 impl Plan {
     pub(crate) fn new(messages: u64, duplicates: u64, rng: &mut Rng) -> Self {
-        let mut ids: Vec<u64> = (0..messages).collect();
-        rng.shuffle(&mut ids);
-        // One in a hundred fails for good, another one in a hundred fails twice; with few messages one of each.
-        let one_percent = usize::try_from(messages.div_ceil(100)).unwrap_or(usize::MAX);
-        let fails: HashSet<u64> = ids.iter().take(one_percent).copied().collect();
-        let fails_twice: HashSet<u64> = ids.iter().skip(one_percent).take(one_percent).copied().collect();
-        let fate = |id: u64| match id {
-            id if fails.contains(&id) => Fate::Fails,
-            id if fails_twice.contains(&id) => Fate::FailsTwice,
-            _ => Fate::Works,
+        let mut numbers: Vec<u64> = (0..messages).collect();
+        rng.shuffle(&mut numbers);
+        let share = |often: u64| usize::try_from((messages * often / 10_000).max(1)).unwrap_or(usize::MAX);
+        let mut drawn = numbers.iter().copied();
+        let mut fates = HashMap::new();
+        for fate in Fate::CARELESS {
+            fates.extend(drawn.by_ref().take(share(fate.often())).map(|id| (id, *fate)));
+        }
+        // The second one of two with one key comes later, mostly.
+        let conflicting: Vec<u64> = drawn.by_ref().take(2 * share(CONFLICTS)).collect();
+        let keys: HashMap<u64, u64> =
+            conflicting.chunks_exact(2).map(|two| (two[0].max(two[1]), two[0].min(two[1]))).collect();
+        let order = |id: u64| {
+            let fate = fates.get(&id).copied().unwrap_or(Fate::Works);
+            let key =
+                if fate == Fate::Keyless { String::new() } else { format!("order-{}", keys.get(&id).unwrap_or(&id)) };
+            Order { id, key, account: rng.i32(0..ACCOUNTS), amount: rng.i64(1..1000), fate }
         };
-        let orders: Vec<Order> = (0..messages).map(|id| Order { id, fate: fate(id) }).collect();
-
-        rng.shuffle(&mut ids);
-        let copied: HashSet<u64> = ids.iter().take((messages * duplicates / 100) as usize).copied().collect();
-        let mut published: Vec<(u64, Order)> = orders.iter().map(|order| (order.id, *order)).collect();
-        let copies = orders.iter().filter(|order| copied.contains(&order.id));
-        published.extend(copies.map(|order| (order.id + rng.u64(..1000), *order)));
-        // Stable, so that the original stays in front of a copy at the same place.
-        published.sort_by_key(|(place, _)| *place);
-        let published = published.into_iter().map(|(_, order)| order).collect();
-        Self { orders, published }
+        let orders: Vec<Order> = (0..messages).map(order).collect();
+        Self { published: publication(&orders, duplicates, rng), orders }
     }
 
-    /// Those that must have an effect.
-    pub(crate) fn succeeding(&self) -> HashSet<u64> {
-        self.orders.iter().filter(|order| order.fate != Fate::Fails).map(|order| order.id).collect()
+    /// The messages of each key, of which one at most may have an effect. One without a key is by itself.
+    pub(crate) fn by_key(&self) -> BTreeMap<(&str, u64), Vec<&Order>> {
+        let mut groups = BTreeMap::<_, Vec<&Order>>::new();
+        for order in &self.orders {
+            let alone = if order.has_key() { 0 } else { order.id + 1 };
+            groups.entry((order.key.as_str(), alone)).or_default().push(order);
+        }
+        groups
     }
 
-    /// Those that must be dead letters.
-    pub(crate) fn failing(&self) -> HashSet<u64> {
-        self.orders.iter().filter(|order| order.fate == Fate::Fails).map(|order| order.id).collect()
+    /// How many must have an effect.
+    pub(crate) fn effects(&self) -> u64 {
+        let has_effect = |group: &&Vec<&Order>| group.iter().any(|order| order.fate.end() == End::Effect);
+        self.by_key().values().filter(has_effect).count() as u64
     }
+}
+
+/// All of them in order, and copies behind their originals, half of them near and half of them far. Those without a key have
+/// none: nobody can tell a copy of such a message from another one.
+fn publication(orders: &[Order], duplicates: u64, rng: &mut Rng) -> Vec<usize> {
+    let mut published: Vec<(u64, usize)> = orders.iter().enumerate().map(|(at, order)| (order.id, at)).collect();
+    let mut copied: Vec<usize> = (0..orders.len()).filter(|at| orders[*at].has_key()).collect();
+    rng.shuffle(&mut copied);
+    copied.truncate(usize::try_from(orders.len() as u64 * duplicates / 100).unwrap_or(usize::MAX));
+    published.extend(copied.iter().enumerate().map(|(turn, at)| {
+        let distance = if turn % 2 == 0 { NEAR } else { FAR };
+        (orders[*at].id + rng.u64(..distance), *at)
+    }));
+    // Stable, so that the original stays in front of a copy at the same place.
+    published.sort_by_key(|(place, _)| *place);
+    published.into_iter().map(|(_, at)| at).collect()
 }
 
 #[cfg(test)]
@@ -74,12 +120,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hundredth_fails_another_fails_twice_and_a_fifth_comes_twice() {
+    fn each_fate_is_there_and_the_same_seed_makes_the_same_plan() {
         let plan = Plan::new(20_000, 20, &mut Rng::with_seed(1));
         assert_eq!((plan.orders.len(), plan.published.len()), (20_000, 24_000));
-        assert_eq!((plan.failing().len(), plan.succeeding().len()), (200, 19_800));
-        assert_eq!(plan.orders.iter().filter(|order| order.fate == Fate::FailsTwice).count(), 200);
+        for fate in Fate::CARELESS {
+            let times = plan.orders.iter().filter(|order| order.fate == *fate).count() as u64;
+            assert_eq!(times, fate.often() * 2, "{fate:?}");
+        }
+        assert_eq!(plan.by_key().values().filter(|orders| orders.len() == 2).count(), 40);
         let again = Plan::new(20_000, 20, &mut Rng::with_seed(1));
-        assert_eq!(plan.published, again.published);
+        assert_eq!((plan.orders, plan.published), (again.orders, again.published));
+    }
+
+    #[test]
+    fn a_small_plan_has_one_of_each() {
+        let plan = Plan::new(300, 20, &mut Rng::with_seed(1));
+        for fate in Fate::CARELESS {
+            assert!(plan.orders.iter().any(|order| order.fate == *fate), "{fate:?}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_message_is_read_from_its_payload() -> Result<()> {
+        for order in Plan::new(300, 0, &mut Rng::with_seed(1)).orders {
+            assert_eq!(id_of(&order.payload()?), Some(order.id));
+        }
+        Ok(())
     }
 }

@@ -1,95 +1,134 @@
-//! The demo, in order: tables, broker, messages, workers, kills, drain, ledger.
+//! One run, in order: tables, broker, messages, workers, kills and faults, drain, ledger.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fastrand::Rng;
 use idem_brokers::Broker;
 
+use crate::Load;
 use crate::crew::Crew;
+use crate::faults::{Fault, Faults};
 use crate::kills::Kills;
-use crate::ledger::Ledger;
+use crate::ledger::{Done, Ledger};
+use crate::mode::Mode;
 use crate::moves::Moves;
 use crate::plan::Plan;
+use crate::servers::{DATABASE, Servers};
 use crate::tables::{Progress, Tables};
 use crate::worker::NAME;
-use crate::{Options, Servers};
 
-/// Nothing that has to come takes that long: a retry waits for less than 2 s, the lease of a dead worker is 2 s.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing that has to come takes that long: a retry waits for less than 2 s, the lease of a dead worker is 1 s.
+const QUIET: Duration = Duration::from_secs(40);
+/// What moves for ever ends then.
+const LONGEST: Duration = Duration::from_secs(240);
 
-pub(crate) async fn demo<B: Broker>(options: &Options) -> Result<()> {
-    let servers = Servers::of::<B>()?;
-    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-    let mut rng = Rng::with_seed(seed);
-    let plan = Plan::new(options.messages, options.duplicates, &mut rng);
-    let mut kills = Kills::new(options.kills, &plan, &mut rng);
-    let mut moves = Moves::new(plan.published.len() as u64, &mut rng);
-    println!("seed {seed}");
-
-    let mut tables = Tables::new(&servers).await?;
-    let broker = B::connect(&servers.broker, NAME).await?;
-    broker.create().await?;
-    let mut call = vec!["worker".to_owned(), B::NAME.to_owned(), format!("--batch={}", options.mode.batch)];
-    call.extend(options.mode.inbox.then(|| "--inbox".to_owned()));
-    let mut crew = Crew::new(&directory(), call)?;
-
-    let payloads = plan.published.iter().map(serde_json::to_vec).collect::<Result<Vec<_>, _>>()?;
-    broker.publish(&payloads).await?;
-    println!("{} deliveries of {} messages published and confirmed", plan.published.len(), plan.orders.len());
-
-    let start = Instant::now();
-    for _ in 0..options.workers {
-        crew.start()?;
-    }
-    let drained = drain(&mut crew, (&mut kills, &mut moves), &mut tables, &broker, &mut rng).await?;
-    let took = drained.duration_since(start);
-    crew.dismiss().await?;
-
-    let ledger = Ledger::new(&plan, &crew, (&kills, &moves), &mut tables, broker.left().await?, took).await?;
-    println!("\n{ledger}");
-    ledger.verdict()?;
-    // Kept for whoever wants to look, if the verdict was another.
-    broker.delete().await?;
-    tables.drop().await
+/// All that is done to the workers and the servers.
+struct Deeds {
+    kills: Kills,
+    moves: Moves,
+    faults: Faults,
 }
 
-/// Waits until all is settled, killing meanwhile; or until nothing has moved for a minute, which the ledger then shows.
+/// Runs it, and answers what became of the messages.
+pub(crate) async fn run<B: Broker>(
+    load: &Load,
+    mode: Mode,
+    faults: &[Fault],
+    seed: u64,
+    servers: &mut Servers,
+) -> Result<Ledger> {
+    let mut rng = Rng::with_seed(seed);
+    let plan = Plan::new(load.messages, load.duplicates, &mut rng);
+    let mut tables = Tables::new(servers.database()).await?;
+    let mut broker = B::connect(servers.broker(), NAME).await?;
+    broker.create().await?;
+    let call = ["worker".to_owned(), B::NAME.to_owned()].into_iter().chain(mode.args()).collect();
+    let env = vec![(DATABASE, servers.database().to_owned()), (B::VARIABLE, servers.broker().to_owned())];
+    let mut crew = Crew::new(&directory(B::NAME, mode), call, env)?;
+    let mut deeds = Deeds {
+        kills: Kills::new(load.kills, &plan, &mut crew, &mut rng),
+        moves: Moves::new(plan.published.len() as u64, &mut rng),
+        faults: Faults::new(faults, plan.effects()),
+    };
+    let payloads = plan.published.iter().map(|at| plan.orders[*at].payload()).collect::<Result<Vec<_>>>()?;
+    broker.publish(&payloads).await?;
+
+    let start = Instant::now();
+    for _ in 0..load.workers {
+        crew.start()?;
+    }
+    let moved = drain(&mut crew, &mut deeds, &mut tables, (&mut broker, servers), &plan, &mut rng).await?;
+    crew.dismiss().await?;
+    let left = broker.left().await?;
+    let Deeds { kills, moves, faults } = &deeds;
+    let done = Done { crew: &crew, kills, moves, faults, took: moved.duration_since(start) };
+    let ledger = Ledger::new(&plan, &done, &mut tables, left).await?;
+    broker.delete().await?;
+    Ok(ledger)
+}
+
+/// Waits until all is settled, killing meanwhile; or until nothing has moved for a while, which the ledger then shows.
 /// Answers when the last thing moved.
-async fn drain(
+async fn drain<B: Broker>(
     crew: &mut Crew,
-    (kills, moves): (&mut Kills, &mut Moves),
+    deeds: &mut Deeds,
     tables: &mut Tables,
-    broker: &impl Broker,
+    (broker, servers): (&mut B, &mut Servers),
+    plan: &Plan,
     rng: &mut Rng,
 ) -> Result<Instant> {
+    let start = Instant::now();
     let mut moved = (Instant::now(), 0, Progress::default());
     let mut asked = Instant::now();
     loop {
         tokio::time::sleep(Duration::from_millis(5)).await;
         crew.look()?;
-        kills.strike(crew, tables, moved.2.processed, rng).await?;
-        moves.make(crew, rng).await?;
+        deeds.kills.strike(crew, (tables, plan), moved.2.processed, rng).await?;
+        deeds.moves.make(crew, rng).await?;
+        let fault = deeds.faults.strike(servers, moved.2.processed).await?;
+        if fault == Some(Fault::Restart) {
+            *broker = reconnected(servers.broker()).await?;
+        }
         if asked.elapsed() < Duration::from_millis(250) {
             continue;
         }
         asked = Instant::now();
+        tables.hurry().await?;
         let delivered = crew.sums().map(|sum| sum.delivered).sum();
         let progress = tables.progress().await?;
         if (delivered, progress) != (moved.1, moved.2) {
             moved = (Instant::now(), delivered, progress);
         }
-        let settled = crew.busy().is_empty() && progress.parked == 0 && broker.left().await? == 0;
+        // Each message is processed or dead. The first ones that come are with a worker, and not yet in its hands.
+        let all = progress.processed + progress.dead >= plan.orders.len() as u64;
+        let settled = all && crew.busy().is_empty() && progress.parked == 0 && broker.left().await? == 0;
         // Twice without a change: what a killed worker had in hand may be on its way back to the broker.
-        if settled && moved.0.elapsed() > Duration::from_secs(1) || moved.0.elapsed() > PATIENCE {
+        if settled && moved.0.elapsed() > Duration::from_secs(1)
+            || moved.0.elapsed() > QUIET
+            || start.elapsed() > LONGEST
+        {
             return Ok(moved.0);
         }
     }
 }
 
+/// A client of a broker that has just been restarted.
+async fn reconnected<B: Broker>(address: &str) -> Result<B> {
+    let start = Instant::now();
+    loop {
+        match B::connect(address, NAME).await {
+            Ok(broker) => return Ok(broker),
+            Err(error) if start.elapsed() > QUIET => return Err(error).context("the broker does not come back"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
+    }
+}
+
 /// Where the workers write.
-fn directory() -> PathBuf {
+pub(crate) fn directory(broker: &str, mode: Mode) -> PathBuf {
     let demo = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    demo.ancestors().nth(2).map(PathBuf::from).unwrap_or(demo).join("target").join("demo")
+    let root = demo.ancestors().nth(2).map(PathBuf::from).unwrap_or(demo);
+    root.join("target").join("demo").join(format!("{broker} {mode}").replace(' ', "-"))
 }

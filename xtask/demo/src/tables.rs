@@ -1,22 +1,25 @@
 //! What the database says.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use idem::store::{Filter, Page};
-use idem::{Inbox, Postgres};
+use anyhow::{Context, Result};
+use idem::Postgres;
+use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::Servers;
-use crate::worker::CONSUMER;
+use crate::plan::{ACCOUNTS, id_of};
 
-/// Where idem's tables are; the effects are in a schema of their own, beside it.
+/// Where idem's tables are; the effects are in a schema of their own, `demo`.
 pub(crate) const SCHEMA: &str = "idem_demo";
+
+/// How long the database may take to come back after a crash.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The database, seen by a client beside the workers.
 pub(crate) struct Tables {
+    url: String,
     connection: PgConnection,
-    store: Postgres,
 }
 
 /// How far the work has come.
@@ -30,81 +33,130 @@ pub(crate) struct Progress {
     pub(crate) dead: u64,
 }
 
+/// What a message has of effects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    pub(crate) rows: u64,
+    pub(crate) amount: i64,
+}
+
+/// A row of the inbox, in short.
+#[derive(Debug, Clone)]
+pub(crate) struct InboxRow {
+    /// Why it is dead; `None` where it waits.
+    pub(crate) reason: Option<String>,
+    /// Everything else, for a person.
+    pub(crate) text: String,
+}
+
 impl Tables {
-    /// Empty ones. What an earlier demo has left is dropped; another one that runs is not disturbed.
-    pub(crate) async fn new(servers: &Servers) -> Result<Self> {
-        let mut connection = PgConnection::connect(&servers.database).await.context("cannot connect to PostgreSQL")?;
-        let alone: bool =
-            sqlx::query_scalar("SELECT pg_try_advisory_lock(hashtext('idem demo'))").fetch_one(&mut connection).await?;
-        ensure!(alone, "another demo runs on this database");
-        let mut tables = Self::drop_schemas(&mut connection).await.map(|()| connection)?;
-        // No unique constraint: what is doubled must show.
-        sqlx::raw_sql(
-            "CREATE SCHEMA idem_demo_effects; CREATE TABLE idem_demo_effects.effects (message bigint NOT NULL)",
-        )
-        .execute(&mut tables)
-        .await?;
-        let store = Postgres::options(&servers.database).schema(SCHEMA).connections(2).connect().await?;
-        Ok(Self { connection: tables, store })
+    /// Empty ones, on a server of the demo's own.
+    pub(crate) async fn new(url: &str) -> Result<Self> {
+        let mut connection = PgConnection::connect(url).await.context("cannot connect to PostgreSQL")?;
+        // Nothing is unique: what is doubled must show.
+        let make = format!(
+            "SET client_min_messages = warning;
+             DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP SCHEMA IF EXISTS demo CASCADE;
+             DROP ROLE IF EXISTS demo_nobody; CREATE ROLE demo_nobody;
+             CREATE SCHEMA demo;
+             CREATE TABLE demo.effects (message bigint NOT NULL, account int NOT NULL, amount bigint NOT NULL);
+             CREATE TABLE demo.accounts (account int PRIMARY KEY, balance bigint NOT NULL);
+             INSERT INTO demo.accounts SELECT n, 0 FROM generate_series(0, {ACCOUNTS} - 1) AS n;
+             CREATE TABLE demo.wholes (id int PRIMARY KEY);
+             CREATE TABLE demo.parts (whole int NOT NULL REFERENCES demo.wholes DEFERRABLE INITIALLY DEFERRED)"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(make)).execute(&mut connection).await?;
+        drop(Postgres::options(url).schema(SCHEMA).connect().await?);
+        Ok(Self { url: url.to_owned(), connection })
+    }
+
+    /// A connection that answers, a new one if need be.
+    async fn connection(&mut self) -> Result<&mut PgConnection> {
+        let start = Instant::now();
+        while let Err(error) = self.connection.ping().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            match PgConnection::connect(&self.url).await {
+                Ok(connection) => self.connection = connection,
+                Err(_) if start.elapsed() < PATIENCE => {}
+                Err(_) => return Err(error).context("the database does not come back"),
+            }
+        }
+        Ok(&mut self.connection)
     }
 
     /// How far the work has come.
     pub(crate) async fn progress(&mut self) -> Result<Progress> {
         let row = sqlx::query(
             "SELECT (SELECT count(*) FROM idem_demo.processed_messages WHERE processed_at IS NOT NULL),
-                    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'parked'),
+                    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead'),
                     (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'dead')",
         )
-        .fetch_one(&mut self.connection)
+        .fetch_one(self.connection().await?)
         .await?;
-        let count = |column: usize| row.get::<i64, _>(column).unsigned_abs();
-        Ok(Progress { processed: count(0), parked: count(1), dead: count(2) })
+        Ok(Progress { processed: unsigned(&row, 0), parked: unsigned(&row, 1), dead: unsigned(&row, 2) })
     }
 
-    /// How many effect rows each message has.
-    pub(crate) async fn effects(&mut self) -> Result<HashMap<u64, u64>> {
-        let rows = sqlx::query("SELECT message, count(*) FROM idem_demo_effects.effects GROUP BY message")
-            .fetch_all(&mut self.connection)
+    /// Lets what waits since its connection was lost run now: ten waits take most of a minute.
+    pub(crate) async fn hurry(&mut self) -> Result<()> {
+        let due = "UPDATE idem_demo.inbox_messages SET due_at = now()
+                   WHERE breaks > 0 AND token IS NULL AND state <> 'dead' AND due_at > now()";
+        sqlx::query(due).execute(self.connection().await?).await?;
+        Ok(())
+    }
+
+    /// What each message has of effects.
+    pub(crate) async fn effects(&mut self) -> Result<HashMap<u64, Effects>> {
+        let rows = sqlx::query("SELECT message, count(*), sum(amount)::bigint FROM demo.effects GROUP BY message")
+            .fetch_all(self.connection().await?)
             .await?;
-        let unsigned = |row: &sqlx::postgres::PgRow, column: usize| row.get::<i64, _>(column).unsigned_abs();
-        Ok(rows.iter().map(|row| (unsigned(row, 0), unsigned(row, 1))).collect())
+        Ok(rows.iter().map(|row| (unsigned(row, 0), Effects { rows: unsigned(row, 1), amount: row.get(2) })).collect())
     }
 
-    /// Whether the database has taken this message over.
-    pub(crate) async fn is_claimed(&mut self, id: u64) -> Result<bool> {
+    /// How many accounts have another balance than the sum of their effects, and the sum of all balances.
+    pub(crate) async fn balance(&mut self) -> Result<(u64, i64)> {
+        let row = sqlx::query(
+            "SELECT count(*) FILTER (WHERE a.balance <> coalesce(e.amount, 0)), sum(a.balance)::bigint
+             FROM demo.accounts AS a
+             LEFT JOIN (SELECT account, sum(amount) AS amount FROM demo.effects GROUP BY account) AS e USING (account)",
+        )
+        .fetch_one(self.connection().await?)
+        .await?;
+        Ok((unsigned(&row, 0), row.get(1)))
+    }
+
+    /// Whether the database has taken the message with this key over.
+    pub(crate) async fn is_claimed(&mut self, key: &str) -> Result<bool> {
         let asked = "SELECT EXISTS (SELECT FROM idem_demo.processed_messages WHERE key = convert_to($1, 'UTF8'))";
-        Ok(sqlx::query_scalar(asked).bind(id.to_string()).fetch_one(&mut self.connection).await?)
+        Ok(sqlx::query_scalar(asked).bind(key).fetch_one(self.connection().await?).await?)
     }
 
-    /// The messages that are dead letters, as an operator lists them.
-    pub(crate) async fn dead(&self) -> Result<Vec<(u64, String)>> {
-        let inbox = Inbox::new(&self.store, CONSUMER);
-        let mut dead = Vec::new();
-        let mut page = Page::default();
-        loop {
-            let rows = inbox.list(&Filter::default(), page).await?;
-            let Some(last) = rows.last() else { return Ok(dead) };
-            page.before = Some(last.id);
-            for row in rows {
-                let id = std::str::from_utf8(row.identity.key.as_bytes())?.parse().unwrap_or(u64::MAX);
-                dead.push((id, row.reason.map(|reason| reason.to_string()).unwrap_or_default()));
-            }
+    /// Each claim by its key, and whether it has a date.
+    pub(crate) async fn claims(&mut self) -> Result<HashMap<String, bool>> {
+        let asked = "SELECT convert_from(key, 'UTF8'), processed_at IS NOT NULL FROM idem_demo.processed_messages";
+        let rows = sqlx::query(asked).fetch_all(self.connection().await?).await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    /// The rows of the inbox, by the number of their message.
+    pub(crate) async fn inbox(&mut self) -> Result<HashMap<u64, Vec<InboxRow>>> {
+        let rows = sqlx::query(
+            "SELECT payload, reason,
+                    format('row %s: %s, %s, %s starts, %s attempts, %s breaks, seen %s times, due at %s%s: %s', id, state,
+                           coalesce(reason, 'no reason'), starts, attempts, breaks, sightings, due_at::time(0),
+                           CASE WHEN token IS NOT NULL THEN ', taken' ELSE '' END, encode(error, 'escape'))
+             FROM idem_demo.inbox_messages ORDER BY id",
+        )
+        .fetch_all(self.connection().await?)
+        .await?;
+        let mut inbox = HashMap::<_, Vec<InboxRow>>::new();
+        for row in rows {
+            let id = id_of(row.get(0)).context("a row of the inbox that is no message of the demo")?;
+            inbox.entry(id).or_default().push(InboxRow { reason: row.get(1), text: row.get(2) });
         }
-    }
-
-    /// Drops them.
-    pub(crate) async fn drop(mut self) -> Result<()> {
-        Self::drop_schemas(&mut self.connection).await
-    }
-
-    async fn drop_schemas(connection: &mut PgConnection) -> Result<()> {
-        let drop = "SET client_min_messages = warning;
-                    DROP SCHEMA IF EXISTS idem_demo CASCADE; DROP SCHEMA IF EXISTS idem_demo_effects CASCADE";
-        sqlx::raw_sql(drop).execute(connection).await.map(|_| ()).map_err(Into::into)
+        Ok(inbox)
     }
 }
 
-/// The numbers that stand in one and not in the other.
-pub(crate) fn missing(wanted: &HashSet<u64>, there: &HashSet<u64>) -> u64 {
-    wanted.difference(there).count() as u64
+fn unsigned(row: &PgRow, column: usize) -> u64 {
+    row.get::<i64, _>(column).unsigned_abs()
 }

@@ -4,7 +4,9 @@
 //! between the two.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,20 +15,34 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::journal::{Event, Journal};
-use crate::plan::Order;
+use crate::plan::{Order, id_of};
 
 /// What the source, its ackers and the handler share.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) journal: Journal,
     pub(crate) returned: Returned,
-    /// Whether the process ends at its next ack after a commit.
-    pub(crate) armed: Arc<AtomicBool>,
+    /// At which ack after a commit the process ends.
+    end_at: Option<u64>,
+    /// How many there were.
+    acks: Arc<AtomicU64>,
+    /// Whether the source was opened once.
+    pub(crate) opened: Arc<AtomicBool>,
+    /// Where all processes write.
+    dir: PathBuf,
 }
 
 impl Watch {
-    pub(crate) fn new(journal: Journal) -> Self {
-        Self { journal, returned: Returned::default(), armed: Arc::default() }
+    pub(crate) fn new(journal: Journal, end_at: Option<u64>, dir: PathBuf) -> Self {
+        Self { journal, returned: Returned::default(), end_at, acks: Arc::default(), opened: Arc::default(), dir }
+    }
+
+    /// How often this message has been tried by now, in whatever process and however the tries ended.
+    pub(crate) fn tries(&self, id: u64) -> Result<u64, BoxError> {
+        let path = self.dir.join(format!("tries-{id}"));
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+        file.write_all(b".")?;
+        Ok(file.metadata()?.len())
     }
 
     /// The handler has begun, and runs as long as this lives.
@@ -36,7 +52,7 @@ impl Watch {
 
     /// Ends the process if it is to end here.
     async fn failpoint(&self, id: u64) -> Result<(), BoxError> {
-        if self.armed.swap(false, Ordering::SeqCst) {
+        if self.end_at == Some(self.acks.fetch_add(1, Ordering::SeqCst) + 1) {
             self.journal.note(Event::Ending, id);
             kill(Pid::this(), Signal::SIGKILL)?;
             std::future::pending::<()>().await;
@@ -98,7 +114,9 @@ impl<S: Source> Source for Watched<S> {
     }
 
     async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.source.open(terms).await
+        self.source.open(terms).await?;
+        self.watch.opened.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     fn horizon(&self) -> Horizon {
@@ -110,7 +128,8 @@ impl<S: Source> Source for Watched<S> {
         let id = id(&delivery);
         let came = if delivery.redelivered() { Event::Redelivered } else { Event::Delivered };
         let in_hand = InHand::begin(came, Event::Settled, id, &self.watch.journal);
-        Ok((delivery, WatchedAcker { acker, in_hand, stored: false, watch: self.watch.clone() }))
+        let has_key = serde_json::from_slice(delivery.payload()).is_ok_and(|order: Order| order.has_key());
+        Ok((delivery, WatchedAcker { acker, in_hand, has_key, stored: false, watch: self.watch.clone() }))
     }
 
     async fn drain(&mut self) {
@@ -126,14 +145,16 @@ impl<S: Source> Source for Watched<S> {
 pub(crate) struct WatchedAcker<A> {
     acker: A,
     in_hand: InHand,
+    /// Whether the database holds a claim of it once it is stored.
+    has_key: bool,
     stored: bool,
     watch: Watch,
 }
 
 impl<A: Acker> Acker for WatchedAcker<A> {
     async fn ack(self) -> Result<Settled, BoxError> {
-        let Self { acker, in_hand, stored, watch } = self;
-        if stored || watch.returned.has(in_hand.id) {
+        let Self { acker, in_hand, has_key, stored, watch } = self;
+        if stored && has_key || watch.returned.has(in_hand.id) {
             watch.failpoint(in_hand.id).await?;
         }
         let settled = acker.ack().await;
@@ -167,5 +188,5 @@ impl<A: Acker> Acker for WatchedAcker<A> {
 
 /// The number of the message.
 pub(crate) fn id(delivery: &Delivery) -> u64 {
-    serde_json::from_slice(delivery.payload()).map_or(u64::MAX, |order: Order| order.id)
+    id_of(delivery.payload()).unwrap_or(u64::MAX)
 }

@@ -1,47 +1,70 @@
 //! The process that is killed: a worker as a user writes it, with short waits, and watched.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use idem::{Outcome, Postgres, RetryPolicy, Worker};
+use anyhow::{Context, Result};
+use idem::{Json, Outcome, Postgres, RetryPolicy, Source, Staffed, Worker};
 use idem_brokers::Broker;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::sync::Notify;
+use tokio::io::AsyncReadExt;
+use tokio::sync::watch;
 
-use crate::handler::pay;
+use crate::handler::{pay, pay_many};
 use crate::journal::{Event, Journal};
+use crate::mode::Mode;
+use crate::servers::DATABASE;
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, Watched, id};
-use crate::{Mode, Servers};
 
 /// The queue's, stream's or topic's name. There is one demo at a time on a database, so that it need not be unique.
 pub(crate) const NAME: &str = "idem-demo";
 /// The consumer's name.
 pub(crate) const CONSUMER: &str = "demo";
-/// How many attempts a message has: three would do for those that fail twice.
-pub(crate) const ATTEMPTS: u32 = 4;
-
+/// How many attempts a message has. Three would do for those that fail twice, but a message of a handler that is late
+/// because the machine is may be charged as well.
+const ATTEMPTS: u32 = 5;
 /// How many batches a worker runs at once, where it runs batches.
 const BATCHES: usize = 4;
+/// How long a worker waits at its start for servers that are just being restarted.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs until its standard input ends. A line there arms the failpoint.
-pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode) -> Result<()> {
+/// Runs until its standard input ends.
+pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode, end_at: Option<u64>) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
-    let servers = Servers::of::<B>()?;
-    let watch = Watch::new(Journal::open(journal)?);
-    let (armed, journal) = (watch.armed.clone(), watch.journal.clone());
+    let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
+    let (database, broker) = (read(DATABASE)?, read(B::VARIABLE)?);
+    let dir = journal.parent().map(Path::to_owned).unwrap_or_default();
+    let watch = Watch::new(Journal::open(journal)?, end_at, dir);
 
-    let store = Postgres::options(&servers.database).schema(SCHEMA).connections(24).connect().await?;
-    let source = Watched { source: B::source(&servers.broker, NAME).await?, watch: watch.clone() };
-    let worker = Worker::new(CONSUMER, store, source)
-        .state(watch)
-        .handler::<pay>()
+    let over = end_of_input();
+    patiently(&watch, || async {
+        let store = Postgres::options(&database).schema(SCHEMA).connections(40).connect().await?;
+        let source = Watched { source: B::source(&broker, NAME).await?, watch: watch.clone() };
+        let worker = Worker::new(CONSUMER, store, source).state(watch.clone());
+        let (mut over, watch) = (over.clone(), &watch);
+        let ended = async move { _ = over.wait_for(|over| *over).await };
+        if mode.whole {
+            tune(worker.handler::<pay_many>(), mode, watch).run_until(ended).await?;
+        } else {
+            tune(worker.handler::<pay>(), mode, watch).run_until(ended).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Short waits, so that what takes minutes elsewhere takes seconds here.
+fn tune<Src: Source>(
+    worker: Worker<Postgres, Src, Watch, Json, Staffed>,
+    mode: Mode,
+    watch: &Watch,
+) -> Worker<Postgres, Src, Watch, Json, Staffed> {
+    let journal = watch.journal.clone();
+    let worker = worker
         .retry(RetryPolicy::new().attempts(ATTEMPTS).first(Duration::from_millis(200)).factor(2.0))
-        .deadline(Duration::from_secs(10))
-        .lease(Duration::from_secs(2))
+        .deadline(Duration::from_secs(3))
+        .lease(Duration::from_secs(1))
         .poll(Duration::from_millis(200))
         .observe(move |delivery, outcome| {
             if *outcome == Outcome::Duplicate {
@@ -49,22 +72,29 @@ pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode) -> Result<()> {
             }
         });
     let worker = if mode.inbox { worker.inbox() } else { worker };
-    let worker = if mode.batch > 1 { worker.in_flight(BATCHES).batch(mode.batch.into()) } else { worker };
-    worker.run_until(orders(armed)).await?;
-    Ok(())
+    if mode.batch > 1 { worker.in_flight(BATCHES).batch(mode.batch.into()) } else { worker }
 }
 
-/// Listens to the demo: a line arms the failpoint, the end of the input is the end of the work. The demo's death ends
-/// the input as well.
-async fn orders(armed: Arc<AtomicBool>) {
-    let over = Arc::new(Notify::new());
-    let ended = over.clone();
-    tokio::spawn(async move {
-        let mut lines = BufReader::new(tokio::io::stdin()).lines();
-        while let Ok(Some(_)) = lines.next_line().await {
-            armed.store(true, Ordering::SeqCst);
+/// Tries again, for a minute, where the worker cannot even begin: the servers are just being restarted.
+async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn() -> F) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match run().await {
+            Err(error) if !watch.opened.load(Ordering::SeqCst) && start.elapsed() < PATIENCE => {
+                eprintln!("cannot begin: {error:#}");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            ended => return ended,
         }
-        ended.notify_one();
+    }
+}
+
+/// Is true once the standard input ends: the demo lets the worker go, or has ended itself.
+fn end_of_input() -> watch::Receiver<bool> {
+    let (over, ended) = watch::channel(false);
+    tokio::spawn(async move {
+        let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
+        over.send_replace(true);
     });
-    over.notified().await;
+    ended
 }

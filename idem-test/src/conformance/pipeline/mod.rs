@@ -4,16 +4,19 @@
 
 mod ages;
 mod batches;
+mod brake;
 mod crashes;
 mod dead;
 mod drain;
 mod duplicates;
 mod endings;
 mod failures;
+mod faulty;
 mod lanes;
 mod line;
 mod mode;
 mod orders;
+mod panics;
 mod replay;
 mod routes;
 mod sets;
@@ -23,6 +26,7 @@ mod tombstones;
 pub use super::store::World;
 pub use ages::*;
 pub use batches::*;
+pub use brake::*;
 pub use crashes::*;
 pub use dead::*;
 pub use drain::*;
@@ -31,6 +35,7 @@ pub use endings::*;
 pub use failures::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
+pub use panics::*;
 pub use replay::*;
 pub use routes::*;
 pub use together::*;
@@ -69,6 +74,11 @@ macro_rules! pipeline_suite {
             a_failure_in_a_batch_costs_one_more_round
             nobody_is_charged_for_an_error_that_was_swallowed_before
             nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
+            a_rollback_in_a_batch_harms_nobody_else
+            a_rollback_and_begin_in_a_batch_harms_nobody_else
+            a_rollback_and_a_write_in_a_batch_harm_nobody_else
+            a_rollback_and_an_error_in_a_batch_harm_nobody_else
+            a_rollback_in_a_set_harms_nobody_else
             copies_and_conflicts_in_a_batch_are_known
             a_copy_in_a_batch_is_held_with_its_first
             batches_that_deadlock_get_through
@@ -128,6 +138,7 @@ macro_rules! pipeline_suite {
             a_permanent_error_is_dead_at_once
             a_swallowed_error_is_a_failure
             a_rollback_by_the_handler_is_dead_without_effect
+            a_rollback_harms_no_neighbour
             a_commit_by_the_handler_is_dead_and_its_effect_stands
             a_commit_by_the_handler_in_a_retry_is_dead_as_well
             a_nested_transaction_is_no_abuse
@@ -139,6 +150,7 @@ macro_rules! pipeline_suite {
             a_commit_before_the_connection_is_lost_is_dead
             a_commit_before_the_end_of_the_patience_is_dead
             a_commit_harms_no_other_message
+            a_commit_that_is_not_looked_at_harms_no_other_message
             a_commit_that_is_cut_off_harms_no_other_message
             a_commit_on_a_connection_that_is_lost_harms_no_other_message
             a_handler_checks_its_constraints_among_others
@@ -148,6 +160,7 @@ macro_rules! pipeline_suite {
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
             a_message_without_a_key_is_dead_and_kept_whole
+            messages_without_a_key_are_told_apart_by_all_that_makes_them
             a_key_of_256_bytes_is_dead_and_one_of_255_is_not
             a_payload_over_the_limit_is_dead_and_kept_whole
             a_payload_at_the_limit_is_processed
@@ -165,6 +178,15 @@ macro_rules! pipeline_suite {
             of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it
             a_row_of_the_inbox_is_never_too_old
             a_broker_that_keeps_messages_for_longer_refuses_the_start
+            // panics
+            a_key_or_fingerprint_that_panics_is_a_dead_letter
+            a_task_that_panics_ends_the_worker_with_an_error
+            a_panic_on_a_message_ends_the_worker_and_loses_nothing
+            // brake
+            a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
+            a_paused_worker_drains
+            one_bad_producer_among_good_ones_never_pauses
+            a_key_by_position_refuses_a_broker_without_positions
             // routes
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler

@@ -1,0 +1,66 @@
+//! Every broker in every mode, one line each.
+
+use anyhow::{Result, bail};
+use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
+
+use crate::Load;
+use crate::faults::Fault;
+use crate::mode::Mode;
+use crate::run::{directory, run};
+use crate::servers::Servers;
+
+/// How many wrong messages are listed for each line.
+const LISTED: usize = 20;
+
+/// What happens to the servers of each run.
+const FAULTS: &[Fault] = &[Fault::Freeze, Fault::Crash, Fault::Restart];
+
+/// Runs all of them. An error if one was not as it must be.
+pub(crate) async fn all(load: &Load, only: Option<&str>, small: bool, seed: u64) -> Result<()> {
+    println!("seed {seed}");
+    let mut wrong = 0;
+    wrong += modes::<RabbitMq>(load, only, small, seed).await?;
+    wrong += modes::<Nats>(load, only, small, seed).await?;
+    wrong += modes::<Kafka>(load, only, small, seed).await?;
+    if wrong > 0 {
+        bail!("{wrong} of the runs were not as they must be");
+    }
+    Ok(())
+}
+
+/// Runs all modes on one broker, with one set of servers. Answers how many were wrong.
+async fn modes<B: Broker>(load: &Load, only: Option<&str>, small: bool, seed: u64) -> Result<u64> {
+    let name = |mode: Mode| format!("{} {mode}", B::NAME);
+    let chosen = |mode: Mode| only.is_none_or(|only| name(mode).starts_with(only));
+    let modes: Vec<(usize, Mode)> = Mode::all().into_iter().enumerate().filter(|(_, mode)| chosen(*mode)).collect();
+    if modes.is_empty() {
+        return Ok(0);
+    }
+    let mut servers = Servers::start::<B>().await?;
+    let mut wrong = 0;
+    for (number, mode) in modes {
+        // A small run has one of them, so that each broker has all.
+        let faults = if small { &FAULTS[number % 3..][..1] } else { FAULTS };
+        let named = format!("{:8} {mode:16}", B::NAME);
+        let verdict = match run::<B>(load, mode, faults, seed + number as u64, &mut servers).await {
+            Ok(ledger) => {
+                println!("{named} {}", ledger.line());
+                let texts: Vec<String> = ledger.wrong().collect();
+                texts.iter().take(LISTED).for_each(|text| println!("    {text}"));
+                if texts.len() > LISTED {
+                    println!("    and {} more", texts.len() - LISTED);
+                }
+                texts.is_empty()
+            }
+            Err(error) => {
+                println!("{named} ENDED: {error:#}");
+                false
+            }
+        };
+        if !verdict {
+            wrong += 1;
+            println!("    the logs of its workers are in {}", directory(B::NAME, mode).display());
+        }
+    }
+    Ok(wrong)
+}

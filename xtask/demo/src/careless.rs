@@ -1,0 +1,98 @@
+//! What careless handlers do.
+
+use std::time::Duration;
+
+use idem::{BoxError, permanent};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sqlx::PgConnection;
+
+use crate::fate::Fate;
+use crate::handler::write;
+use crate::journal::Event;
+use crate::plan::Order;
+use crate::watched::Watch;
+
+/// Longer than the deadline of a handler.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Does what the message is fated to do. The errors of statements that idem refuses are ignored, as a careless handler
+/// does.
+pub(crate) async fn act(order: &Order, watch: &Watch, tx: &mut PgConnection) -> Result<(), BoxError> {
+    match order.fate {
+        Fate::Works | Fate::Undecodable | Fate::Keyless => {}
+        Fate::Flaky if watch.tries(order.id)? > 2 => {}
+        Fate::Flaky => return Err("this one fails twice".into()),
+        Fate::Poison => return Err("this one always fails".into()),
+        Fate::Permanent => return Err(permanent("no attempt can cure this one")),
+        Fate::Panic => panic(order.id),
+        Fate::Hang => tokio::time::sleep(LONG).await,
+        Fate::SlowQuery => ignore(tx, "SELECT pg_sleep(8)").await,
+        Fate::Swallow => ignore(tx, "SELECT 1/0").await,
+        Fate::Deferred => run(tx, "INSERT INTO demo.parts (whole) VALUES (-1)").await?,
+        Fate::Rollback => ignore(tx, "ROLLBACK").await,
+        Fate::RollbackWrite => {
+            ignore(tx, "ROLLBACK").await;
+            let _ = write(std::slice::from_ref(order), tx).await;
+        }
+        Fate::RollbackFail => {
+            ignore(tx, "ROLLBACK").await;
+            let _ = write(std::slice::from_ref(order), tx).await;
+            return Err("this one rolls back, writes and fails".into());
+        }
+        Fate::Commit => ignore(tx, "COMMIT").await,
+        Fate::CommitWrite => {
+            ignore(tx, "COMMIT").await;
+            let _ = write(std::slice::from_ref(order), tx).await;
+        }
+        Fate::CommitHang => {
+            ignore(tx, "COMMIT").await;
+            tokio::time::sleep(LONG).await;
+        }
+        Fate::SetRole => run(tx, "SET ROLE demo_nobody").await?,
+        Fate::Session => run(tx, session(order.id)).await?,
+        Fate::Breaker => return Err(cut(tx).await),
+        Fate::BreakOnce if watch.tries(order.id)? > 1 => {}
+        Fate::BreakOnce => return Err(cut(tx).await),
+        Fate::Killer => {
+            watch.journal.note(Event::Killing, order.id);
+            kill(Pid::this(), Signal::SIGKILL)?;
+            std::future::pending::<()>().await;
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::panic, reason = "this is what a handler must not do")]
+fn panic(id: u64) {
+    panic!("message {id} makes its handler panic");
+}
+
+async fn run(tx: &mut PgConnection, sql: &'static str) -> Result<(), BoxError> {
+    sqlx::raw_sql(sql).execute(tx).await?;
+    Ok(())
+}
+
+async fn ignore(tx: &mut PgConnection, sql: &'static str) {
+    let _ = run(tx, sql).await;
+}
+
+/// Ends the connection, and answers what became of it.
+async fn cut(tx: &mut PgConnection) -> BoxError {
+    match run(tx, "SELECT pg_terminate_backend(pg_backend_pid())").await {
+        Err(error) => error,
+        Ok(()) => "the connection was ended".into(),
+    }
+}
+
+/// What outlives a transaction.
+fn session(id: u64) -> &'static str {
+    match id % 6 {
+        0 => "SET default_transaction_read_only = off",
+        1 => "SET search_path = nowhere",
+        2 => "LISTEN demo",
+        3 => "CREATE TEMPORARY TABLE effects (message bigint)",
+        4 => "SELECT pg_advisory_lock_shared(1)",
+        _ => "DEALLOCATE ALL",
+    }
+}

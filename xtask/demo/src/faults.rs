@@ -1,0 +1,69 @@
+//! What happens to the servers, and when.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use sqlx::{Connection, PgConnection};
+
+use crate::servers::Servers;
+
+/// What happens to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The database answers nothing for a while, and its connections stay open.
+    Freeze,
+    /// A process of the database is killed, upon which it ends all others and recovers.
+    Crash,
+    /// The broker is shut down in good order, and comes back.
+    Restart,
+}
+
+/// How long the database is frozen: longer than a handler may take, and than a lease.
+const FROZEN: Duration = Duration::from_secs(5);
+
+/// What is still to come.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    /// After how many processed messages, and what; the last one first.
+    planned: Vec<(u64, Fault)>,
+    pub(crate) done: Vec<Fault>,
+}
+
+impl Faults {
+    /// These, in turn, while there is work.
+    pub(crate) fn new(faults: &[Fault], effects: u64) -> Self {
+        let count = faults.len() as u64;
+        let moment = |turn: u64| effects * (turn + 1) * 3 / (4 * (count + 1));
+        Self {
+            planned: (0..).map(moment).zip(faults.iter().copied()).collect::<Vec<_>>().into_iter().rev().collect(),
+            done: Vec::new(),
+        }
+    }
+
+    /// How many are still to come.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.planned.len()
+    }
+
+    /// Does it if it is time. Answers what was done.
+    pub(crate) async fn strike(&mut self, servers: &mut Servers, processed: u64) -> Result<Option<Fault>> {
+        let Some(&(_, fault)) = self.planned.last().filter(|(moment, _)| processed >= *moment) else { return Ok(None) };
+        match fault {
+            Fault::Freeze => servers.freeze(FROZEN).await?,
+            Fault::Crash => crash(servers.database()).await?,
+            Fault::Restart => servers.restart_broker()?,
+        }
+        self.planned.pop();
+        self.done.push(fault);
+        Ok(Some(fault))
+    }
+}
+
+/// Kills the process behind a connection of our own, as the kernel does that is out of memory. The server starts the program
+/// as a child of that process (PostgreSQL manual, COPY), so that it works in a container as well.
+async fn crash(database: &str) -> Result<()> {
+    let mut connection = PgConnection::connect(database).await?;
+    let killed = sqlx::raw_sql("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'").execute(&mut connection).await;
+    ensure!(killed.is_err(), "a process of the database was to be killed, and answers");
+    Ok(())
+}

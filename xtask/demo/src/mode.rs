@@ -1,0 +1,51 @@
+//! How the workers take messages.
+
+use std::fmt;
+
+/// How the workers take messages.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Mode {
+    /// Let the workers store each message, ack it, and run it from the inbox.
+    #[arg(long)]
+    pub(crate) inbox: bool,
+    /// Let the workers take so many messages together, in one transaction.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) batch: u16,
+    /// Let the handler take each batch as a whole.
+    #[arg(long)]
+    pub(crate) whole: bool,
+}
+
+/// How many messages a batch of the campaign has.
+const BATCH: u16 = 50;
+
+impl Mode {
+    /// Those of the campaign.
+    pub(crate) fn all() -> [Self; 5] {
+        let single = Self { inbox: false, batch: 1, whole: false };
+        let batch = Self { batch: BATCH, ..single };
+        let inbox = Self { inbox: true, ..single };
+        [single, inbox, batch, Self { whole: true, ..batch }, Self { inbox: true, ..batch }]
+    }
+
+    /// As a worker is called.
+    pub(crate) fn args(self) -> Vec<String> {
+        let mut args = vec![format!("--batch={}", self.batch)];
+        args.extend(self.inbox.then(|| "--inbox".to_owned()));
+        args.extend(self.whole.then(|| "--whole".to_owned()));
+        args
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match (self.inbox, self.batch > 1, self.whole) {
+            (false, false, false) => "single",
+            (true, false, false) => "inbox",
+            (false, true, false) => "batch",
+            (false, _, true) => "batch handler",
+            (true, true, false) => "inbox with batch",
+            (true, _, true) => "inbox with batch handler",
+        })
+    }
+}
