@@ -4,6 +4,8 @@
 
 #[path = "postgres_store/connect.rs"]
 mod connect;
+#[path = "postgres_store/fate.rs"]
+mod fate;
 #[path = "postgres_store/guard.rs"]
 mod guard;
 #[path = "postgres_store/inbox.rs"]

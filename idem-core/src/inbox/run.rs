@@ -81,8 +81,7 @@ impl<S: Store> Pipeline<S> {
                 Ran::Failed(failure) => return self.failed(row, failure).await,
                 Ran::CommittedEarly => {
                     let attempts = row.attempts + 1;
-                    self.committed_early(&row.delivery, &row.identity, attempts).await;
-                    return Some(Outcome::Dead { reason: Reason::Committed });
+                    return Some(self.committed_early(&row.delivery, &row.identity, attempts).await);
                 }
                 Ran::Broke(error) => {
                     self.outage.report(error.as_ref());
