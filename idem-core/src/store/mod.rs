@@ -62,6 +62,13 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Begins. No statement in the transaction may run for longer than `deadline`, which is a handler's.
     fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, Fault>> + Send;
 
+    /// Called between two handlers that share a transaction, to get it ready for the next one. `false` where the handler
+    /// before has ended or aborted it, and it is known here: then nothing more may run in it. A store in which nothing can
+    /// be written outside of its transactions may leave that to the guard.
+    fn between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<bool, Fault>> + Send {
+        async { Ok(true) }
+    }
+
     /// Checks that the transaction is still the one in which the claim was made or the row was started (the guard), and
     /// commits. Without claim or start there is nothing to guard.
     fn commit(&self, txn: Self::Txn) -> impl Future<Output = Committed> + Send;

@@ -114,6 +114,10 @@ impl<S: Store> Store for Crashing<S> {
 
     // ===== the rest =====
 
+    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
+        self.within.between(&mut txn.within).await
+    }
+
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
         self.within.register(consumer, names).await
     }

@@ -6,7 +6,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres as Pg};
 
-use super::{claim, inbox, many, operator, prune, register};
+use super::{claim, inbox, many, operator, ping, prune, register};
 
 /// A statement with the schema's name in it, made once per store.
 #[derive(Clone)]
@@ -51,6 +51,7 @@ macro_rules! statements {
 }
 
 statements! {
+    ping = ping::PING,
     intern = register::INTERN,
     keep = register::KEEP,
     handlers = register::HANDLERS,

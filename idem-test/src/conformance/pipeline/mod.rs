@@ -67,6 +67,11 @@ macro_rules! pipeline_suite {
             a_failure_in_a_batch_costs_one_more_round
             nobody_is_charged_for_an_error_that_was_swallowed_before
             nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
+            a_rollback_in_a_batch_harms_nobody_else
+            a_rollback_and_begin_in_a_batch_harms_nobody_else
+            a_rollback_and_a_write_in_a_batch_harm_nobody_else
+            a_rollback_and_an_error_in_a_batch_harm_nobody_else
+            a_rollback_in_a_set_harms_nobody_else
             copies_and_conflicts_in_a_batch_are_known
             a_copy_in_a_batch_is_held_with_its_first
             batches_that_deadlock_get_through
@@ -126,6 +131,7 @@ macro_rules! pipeline_suite {
             a_permanent_error_is_dead_at_once
             a_swallowed_error_is_a_failure
             a_rollback_by_the_handler_is_dead_without_effect
+            a_rollback_harms_no_neighbour
             a_commit_by_the_handler_is_dead_and_its_effect_stands
             a_commit_by_the_handler_in_a_retry_is_dead_as_well
             a_nested_transaction_is_no_abuse

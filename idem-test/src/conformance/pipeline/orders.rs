@@ -36,6 +36,10 @@ pub(super) enum Act {
     Swallow,
     Rollback,
     RollbackBegin,
+    /// ROLLBACK, and an effect behind it, whose error it swallows.
+    RollbackWrite,
+    /// ROLLBACK, an effect behind it, and an error of its own.
+    RollbackWriteFail,
     Commit,
     CommitBegin,
     /// Commits, and then fails.
@@ -162,6 +166,13 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Swallow => drop(W::execute(tx, "INSERT INTO there_is_no_such_table VALUES (1)").await),
             Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
             Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
+            Act::RollbackWrite | Act::RollbackWriteFail => {
+                drop(W::execute(tx, "ROLLBACK").await);
+                drop(desk.write::<W>(&[&name], tx).await);
+                if act == Act::RollbackWriteFail {
+                    return Err("failed behind its own ROLLBACK".into());
+                }
+            }
             Act::Commit => drop(W::execute(tx, "COMMIT").await),
             Act::CommitBegin => drop(W::execute(tx, "COMMIT; BEGIN").await),
             Act::CommitFail => {

@@ -67,6 +67,7 @@ macro_rules! store_suite {
             a_deadlock_is_a_lost_race
             // guard
             a_rollback_by_the_handler_is_found_out
+            nothing_is_written_behind_a_rollback
             a_commit_by_the_handler_is_found_out
             a_rollback_and_begin_by_the_handler_is_found_out
             a_commit_and_begin_by_the_handler_is_found_out
