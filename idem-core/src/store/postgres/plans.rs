@@ -145,7 +145,7 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
 async fn prune_reads_nothing_of_what_another_handler_keeps() {
     let Some((store, schema)) = world().await else { return };
     crate::Store::register(&store, "billing", &["long", "short"]).await.unwrap();
-    let mut lane = store.lanes().lane().await.unwrap();
+    let mut lane = store.lanes().own().await.unwrap();
     let conn = lane.connection();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
     conn.execute("SET statement_timeout = 0").await.unwrap();
