@@ -5,7 +5,7 @@ use std::fmt;
 /// Any error, boxed: what handlers and adapters return.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What can keep a worker or a store from starting. Nothing of it concerns a single message: what becomes of messages
+/// What can keep a worker or a store from starting, or end a worker. Nothing of it concerns a single message: what becomes of messages
 /// is an [`Outcome`](crate::Outcome).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -28,6 +28,15 @@ pub enum Error {
         what: String,
         /// The client's error.
         source: BoxError,
+    },
+    /// A task of the worker panicked while it ran: a defect of idem, of a store or of a source, and no message's fault. The
+    /// worker has drained, and may be started again.
+    #[error("the worker's task `{task}` panicked: {text}")]
+    Panicked {
+        /// Which task.
+        task: &'static str,
+        /// What the panic said.
+        text: String,
     },
 }
 
@@ -92,6 +101,12 @@ pub(crate) fn is_permanent(error: &BoxError) -> bool {
 /// The chain as one text, each part once, for the column `error`: escaped, so that no content can block the storing,
 /// and cut to 4,000 characters.
 pub(crate) fn text(error: &(dyn std::error::Error + 'static)) -> String {
+    // The text is a user's code as well.
+    let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| joined(error)));
+    text.unwrap_or_else(|_| "the error's own text panicked".to_owned())
+}
+
+fn joined(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     for part in chain(error).map(ToString::to_string) {
         if text.ends_with(&part) {
@@ -136,6 +151,19 @@ mod tests {
         assert_eq!(text(permanent("no such order").as_ref()), "no such order");
         let wrapped: BoxError = AppError::Charge(permanent("no such order")).into();
         assert_eq!(text(wrapped.as_ref()), "could not charge the card: no such order");
+    }
+
+    #[test]
+    fn an_error_whose_text_panics_has_a_text() {
+        #[derive(Debug)]
+        struct Nasty;
+        impl fmt::Display for Nasty {
+            fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+                panic!("no text")
+            }
+        }
+        impl std::error::Error for Nasty {}
+        assert_eq!(text(&Nasty), "the error's own text panicked");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::pipeline::Pipeline;
 use crate::ran::{Failure, Ran};
 use crate::registry::{Job, Route, panic_text};
-use crate::store::Undone;
+use crate::store::{Committed, Undone};
 use crate::worker::at;
 use crate::{BoxError, Store};
 
@@ -46,6 +46,7 @@ impl<S: Store> Pipeline<S> {
         let lost_race = self.store.lost_race(error.as_ref());
         match self.store.rollback(txn).await {
             Ok(Undone::CommittedEarly) => Ran::CommittedEarly,
+            Ok(Undone::Ended) => Ran::of(Committed::RolledBack),
             Ok(Undone::RolledBack) if lost_race => Ran::Retry(error),
             Ok(Undone::RolledBack) => Ran::Failed(Failure::of(&error)),
             // Only a statement of ours tells an outage, whatever the handler said.

@@ -34,6 +34,28 @@ impl Fingerprint {
         if delivery.is_tombstone() { Self::short(b"tombstone") } else { Self::of(delivery.payload()) }
     }
 
+    /// What tells one delivery without a key from another. A payload alone does not: an event that nobody takes and a
+    /// tombstone are told apart by what is beside it. What the broker changes from one delivery to the next is left out, so
+    /// that a redelivery is the same message.
+    pub(crate) fn of_keyless(delivery: &Delivery) -> Self {
+        let mut whole = Whole(Sha256::new());
+        for part in [delivery.event_type().map(str::as_bytes), delivery.message_id().map(str::as_bytes)] {
+            whole.optional(part);
+        }
+        whole.optional(delivery.partition_key());
+        // The unreadable part is missing from the rest, so its description and the message's place stand in for it.
+        let unreadable = delivery.unrepresentable();
+        whole.optional(unreadable.map(str::as_bytes));
+        whole.optional(unreadable.and(delivery.position()).map(str::as_bytes));
+        whole.optional((!delivery.is_tombstone()).then_some(delivery.payload()));
+        // Last, since their number is not written.
+        for (name, value) in delivery.headers().iter().filter(|(name, _)| !delivery.is_volatile(name)) {
+            whole.part(name.as_bytes());
+            whole.part(value);
+        }
+        Self::short(&whole.0.finalize()[..LENGTH])
+    }
+
     /// Equal for all messages: every delivery under a known key is a copy. A key that is used for two different
     /// messages then loses the second one silently.
     pub fn none() -> Self {
@@ -59,6 +81,22 @@ impl Fingerprint {
     }
 }
 
+/// A hash over several parts, each with its length before it, so that no byte can move from one part to the next.
+struct Whole(Sha256);
+
+impl Whole {
+    fn part(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    /// What is not there is not the same as what is empty.
+    fn optional(&mut self, part: Option<&[u8]>) {
+        self.0.update([u8::from(part.is_some())]);
+        self.part(part.unwrap_or_default());
+    }
+}
+
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fingerprint(")?;
@@ -79,6 +117,42 @@ mod tests {
         }
         assert_eq!(hash.as_bytes().len(), 16);
         assert_ne!(Fingerprint::stored(&[0]), Fingerprint::none());
+    }
+
+    #[test]
+    fn whatever_makes_a_message_makes_another_message_without_a_key() {
+        let plain = || Delivery::new("orders", "{}");
+        let header =
+            |name: &str, value: &str| plain().with_headers([(name.to_owned(), value.to_owned())].into_iter().collect());
+        let different = [
+            plain(),
+            Delivery::new("orders", "[]"),
+            Delivery::new("orders", ""),
+            Delivery::new("orders", "").with_tombstone(true),
+            Delivery::new("orders", "").with_tombstone(true).with_partition_key(Some("k1".into())),
+            Delivery::new("orders", "").with_tombstone(true).with_partition_key(Some("k2".into())),
+            plain().with_event_type(Some("paid".to_owned())),
+            plain().with_message_id(Some("paid".to_owned())),
+            plain().with_partition_key(Some("paid".into())),
+            plain().with_partition_key(Some("".into())),
+            header("a", "bc"),
+            header("ab", "c"),
+            header("x-delivery-count", "1"),
+        ];
+        let hashes: std::collections::HashSet<_> = different.iter().map(Fingerprint::of_keyless).collect();
+        assert_eq!(hashes.len(), different.len());
+    }
+
+    #[test]
+    fn what_the_broker_changes_at_each_delivery_is_no_part_of_the_message() {
+        let delivered = |count: Option<&str>| {
+            let counts = count.map(|count| ("x-count".to_owned(), count.to_owned()));
+            let headers = [("trace".to_owned(), "t".to_owned())].into_iter().chain(counts).collect();
+            let delivery = Delivery::new("orders", "{}").with_headers(headers).with_redelivered(count.is_some());
+            Fingerprint::of_keyless(&delivery.with_volatile_headers(&["x-count"]))
+        };
+        assert_eq!(delivered(None), delivered(Some("1")));
+        assert_eq!(delivered(Some("1")), delivered(Some("2")));
     }
 
     #[test]

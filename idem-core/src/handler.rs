@@ -24,6 +24,10 @@ pub trait Handler: Send + Sync + 'static {
     /// reason `undecodable`.
     const TOMBSTONES: bool = false;
 
+    /// Whether its key, or a part of it, is the place where the broker keeps the message. `#[idempotent]` says so of a key
+    /// with `position`. A worker refuses to start with such a handler where its broker has no such places.
+    const NEEDS_POSITION: bool = false;
+
     /// The decoded payload.
     type Message: Send + 'static;
 

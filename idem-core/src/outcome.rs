@@ -71,6 +71,9 @@ reasons! {
     Undecodable = "undecodable",
     /// No key could be made.
     NoKey = "no key",
+    /// The broker delivered what a [`Delivery`](crate::Delivery) cannot hold, such as a header name that is not UTF-8. What
+    /// it can hold is kept, and the error says what it cannot.
+    Unrepresentable = "unrepresentable",
     /// The payload is over the limit.
     TooLarge = "too large",
     /// No handler of the worker takes this type of event.

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -13,7 +13,10 @@ use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work};
 use crate::store::{Fault, Identity, Promise};
 use crate::telemetry::{self, Gauges};
-use crate::worker::{Flights, Gate, Health, Hold, Lanes, Outage, Place, RowWait, Rows, Settings, Waiting, extended};
+use crate::worker::{
+    Brake, Defect, Flights, Gate, Health, Hold, Lanes, Outage, Place, RowWait, Rows, Settings, Unwinding, Waiting,
+    extended,
+};
 use crate::{Acker, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
@@ -28,9 +31,11 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) gate: Gate,
     pub(crate) outage: Outage,
     pub(crate) health: Health,
+    pub(crate) brake: Brake,
+    pub(crate) defect: Defect,
     pub(crate) gauges: Gauges,
-    /// Room for those that are stored alone, where deliveries are stored; none is needed where each has its lane.
-    pub(crate) alone: Option<Semaphore>,
+    /// Room for those that are stored alone: that many connections are kept for them beside the lanes.
+    pub(crate) alone: Semaphore,
     /// Rung when something was parked, so that the inbox need not wait for its poll.
     pub(crate) parked: Notify,
     /// The rows that ordered deliveries wait for.
@@ -69,6 +74,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Option<Place>) -> Option<Waiting<A>> {
+        // Behind `place`, and so dropped before it.
+        let _unwinding = Unwinding(&self.draining);
         let mut holds = 0;
         let outcome = loop {
             if !acker.is_live() {
@@ -84,6 +91,9 @@ impl<S: Store> Pipeline<S> {
                 &step
             {
                 acker.stored();
+            }
+            if let Step::Done(outcome) | Step::InRow(outcome, _) = &step {
+                self.brake.fit(outcome);
             }
             match step {
                 Step::Done(outcome) => break outcome,
@@ -111,15 +121,16 @@ impl<S: Store> Pipeline<S> {
 
     /// One try: what the database answers decides.
     async fn attempt(&self, delivery: &Delivery) -> Step {
-        let _room = match &self.alone {
-            Some(room) => room.acquire().await.ok(),
-            None => None,
-        };
         let work = match self.receive(delivery) {
             Ok(work) => work,
-            Err(unfit) => return self.bury(delivery, unfit).await,
+            Err(unfit) => {
+                let _room = self.room(delivery).await;
+                return self.bury(delivery, unfit).await;
+            }
         };
+        // Waited for in memory, so before the room.
         let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        let _room = self.room(delivery).await;
         let in_lane = delivery.lane.map(|_| Box::new(work.identity.clone()));
         let step = if delivery.redelivered() || self.settings.inbox {
             self.store_first(delivery, &work.identity).await
@@ -133,6 +144,13 @@ impl<S: Store> Pipeline<S> {
             }
             (step, _) => step,
         }
+    }
+
+    /// Room to store a delivery: what is redelivered in no order is stored beside the lanes, which have connections of their
+    /// own.
+    async fn room(&self, delivery: &Delivery) -> Option<SemaphorePermit<'_>> {
+        let beside_lanes = self.settings.ordering == Ordering::None && (self.settings.inbox || delivery.redelivered());
+        if beside_lanes { self.alone.acquire().await.ok() } else { None }
     }
 
     /// Runs beside others, unless a suspect runs.
@@ -153,11 +171,15 @@ impl<S: Store> Pipeline<S> {
         let span = Span::current();
         span.record("idem.handler", route.handler.name());
         span.record("idem.key", tracing::field::display(&key));
-        let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery) };
+        let identity = Identity { handler: route.id, key, fingerprint: route.handler.fingerprint(delivery)? };
         Ok(Work { route, identity, job })
     }
 
+    /// Whether it can be taken over at all.
     pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
+        if let Some(why) = &delivery.unrepresentable {
+            return Err(Unfit::new(Reason::Unrepresentable, why.to_string()));
+        }
         let (size, limit) = (delivery.payload().len(), self.settings.payload_limit);
         if size > limit {
             let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.payload_limit(..)`");
@@ -262,7 +284,9 @@ impl<S: Store> Pipeline<S> {
             if hold != Hold::Busy {
                 self.outage.over().await;
             }
-            if hold != Hold::Again {
+            if hold == Hold::Unfit {
+                self.health.resumed().await;
+            } else if hold != Hold::Again {
                 tokio::time::sleep(crate::worker::hold_wait(holds)).await;
             }
         };

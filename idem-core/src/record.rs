@@ -106,6 +106,11 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
     }
 
+    /// Stores a message to be run after this time.
+    pub(crate) async fn store_for_later(&self, delivery: &Delivery, identity: &Identity, after: Duration) -> Step {
+        self.record(delivery, identity, 0, Ok(after), "").await
+    }
+
     /// Parks a message whose first run has failed, or gives it up.
     pub(crate) async fn park(&self, delivery: &Delivery, identity: &Identity, failure: Failure) -> Step {
         let state = self.next(1, &failure);
@@ -164,8 +169,11 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// Keeps a delivery whole for which no key could be made. It is known by the hash of its payload.
+    /// Keeps a delivery whole for which no key could be made. It is known by the hash of all that makes the message.
     pub(crate) async fn bury(&self, delivery: &Delivery, unfit: Unfit) -> Step {
+        if self.brake.holds(&unfit) {
+            return Step::Hold(Hold::Unfit);
+        }
         let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| route.id);
         let identity = claimless(handler, delivery);
         let state = Err(unfit.reason);
@@ -178,7 +186,10 @@ impl<S: Store> Pipeline<S> {
             return self.abandon(txn, fault).await;
         }
         match settled(self.store.commit(txn).await) {
-            Ok(()) => Step::Done(Outcome::Dead { reason: unfit.reason }),
+            Ok(()) => {
+                self.brake.unfit(&unfit);
+                Step::Done(Outcome::Dead { reason: unfit.reason })
+            }
             Err(fault) => self.hold_for(fault),
         }
     }
@@ -223,7 +234,7 @@ impl<S: Store> Pipeline<S> {
 
 /// The identity of a delivery without a key.
 pub(crate) fn claimless(handler: HandlerId, delivery: &Delivery) -> Identity {
-    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_delivery(delivery) }
+    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) }
 }
 
 /// What the commit of a transaction of our own means, in which no handler ran.

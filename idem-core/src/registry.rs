@@ -22,7 +22,11 @@ pub(crate) trait Job<S: Store>: Any + Send {
 pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
     fn event(&self) -> Option<&'static str>;
-    fn fingerprint(&self, delivery: &Delivery) -> Fingerprint;
+    /// Whether its key is made of the place where the broker keeps the message.
+    fn needs_position(&self) -> bool;
+
+    /// What tells a copy from another message.
+    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
 
     /// Whether the handler takes a set of messages at once.
     fn is_set(&self) -> bool;
@@ -85,26 +89,31 @@ where
         Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first? }))
     }
 
-    fn fingerprint(&self, delivery: &Delivery) -> Fingerprint {
-        H::fingerprint(delivery)
+    fn needs_position(&self) -> bool {
+        H::NEEDS_POSITION
+    }
+
+    fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
+        caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery)))
     }
 
     fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, Unfit> {
-        let prepare = || {
-            let message = self.decode(delivery).map_err(|e| Unfit::new(Reason::Undecodable, e.as_ref()))?;
-            if key.as_bytes().is_empty() {
-                *key = H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))?;
-            }
-            if key.as_bytes().is_empty() {
-                return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty));
-            }
-            let params = H::Params::extract(&Extraction::new(delivery, key, &*self.state));
-            Ok(Box::new(Ready::<H> { message, params }) as Box<dyn Job<S>>)
-        };
-        // A codec or a key that panics must cost its message, not the lane.
-        catch_unwind(AssertUnwindSafe(prepare)).unwrap_or_else(|panic| {
-            Err(Unfit::new(Reason::Undecodable, format!("decoding panicked: {}", panic_text(panic.as_ref()))))
-        })
+        let message = caught(Reason::Undecodable, "decoding", || {
+            self.decode(delivery).map_err(|e| Unfit::new(Reason::Undecodable, crate::error::text(e.as_ref())))
+        })?;
+        if key.as_bytes().is_empty() {
+            *key = caught(Reason::NoKey, "the key", || {
+                H::key(&message, delivery).map_err(|e| Unfit::new(Reason::NoKey, e))
+            })?;
+        }
+        if key.as_bytes().is_empty() {
+            return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty));
+        }
+        // An extractor's failure is an attempt of its message, and so is its panic.
+        let extract = || H::Params::extract(&Extraction::new(delivery, key, &*self.state));
+        let params = catch_unwind(AssertUnwindSafe(extract))
+            .unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into()));
+        Ok(Box::new(Ready::<H> { message, params }))
     }
 }
 
@@ -144,6 +153,12 @@ impl<S: Lends<H::Connection>, H: Handler> Job<S> for Joined<H> {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
         Box::pin(async move { H::handle(self.input, self.params?, S::lend(txn)).await })
     }
+}
+
+/// What is a user's code and panics must cost its message, not the lane: the message is unfit for this reason.
+fn caught<T>(reason: Reason, what: &str, work: impl FnOnce() -> Result<T, Unfit>) -> Result<T, Unfit> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref())))))
 }
 
 /// The text of a panic.

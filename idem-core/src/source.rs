@@ -35,6 +35,12 @@ pub trait Source: Send + 'static {
         Horizon::Unstated
     }
 
+    /// Whether its deliveries have a [`position`](Delivery::position). A worker refuses to start with a handler whose key
+    /// needs one where there is none, since all of its messages would be dead letters.
+    fn has_positions(&self) -> bool {
+        true
+    }
+
     /// The next delivery. Waits as long as there is none. The end of the broker's stream is an error, never a pause:
     /// a consumer that was cancelled must not look idle.
     ///
@@ -61,12 +67,15 @@ pub struct Terms {
     pub deadline: Duration,
     /// The order that is promised.
     pub ordering: Ordering,
+    /// The database has, or has had, claims of this worker. A source whose own place is gone must not take it for new.
+    pub has_history: bool,
 }
 
 impl Terms {
-    /// With a deadline of 30 seconds and no order, the worker's own defaults.
+    /// With a deadline of 30 seconds and no order, the worker's own defaults; of a worker without a history.
     pub fn new(consumer: impl Into<String>, in_flight: u16) -> Self {
-        Self { consumer: consumer.into(), in_flight, deadline: Duration::from_secs(30), ordering: Ordering::None }
+        let (deadline, ordering) = (Duration::from_secs(30), Ordering::None);
+        Self { consumer: consumer.into(), in_flight, deadline, ordering, has_history: false }
     }
 }
 

@@ -16,5 +16,7 @@ mod proxy;
 mod prune;
 #[path = "postgres_store/round_trips.rs"]
 mod round_trips;
+#[path = "postgres_store/sessions.rs"]
+mod sessions;
 #[path = "postgres_store/world.rs"]
 mod world;

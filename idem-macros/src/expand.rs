@@ -60,6 +60,9 @@ impl Handler<'_> {
         let event = self.args.event.iter();
         let takes_none = self.shape.is_some_and(|shape| is_option(&shape.message));
         let tombstones = takes_none.then(|| quote!(const TOMBSTONES: #idem::bool = true;));
+        let by_position = |part: &Part| matches!(part, Part::Fact(word, None) if word == "position");
+        let needs = self.args.key.iter().flatten().any(by_position);
+        let position = needs.then(|| quote!(const NEEDS_POSITION: #idem::bool = true;));
         let (types, key, fingerprint, call) = (self.types(), self.key(), self.fingerprint(), self.call());
         quote! {
             #[doc(hidden)]
@@ -71,6 +74,7 @@ impl Handler<'_> {
                 const NAME: &'static #idem::str = #name;
                 #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
                 #tombstones
+                #position
                 #types
                 fn key(#message: &Self::Message, #delivery: &#idem::Delivery)
                     -> #idem::Result<#idem::Key, #idem::KeyError>

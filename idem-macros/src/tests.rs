@@ -96,6 +96,7 @@ fn all_arguments_and_extractors_round_the_connection() {
                 const EVENT: ::shop::idem::__private::Option<
                     &'static ::shop::idem::__private::str,
                 > = ::shop::idem::__private::Option::Some("order.paid");
+                const NEEDS_POSITION: ::shop::idem::__private::bool = true;
                 type Message = OrderPaid;
                 type Input = OrderPaid;
                 type Params = (State<App>, Headers);

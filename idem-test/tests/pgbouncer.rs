@@ -29,6 +29,52 @@ async fn a_pooler_that_was_not_told_of_is_refused_with_the_cure() {
     assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");
 }
 
+/// The role of the suite may write outside of idem's transactions, so that a batch looks after each handler. What a handler
+/// itself writes behind its ROLLBACK stands.
+mod batch {
+    use idem_test::conformance::pipeline::{self, InBatches, World};
+
+    use super::world::PgBouncerWorld;
+
+    macro_rules! cases {
+        ($($name:ident)*) => {$(
+            #[tokio::test]
+            async fn $name() {
+                if let Some(world) = InBatches::<PgBouncerWorld>::make().await {
+                    pipeline::$name(world).await;
+                }
+            }
+        )*};
+    }
+
+    cases! {
+        a_rollback_in_a_batch_harms_nobody_else
+        a_rollback_and_begin_in_a_batch_harms_nobody_else
+        nobody_is_charged_for_an_error_that_was_swallowed_before
+    }
+}
+
+#[tokio::test]
+async fn a_role_whose_sessions_are_read_only_writes_nothing_behind_its_transaction() {
+    let Some(world) = PgBouncerWorld::with_read_only_role().await else { return };
+    let store = world.store(Setup::default()).await.unwrap();
+    let handler = store.register("billing", &["paid"]).await.unwrap()[0];
+    store.ping().await.unwrap();
+    let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
+    let deadline = Duration::from_secs(5);
+    let (mut txn, _) = store.begin_with_claim(deadline, &identity, Promise::Processed).await.unwrap();
+    let tx = <Postgres as idem_core::Lends<sqlx::PgConnection>>::lend(&mut txn);
+    PgBouncerWorld::execute(tx, "ROLLBACK").await.unwrap();
+    let sql = format!("CREATE TABLE {} (name text)", world.name("effects"));
+    let refused = PgBouncerWorld::execute(tx, &sql).await.unwrap_err().to_string();
+    assert!(refused.contains("read-only"), "{refused}");
+    assert!(matches!(store.commit(txn).await, Committed::RolledBack));
+    let (txn, _) = store.begin_with_claim(deadline, &identity, Promise::Processed).await.unwrap();
+    assert!(matches!(store.commit(txn).await, Committed::Done));
+    store.prune().await.unwrap();
+    world.drop_role().await;
+}
+
 #[tokio::test]
 async fn sessions_of_the_pooler_keep_no_setting_and_no_lock() {
     let Some(world) = PgBouncerWorld::make().await else { return };

@@ -7,6 +7,9 @@ use idem_core::{Delivery, Headers};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use serde_json::Value;
 
+/// What the broker counts at each delivery.
+const VOLATILE: &[&str] = &["x-delivery-count", "x-acquired-count", "x-delivered-count"];
+
 /// The facts of a delivery. `x-delivery-count` is no attempt: a crash raises it for all that was prefetched.
 pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, redelivered: bool, facts: &lapin::BasicProperties) -> Delivery {
     let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
@@ -14,6 +17,7 @@ pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, redelivered: bool, facts
         .with_headers(facts.headers().as_ref().map(headers).unwrap_or_default())
         .with_message_id(text(facts.message_id()))
         .with_event_type(text(facts.kind()))
+        .with_volatile_headers(VOLATILE)
         .with_redelivered(redelivered)
 }
 

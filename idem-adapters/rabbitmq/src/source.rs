@@ -171,6 +171,11 @@ impl Source for Queue {
         self.config.replay_horizon.map_or(Horizon::Unstated, Horizon::Within)
     }
 
+    /// The broker keeps none.
+    fn has_positions(&self) -> bool {
+        false
+    }
+
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
         let end = loop {
             let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else {

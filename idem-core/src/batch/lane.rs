@@ -41,7 +41,10 @@ impl<S: Store> Pipeline<S> {
         let (mut done, mut alone) = (Vec::new(), Vec::new());
         for ((delivery, acker), verdict) in deliveries.into_iter().zip(ackers).zip(verdicts) {
             match verdict {
-                Verdict::Done(outcome) => done.push((delivery, acker, outcome)),
+                Verdict::Done(outcome) => {
+                    self.brake.fit(&outcome);
+                    done.push((delivery, acker, outcome));
+                }
                 Verdict::Alone | Verdict::Lost => alone.push((delivery, acker)),
                 Verdict::Broke => alone.push((delivery.with_redelivered(true), acker)),
                 Verdict::Stopped => self.release(acker).await,

@@ -81,12 +81,24 @@ impl<S: Store> Pipeline<S> {
         if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
             return self.undone(txn, Round::Without(new)).await;
         }
+        let mut before = Vec::new();
         for Call { places, route, job } in calls {
+            if !before.is_empty() {
+                match self.store.between(&mut txn).await {
+                    Ok(true) => {}
+                    // Whatever it did, it was the one before.
+                    Ok(false) => return self.broken(txn, || blamed(&before), || blamed(&before), new).await,
+                    Err(fault) => return self.lost(fault.into()),
+                }
+            }
             let began = Instant::now();
             let handled = self.handle(job, &mut txn, began).await;
             route.meters.handler.record(began.elapsed());
             let error = match handled {
-                Handled::Returned(Ok(())) => continue,
+                Handled::Returned(Ok(())) => {
+                    before = places;
+                    continue;
+                }
                 Handled::Returned(Err(error)) => error,
                 Handled::Panicked(text) => text.into(),
                 Handled::Stopped => return Round::Stopped,
@@ -100,11 +112,8 @@ impl<S: Store> Pipeline<S> {
                 }
             };
             let round = if self.store.lost_race(error.as_ref()) { Round::Deadlock } else { blamed(&places) };
-            return match self.store.rollback(txn).await {
-                Ok(Undone::RolledBack) => round,
-                Ok(Undone::CommittedEarly) => Round::CommittedEarly(new),
-                Err(fault) => self.lost(fault.into()),
-            };
+            // The transaction may have been ended by this handler or by one before it, behind which nothing can be written.
+            return self.broken(txn, || round, || Round::Split, new).await;
         }
         match self.store.commit(txn).await {
             Committed::Done => {
@@ -154,6 +163,22 @@ impl<S: Store> Pipeline<S> {
     async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Found>, Fault> {
         let started = self.store.start_many(txn, rows).await?;
         Ok(started.into_iter().map(|started| if started { Found::New } else { Found::Lost }).collect())
+    }
+
+    /// Rolls back what a handler has failed in, or ended.
+    async fn broken(
+        &self,
+        txn: S::Txn,
+        failed: impl FnOnce() -> Round,
+        ended: impl FnOnce() -> Round,
+        new: Vec<usize>,
+    ) -> Round {
+        match self.store.rollback(txn).await {
+            Ok(Undone::RolledBack) => failed(),
+            Ok(Undone::Ended) => ended(),
+            Ok(Undone::CommittedEarly) => Round::CommittedEarly(new),
+            Err(fault) => self.lost(fault.into()),
+        }
     }
 
     async fn undone(&self, txn: S::Txn, round: Round) -> Round {

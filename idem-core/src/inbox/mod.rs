@@ -8,4 +8,4 @@ mod storing;
 
 pub use operator::Inbox;
 pub(crate) use runner::{jittered, run};
-pub(crate) use storing::{ALONE, BATCHES, store};
+pub(crate) use storing::store;

@@ -104,7 +104,7 @@ impl<S: Store> Pipeline<S> {
             let route = self.routes.find(&row.delivery)?;
             let mut key = Key::empty();
             route.handler.prepare(&row.delivery, &mut key)?;
-            let fingerprint = route.handler.fingerprint(&row.delivery);
+            let fingerprint = route.handler.fingerprint(&row.delivery)?;
             Ok((route, Identity { handler: route.id, key, fingerprint }))
         });
         let (route, identity) = match keyed {

@@ -107,7 +107,7 @@ impl<S: Store> Runner<S> {
             }
             let (pipeline, room): (_, Arc<OwnedRwLockReadGuard<()>>) = (self.pipeline.clone(), room.clone());
             running.spawn(async move {
-                pipeline.run_rows(&batch).await;
+                pipeline.task("inbox", pipeline.run_rows(&batch)).await;
                 drop((slot, room));
             });
         }

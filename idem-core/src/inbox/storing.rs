@@ -4,19 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::pipeline::Pipeline;
 use crate::worker::{Arrival, Queue, at};
 use crate::{Acker, Delivery, Store};
-
-/// How many batches are stored at once, each on a connection of its own. One is written while the other waits for its
-/// commit; more would only be smaller.
-pub(crate) const BATCHES: usize = 2;
-/// How many deliveries are taken over one by one at once, beside the batches: those that are unfit or held up.
-pub(crate) const ALONE: usize = 2;
 
 /// The most deliveries in a batch, and about the most bytes, since they are in memory twice while they are sent.
 const MOST: usize = 100;
@@ -27,59 +21,66 @@ const BYTES: usize = 4 * 1024 * 1024;
 /// A batch is what is there when a connection is free; nothing is waited for. What is odd about a delivery (it is unfit,
 /// its key is held by another process, its claim was removed meanwhile) takes it out of the batch and on a way of its own,
 /// so that it keeps nobody.
-pub(crate) async fn store<S: Store, A: Acker>(
-    pipeline: Arc<Pipeline<S>>,
-    deliveries: Queue<Arrival<A>>,
-    broken: Arc<Notify>,
-) {
-    let room = Arc::new(Semaphore::new(BATCHES));
+pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, deliveries: Queue<Arrival<A>>) {
+    let room = Arc::new(Semaphore::new(pipeline.settings.stored_at_once().batches));
     let (mut waiting, mut working) = (VecDeque::new(), JoinSet::new());
     loop {
         let extension = third_of_lease(&waiting);
         tokio::select! {
             biased;
-            Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working, &broken),
+            Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working),
             received = deliveries.recv() => match received {
-                Some((delivery, acker, _)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
+                Some((delivery, acker, _)) => wait(&mut waiting, Arrived::new(&pipeline, delivery, acker)),
                 None => break,
             },
             () = at(extension) => extend(&mut waiting).await,
             Ok(room) = room.clone().acquire_owned(), if !waiting.is_empty() => {
                 let (pipeline, batch) = (pipeline.clone(), next(&mut waiting));
-                working.spawn(async move { pipeline.store_batch(batch, room).await });
+                working.spawn(async move {
+                    let stored = pipeline.task("storing", pipeline.store_batch(batch, room)).await;
+                    stored.unwrap_or_default()
+                });
             }
         }
     }
     join_all(waiting.into_iter().map(|arrived| pipeline.release(arrived.acker))).await;
     while let Some(ended) = working.join_next().await {
-        follow(&pipeline, ended, &mut working, &broken);
+        follow(&pipeline, ended, &mut working);
     }
 }
+
+/// Puts a delivery behind the others; before all of them where the broker may soon drop it.
+fn wait<A>(waiting: &mut VecDeque<Arrived<A>>, mut arrived: Arrived<A>) {
+    if arrived.delivery.delivery_count().is_none_or(|count| count < URGENT) {
+        return waiting.push_back(arrived);
+    }
+    // All leases are extended when a third of the first one is over.
+    if let Some(first) = waiting.front() {
+        arrived.since = first.since;
+    }
+    waiting.push_front(arrived);
+}
+
+/// From so many earlier deliveries on a message is stored before all else.
+const URGENT: u32 = 5;
 
 /// Sends what a batch has left out on ways of their own.
 fn follow<S: Store, A: Acker>(
     pipeline: &Arc<Pipeline<S>>,
     ended: Result<Vec<Arrived<A>>, JoinError>,
     working: &mut JoinSet<Vec<Arrived<A>>>,
-    broken: &Notify,
 ) {
-    match ended {
-        Ok(alone) => alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
+    // One that has panicked has said so.
+    if let Ok(alone) = ended {
+        alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
             let pipeline = pipeline.clone();
             working.spawn(async move {
                 // In no order, since the inbox is refused with one: so it does not wait for its row.
-                drop(pipeline.deliver(delivery, acker, None).await);
+                drop(pipeline.task("storing", pipeline.deliver(delivery, acker, None)).await);
                 drop(counted);
                 Vec::new()
             });
-        }),
-        // As in a lane: a defect of idem or of an adapter. The deliveries were not settled; a new subscription brings
-        // them back.
-        Err(ended) if ended.is_panic() => {
-            tracing::error!("a batch panicked; the source is opened anew");
-            broken.notify_one();
-        }
-        Err(_) => {}
+        });
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Standing {
 pub enum Undone {
     /// Nothing of the transaction is in the database.
     RolledBack,
+    /// Nor here; but it was the handler that ended the transaction, by ROLLBACK, before it failed.
+    Ended,
     /// The handler had ended the transaction by COMMIT before it failed: the claim, and what it had written by then,
     /// stand.
     CommittedEarly,

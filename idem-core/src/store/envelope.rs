@@ -23,6 +23,8 @@ struct Envelope {
     tombstone: bool,
     /// Microseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
+    partition_key: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     published_at: Option<u64>,
     headers: Vec<(String, Value)>,
 }
@@ -47,6 +49,7 @@ pub fn seal(delivery: &Delivery) -> Vec<u8> {
         event_type: delivery.event_type.clone(),
         position: delivery.position.clone(),
         tombstone: delivery.tombstone,
+        partition_key: delivery.partition_key().map(value),
         published_at: delivery.published_at.and_then(micros),
         headers: delivery.headers.iter().map(|(name, bytes)| (name.to_owned(), value(bytes))).collect(),
     };
@@ -65,6 +68,7 @@ pub fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
         delivery.event_type = envelope.event_type;
         delivery.position = envelope.position;
         delivery.tombstone = envelope.tombstone;
+        delivery.partition_key = envelope.partition_key.map(Bytes::from);
         delivery.published_at = envelope.published_at.and_then(time);
         delivery.headers =
             envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
@@ -105,11 +109,13 @@ mod tests {
             .with_headers(headers)
             .with_message_id(Some("m\0".to_owned()))
             .with_event_type(Some("paid".to_owned()))
+            .with_partition_key(Some(Bytes::from_static(b"k\xff")))
             .with_published_at(Some(UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456)));
         let opened = open(&seal(&delivery), delivery.payload().to_vec(), 2);
         assert_eq!(opened.headers(), delivery.headers());
         assert_eq!((opened.source(), opened.message_id()), ("orders", Some("m\0")));
         assert_eq!((opened.event_type(), opened.position()), (Some("paid"), None));
+        assert_eq!(opened.partition_key(), delivery.partition_key());
         assert_eq!((opened.attempt(), opened.published_at()), (3, delivery.published_at()));
     }
 

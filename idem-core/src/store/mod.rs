@@ -43,6 +43,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The names of this consumer's handlers that have inbox rows, parked or dead.
     fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<String>, Fault>> + Send;
 
+    /// Whether any handler of this consumer has, or has had, a claim.
+    fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
+
     /// Sets connections aside for a worker: as many as it can use at once. They are given back when the value is
     /// dropped.
     ///
@@ -61,6 +64,13 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Begins. No statement in the transaction may run for longer than `deadline`, which is a handler's.
     fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, Fault>> + Send;
+
+    /// Called between two handlers that share a transaction, to get it ready for the next one. `false` where the handler
+    /// before has ended or aborted it, and it is known here: then nothing more may run in it. A store in which nothing can
+    /// be written outside of its transactions may leave that to the guard.
+    fn between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<bool, Fault>> + Send {
+        async { Ok(true) }
+    }
 
     /// Checks that the transaction is still the one in which the claim was made or the row was started (the guard), and
     /// commits. Without claim or start there is nothing to guard.
@@ -246,6 +256,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Whether this message has an inbox row that is parked, be it taken or running. Waits for nobody.
     fn is_parked(&self, identity: &Identity) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    /// Makes a row due that was stored ahead of its turn, if it has neither run nor been taken.
+    fn make_due(&self, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Takes back the start of a row whose lease was lost, whoever has it now; never below 0, and the token stays.
     fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), Fault>> + Send;

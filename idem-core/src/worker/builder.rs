@@ -239,6 +239,24 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
+    /// Pauses consumption where `limit` of the last `of` deliveries became dead letters because no handler could be called
+    /// for them (`no key`, `unknown type`, `undecodable`), and none of the others was processed or stored; 50 of 100 by
+    /// default. A wrong header name or codec makes a dead letter of every message, and would empty the queue into the inbox.
+    ///
+    /// While it is paused, [`Health`] is not ready and says why; no delivery is taken, and unfit ones at hand are held
+    /// unsettled. [`Health::resume`] or a restart goes on. One bad producer among good ones never pauses it, since what is
+    /// processed counts for the queue.
+    pub fn unfit_limit(mut self, limit: usize, of: usize) -> Self {
+        self.settings.unfit_limit = Some((limit, of));
+        self
+    }
+
+    /// Makes a dead letter of each delivery for which no handler can be called, however many there are.
+    pub fn no_unfit_limit(mut self) -> Self {
+        self.settings.unfit_limit = None;
+        self
+    }
+
     /// Calls this with each delivery, or run from the inbox, and its outcome, after it was settled; what is parked in
     /// an ordered lane, before. It must be quick.
     pub fn observe(mut self, observer: impl Fn(&Delivery, &Outcome) + Send + Sync + 'static) -> Self {
@@ -267,10 +285,12 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Staffed> {
     /// broker delivers again.
     ///
     /// # Errors
-    /// Only at the start: settings that would lose or repeat messages, a broker that can deliver again what is older than
+    /// At the start: settings that would lose or repeat messages, a broker that can deliver again what is older than
     /// the claims that are kept, a pool that is too small, two handlers of one
     /// name or one type of event, inbox rows of handlers that are not here, a database or a broker that cannot be used.
-    /// Once it runs, nothing but `shutdown` ends it.
+    /// Once it runs, nothing but `shutdown` ends it, except a panic in a task of the worker itself, which is a defect of
+    /// idem, of a store or of a source: it drains, and answers [`Error::Panicked`]. What panics in a handler, a key, a
+    /// fingerprint or a codec is a failure of its message.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
         super::run::until(self.into_parts(), shutdown).await
     }

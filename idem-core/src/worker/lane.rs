@@ -1,18 +1,14 @@
 //! A lane: one of the tasks that take deliveries all the way, one at a time.
 
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::{Either, join_all, select};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::pipeline::Pipeline;
-use crate::registry::panic_text;
 use crate::{Acker, Delivery, Store};
 
 use super::{Place, Queue, Waiting};
@@ -26,24 +22,17 @@ pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     deliveries: Queue<Arrival<A>>,
     waiting: Queue<Waiting<A>>,
-    broken: Arc<Notify>,
 ) {
     let linger = pipeline.settings.linger;
     let mut taken = Vec::new();
     while crate::batch::collect(&deliveries, pipeline.pace.size(), linger, &mut taken).await {
         let number = taken.len() as f64;
         pipeline.gauges.in_flight.increment(number);
-        let run = AssertUnwindSafe(pin!(pipeline.deliver_some(&mut taken))).catch_unwind().await;
+        // What is a user's is caught elsewhere. A delivery that was not settled comes again, after the end of the worker.
+        let run = pipeline.task("lane", pin!(pipeline.deliver_some(&mut taken))).await;
         pipeline.gauges.in_flight.decrement(number);
-        match run {
-            Ok(Some(wait)) => waiting.push(wait),
-            Ok(None) => {}
-            // Handlers, codecs and observers are caught elsewhere, so this is a defect of idem or of an adapter. The
-            // delivery was not settled; a new subscription brings it back.
-            Err(panic) => {
-                tracing::error!(panic = panic_text(panic.as_ref()), "a lane panicked; the source is opened anew");
-                broken.notify_one();
-            }
+        if let Some(wait) = run.flatten() {
+            waiting.push(wait);
         }
     }
 }

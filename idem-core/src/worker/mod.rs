@@ -1,6 +1,9 @@
 //! The worker: the running loop of one source and its handlers.
 
+mod ahead;
+mod brake;
 mod builder;
+mod defect;
 mod flights;
 mod gate;
 mod health;
@@ -19,6 +22,8 @@ pub use builder::{Bare, Staffed, Worker};
 pub use gate::Gate;
 pub use health::Health;
 
+pub(crate) use brake::Brake;
+pub(crate) use defect::{Defect, Unwinding};
 pub(crate) use flights::{Flight, Flights};
 pub(crate) use lane::{Arrival, at, extended, extended_all};
 pub(crate) use order::{Lanes, Place};
@@ -37,6 +42,8 @@ pub(crate) enum Hold {
     Outage,
     /// The connection was lost under the handler, or COMMIT was not answered.
     Broke,
+    /// It is unfit, and consumption is paused because too many were.
+    Unfit,
     /// Nothing is in the way any more.
     Again,
 }

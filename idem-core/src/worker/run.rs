@@ -15,7 +15,10 @@ use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
 use crate::{Error, Ordering, Source, Store, Terms, age};
 
-use super::{Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, housekeeping, lane, receive, waiting};
+use super::receive::Arrivals;
+use super::{
+    Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, housekeeping, lane, receive, waiting,
+};
 
 /// What a worker is made of, once its handlers' types are erased.
 pub(crate) struct Parts<S, Src> {
@@ -56,6 +59,7 @@ async fn serve<S: Store, Src: Source>(
     let mut shutdown = pin!(shutdown);
     parts.settings.check(&parts.consumer)?;
     distinct(&parts.handlers)?;
+    positions(&parts.source, &parts.handlers)?;
     let _connections: Reservation = parts.store.reserve(parts.settings.connections())?;
     let routes = register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let terms = Terms {
@@ -63,6 +67,7 @@ async fn serve<S: Store, Src: Source>(
         in_flight: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
         deadline: parts.settings.deadline,
         ordering: parts.settings.ordering,
+        has_history: history(&parts.consumer, &parts.store).await?,
     };
     let wanted = parts.settings.in_flight;
     let opened = tokio::select! {
@@ -81,37 +86,47 @@ async fn serve<S: Store, Src: Source>(
     let patience = parts.settings.drain;
     let (pipeline, mut source) = assemble(parts, routes);
     let (deliveries, waiting) = (Queue::new(), Queue::new());
-    let broken = Arc::new(Notify::new());
     let mut working = JoinSet::new();
-    if pipeline.settings.inbox {
-        working.spawn(crate::inbox::store(pipeline.clone(), deliveries.clone(), broken.clone()));
-    } else {
+    // With an order, those that wait for their turn store themselves.
+    let beside = !pipeline.settings.inbox && pipeline.settings.ordering == Ordering::None;
+    let redelivered = if beside { Queue::new() } else { deliveries.clone() };
+    if pipeline.settings.inbox || beside {
+        let (at, from) = (pipeline.clone(), redelivered.clone());
+        working.spawn(async move { at.task("storing", crate::inbox::store(at.clone(), from)).await.unwrap_or(()) });
+    }
+    if !pipeline.settings.inbox {
         for _ in 0..wanted {
-            working.spawn(lane::run(pipeline.clone(), deliveries.clone(), waiting.clone(), broken.clone()));
+            working.spawn(lane::run(pipeline.clone(), deliveries.clone(), waiting.clone()));
         }
         if pipeline.settings.ordering != Ordering::None {
-            working.spawn(waiting::run(pipeline.clone(), waiting.clone(), deliveries.clone(), broken.clone()));
+            let (at, from, to) = (pipeline.clone(), waiting.clone(), deliveries.clone());
+            working.spawn(async move { at.task("waiting", waiting::run(at.clone(), from, to)).await.unwrap_or(()) });
         }
     }
-    working.spawn(crate::inbox::run(pipeline.clone()));
+    let at = pipeline.clone();
+    working.spawn(async move { at.task("inbox", crate::inbox::run(at.clone())).await.unwrap_or(()) });
     // Dropped, and so ended, with this function.
     let mut beside = JoinSet::new();
     let (watch, level, prune) = (pipeline.clone(), pipeline.clone(), pipeline.clone());
-    beside.spawn(async move { watch.outage.watch(&watch.store).await });
-    beside.spawn(async move { housekeeping::level(&level).await });
-    beside.spawn(async move { housekeeping::prune(&prune).await });
+    beside.spawn(
+        async move { watch.task("watch of the database", watch.outage.watch(&watch.store)).await.unwrap_or(()) },
+    );
+    beside.spawn(async move { level.task("gauges", housekeeping::level(&level)).await.unwrap_or(()) });
+    beside.spawn(async move { prune.task("pruning", housekeeping::prune(&prune)).await.unwrap_or(()) });
 
     // In a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took about
     // 40 microseconds of processor time (docs/performance.md).
     let mut receiving = JoinSet::new();
-    let (at, to, panicked) = (pipeline.clone(), (deliveries.clone(), waiting.clone()), broken);
+    let at = pipeline.clone();
+    let to = Arrivals { lanes: deliveries.clone(), redelivered: redelivered.clone(), waiting: waiting.clone() };
     receiving.spawn(async move {
-        receive::run(&at, &mut source, &terms, (&to.0, &to.1), &panicked).await;
+        at.task("receiving", receive::run(&at, &mut source, &terms, &to)).await;
         source
     });
 
     let early = tokio::select! {
         () = shutdown => None,
+        () = pipeline.defect.seen() => None,
         ended = receiving.join_next() => ended,
     };
     tracing::info!(consumer = pipeline.consumer, "the worker drains");
@@ -119,18 +134,19 @@ async fn serve<S: Store, Src: Source>(
     pipeline.health.set_broker(false);
     deliveries.close();
     waiting.close();
+    redelivered.close();
     let ended = if early.is_some() { early } else { receiving.join_next().await };
     let mut source = match ended {
         Some(Ok(source)) => source,
-        // A defect of an adapter ends the worker aloud, as if there were no task between.
-        Some(Err(ended)) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
         // The runtime shuts down.
         Some(Err(_)) | None => return Ok(()),
     };
     let end = Instant::now() + patience;
     // Where an order is kept, closing gives everything back at once instead: a subscription that ends while deliveries are
     // still held here would let the next consumer go on behind them.
-    if pipeline.settings.ordering == Ordering::None && timeout(LAST_WORDS, source.drain()).await.is_err() {
+    if pipeline.settings.ordering == Ordering::None
+        && let Some(Err(_)) = pipeline.task("drain of the source", timeout(LAST_WORDS, source.drain())).await
+    {
         // A broker that hangs must not take the patience that is meant for handlers.
         tracing::warn!("the subscription was not ended in time");
     }
@@ -141,14 +157,28 @@ async fn serve<S: Store, Src: Source>(
             working.shutdown().await;
         }
     }
-    if timeout(LAST_WORDS, source.close()).await.is_err() {
+    if let Some(Err(_)) = pipeline.task("close of the source", timeout(LAST_WORDS, source.close())).await {
         tracing::warn!("the connection to the broker was not closed in time");
     }
-    Ok(())
+    pipeline.defect.error().map_or(Ok(()), Err)
 }
 
 async fn finish(working: &mut JoinSet<()>) {
     while working.join_next().await.is_some() {}
+}
+
+/// A key that can never be made would make a dead letter of every message.
+fn positions<S: Store>(source: &impl Source, handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+    match handlers.iter().find(|handler| handler.needs_position()) {
+        Some(handler) if !source.has_positions() => Err(Error::Refused(format!(
+            "the key of the handler {:?} is the position of the message, and {} ({}) has no positions: take the message \
+             id, a header or a field of the message as the key",
+            handler.name(),
+            source.name(),
+            source.system()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Two handlers of one name would share their claims; of two for one type of event, only one would ever run.
@@ -175,6 +205,14 @@ fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> 
         }
     }
     Ok(())
+}
+
+/// Whether this consumer has handled anything before, under any of its handlers.
+async fn history<S: Store>(consumer: &str, store: &S) -> Result<bool, Error> {
+    store.has_history(consumer).await.map_err(|fault| Error::Database {
+        what: format!("could not look for claims of {consumer:?}"),
+        source: fault.into(),
+    })
 }
 
 /// Gives each handler its number, and refuses to leave rows behind that nobody would ever run.
@@ -220,7 +258,7 @@ async fn register<S: Store>(
 
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     let Parts { consumer, store, source, settings, health, gate, .. } = parts;
-    let alone = settings.inbox.then(|| Semaphore::new(crate::inbox::ALONE));
+    let alone = Semaphore::new(settings.stored_at_once().alone);
     let pipeline = Pipeline {
         store,
         alone,
@@ -230,6 +268,8 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         flights: Flights::default(),
         gate,
         outage: Outage::new(health.clone()),
+        brake: Brake::new(settings.unfit_limit, health.clone()),
+        defect: Defect::default(),
         health,
         gauges: Gauges::new(&consumer),
         parked: Notify::new(),

@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) ordering: Ordering,
     pub(crate) event_type: Option<String>,
     pub(crate) leave_unregistered: bool,
+    /// So many unfit deliveries, among so many of the last ones, pause consumption.
+    pub(crate) unfit_limit: Option<(usize, usize)>,
     pub(crate) observe: Option<Observer>,
 }
 
@@ -42,6 +44,7 @@ impl Default for Settings {
             ordering: Ordering::None,
             event_type: None,
             leave_unregistered: false,
+            unfit_limit: Some((50, 100)),
             observe: None,
         }
     }
@@ -50,16 +53,35 @@ impl Default for Settings {
 /// How many deliveries of an order may be unsettled for each one that runs.
 const WAITING: usize = 16;
 
+/// How many connections store deliveries at once. One batch is written while another waits for its commit; more would only
+/// be smaller.
+pub(crate) struct StoredAtOnce {
+    pub(crate) batches: usize,
+    /// Those that are unfit or held up.
+    pub(crate) alone: usize,
+}
+
 /// Beside direct and inbox runs: the inbox's own statements, the housekeeping, and a sign of life.
 const BOOKKEEPING: usize = 3;
 
 impl Settings {
     /// How many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
-        let deliveries = if self.inbox { crate::inbox::BATCHES + crate::inbox::ALONE } else { self.in_flight };
+        let StoredAtOnce { batches, alone } = self.stored_at_once();
+        let deliveries = if self.inbox { 0 } else { self.in_flight };
         // Those that wait for their rows ask one after another.
         let waiting = usize::from(self.ordering != Ordering::None);
-        deliveries + waiting + self.inbox_in_flight() + BOOKKEEPING
+        deliveries + batches + alone + waiting + self.inbox_in_flight() + BOOKKEEPING
+    }
+
+    /// How many deliveries are stored at once, in batches and one by one: all of them where the inbox is used for all, and
+    /// else those that are redelivered.
+    pub(crate) fn stored_at_once(&self) -> StoredAtOnce {
+        match (self.inbox, self.ordering) {
+            (true, _) => StoredAtOnce { batches: 2, alone: 2 },
+            (false, Ordering::None) => StoredAtOnce { batches: 1, alone: 1 },
+            (false, _) => StoredAtOnce { batches: 0, alone: 1 },
+        }
     }
 
     /// How many rows of the inbox run at once. Where all messages run from there, as many as would run otherwise.
@@ -112,6 +134,11 @@ impl Settings {
         }
         if self.deadline.is_zero() || self.lease.is_zero() || self.poll.is_zero() {
             return refuse("`.deadline(..)`, `.lease(..)` and `.poll(..)` must be longer than zero");
+        }
+        if let Some((limit, of)) = self.unfit_limit
+            && !(1..=of).contains(&limit)
+        {
+            return refuse("`.unfit_limit(limit, of)` needs a limit from 1 to `of`; `.no_unfit_limit()` turns it off");
         }
         Ok(())
     }

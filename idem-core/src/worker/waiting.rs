@@ -1,19 +1,16 @@
 //! Ordered deliveries that wait. They cost memory, and no lane: a lane is for what can run.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
 use crate::pipeline::Pipeline;
-use crate::registry::panic_text;
 use crate::store::Identity;
-use crate::{Acker, Delivery, Outcome, Store};
+use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
-use super::{Arrival, Place, Queue};
+use super::ahead::Ahead;
+use super::{Arrival, Place, Queue, Unwinding};
 
 /// An ordered delivery that cannot run now.
 pub(crate) enum Waiting<A> {
@@ -40,25 +37,16 @@ pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     waiting: Queue<Waiting<A>>,
     lanes: Queue<Arrival<A>>,
-    broken: Arc<Notify>,
 ) {
     let mut waits = FuturesUnordered::new();
     let mut open = true;
     while open || !waits.is_empty() {
         tokio::select! {
             received = waiting.recv(), if open => match received {
-                Some(wait) => waits.push(AssertUnwindSafe(pipeline.wait(wait)).catch_unwind()),
+                Some(wait) => waits.push(pipeline.task("waiting", pipeline.wait(wait))),
                 None => open = false,
             },
-            Some(ended) = waits.next() => match ended {
-                Ok(Some(arrival)) => lanes.push(arrival),
-                Ok(None) => {}
-                Err(panic) => {
-                    // As in a lane: a defect of an adapter. The delivery was not settled.
-                    tracing::error!(panic = panic_text(panic.as_ref()), "a wait panicked; the source is opened anew");
-                    broken.notify_one();
-                }
-            },
+            Some(ended) = waits.next() => ended.flatten().into_iter().for_each(|arrival| lanes.push(arrival)),
         }
     }
 }
@@ -67,7 +55,13 @@ impl<S: Store> Pipeline<S> {
     /// Waits until the delivery can run, and answers it; `None` if nothing is left to run.
     async fn wait<A: Acker>(&self, waiting: Waiting<A>) -> Option<Arrival<A>> {
         match waiting {
+            Waiting::Turn(delivery, acker, place) if delivery.redelivered() => {
+                let _unwinding = Unwinding(&self.draining);
+                let span = telemetry::span(self.system, &self.consumer, &delivery);
+                self.store_and_wait(delivery, acker, place).instrument(span).await;
+            }
             Waiting::Turn(delivery, mut acker, place) => {
+                let _unwinding = Unwinding(&self.draining);
                 if self.turn(&mut acker, &place).await {
                     return Some((delivery, acker, Some(place)));
                 }
@@ -81,8 +75,27 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
+    /// Stores a redelivered delivery before it waits for its turn. It then needs no lane, since it runs from the inbox.
+    async fn store_and_wait<A: Acker>(&self, delivery: Delivery, mut acker: A, place: Place) {
+        match self.store_ahead(&delivery, &mut acker).await {
+            Some(Ahead::Row(outcome, identity)) => {
+                if !self.turn(&mut acker, &place).await {
+                    return self.give_up(acker).await;
+                }
+                let (place, span) = (Some(place), Span::current());
+                self.wait_for_row(RowWait { delivery, acker, place, identity, outcome, span }).await;
+            }
+            Some(Ahead::Dead(outcome)) => {
+                self.settle(acker).await;
+                self.emit(self.meters(&delivery), &delivery, &outcome);
+            }
+            None => self.give_up(acker).await,
+        }
+    }
+
     async fn wait_for_row<A: Acker>(&self, wait: RowWait<A>) {
         let RowWait { delivery, mut acker, place, identity, outcome, .. } = wait;
+        let _unwinding = Unwinding(&self.draining);
         let known = outcome == Outcome::Duplicate;
         if !known {
             self.emit(self.meters(&delivery), &delivery, &outcome);

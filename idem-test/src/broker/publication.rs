@@ -16,6 +16,8 @@ pub struct Publication {
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
+    pub(crate) partition_key: Option<Bytes>,
+    pub(crate) unrepresentable: Option<String>,
 }
 
 impl Publication {
@@ -27,6 +29,12 @@ impl Publication {
     /// No payload at all, which is not the same as an empty one.
     pub fn tombstone() -> Self {
         Self { tombstone: true, ..Self::default() }
+    }
+
+    /// With something that a delivery cannot hold, which this says.
+    pub fn unrepresentable(mut self, why: impl Into<String>) -> Self {
+        self.unrepresentable = Some(why.into());
+        self
     }
 
     /// A payload in JSON.
@@ -70,6 +78,12 @@ impl Publication {
     /// In this lane, where the worker asks for an order by partition or key; in the lane 0 by default.
     pub fn lane(mut self, lane: u64) -> Self {
         self.lane = Some(lane);
+        self
+    }
+
+    /// With the key by which a broker chooses a partition.
+    pub fn partition_key(mut self, key: impl Into<Bytes>) -> Self {
+        self.partition_key = Some(key.into());
         self
     }
 

@@ -81,6 +81,11 @@ impl Source for Queue {
         self.shared.look(|state| state.horizon).unwrap_or(Horizon::Unstated)
     }
 
+    /// The broker keeps none.
+    fn has_positions(&self) -> bool {
+        false
+    }
+
     async fn next(&mut self) -> Result<(Delivery, QueueAcker), BoxError> {
         let subscription = self.subscription.filter(|subscription| !subscription.drained);
         let Some(Subscription { number, room, ordering, .. }) = subscription else {

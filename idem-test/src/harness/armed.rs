@@ -17,6 +17,7 @@ impl<H: Handler, S: Lends<H::Connection>> Handler for Armed<H, S> {
     const NAME: &'static str = H::NAME;
     const EVENT: Option<&'static str> = H::EVENT;
     const TOMBSTONES: bool = H::TOMBSTONES;
+    const NEEDS_POSITION: bool = H::NEEDS_POSITION;
 
     type Message = H::Message;
     type Input = H::Input;

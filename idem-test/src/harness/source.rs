@@ -46,6 +46,10 @@ impl<S: Source> Source for CrashingSource<S> {
         self.within.horizon()
     }
 
+    fn has_positions(&self) -> bool {
+        self.within.has_positions()
+    }
+
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
         let (delivery, within) = self.within.next().await?;
         Ok((delivery, CrashingAcker { within, fate: self.fate.clone() }))

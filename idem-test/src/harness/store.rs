@@ -114,12 +114,20 @@ impl<S: Store> Store for Crashing<S> {
 
     // ===== the rest =====
 
+    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
+        self.within.between(&mut txn.within).await
+    }
+
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
         self.within.register(consumer, names).await
     }
 
     async fn waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
         self.within.waiting(consumer).await
+    }
+
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.within.has_history(consumer).await
     }
 
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
@@ -203,6 +211,10 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
         self.within.is_parked(identity).await
+    }
+
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        self.within.make_due(identity).await
     }
 
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {

@@ -21,6 +21,30 @@ pub(crate) struct PgBouncerWorld {
 }
 
 impl PgBouncerWorld {
+    /// The store connects as a role of its own, whose sessions are read-only.
+    pub(crate) async fn with_read_only_role() -> Option<Self> {
+        let direct = PostgresWorld::make().await?;
+        let target: PgConnectOptions = direct.url.parse().unwrap();
+        let role = format!("idem_role_{}", Uuid::new_v4().simple());
+        let create = format!(
+            "CREATE ROLE {role} LOGIN PASSWORD 'secret' IN ROLE {}; \
+             ALTER ROLE {role} SET default_transaction_read_only = on",
+            target.get_username()
+        );
+        direct.run(&create).await;
+        let (_, rest) = direct.url.rsplit_once('@').unwrap();
+        let pooler = Pooler::start(&format!("postgres://{role}:secret@{rest}")).await?;
+        Some(Self { direct, pooler })
+    }
+
+    /// Removes that role with all that it owns.
+    pub(crate) async fn drop_role(self) {
+        let target: PgConnectOptions = self.pooler.url.parse().unwrap();
+        let role = target.get_username().to_owned();
+        drop(self.pooler);
+        self.direct.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.pooler.url
     }

@@ -24,6 +24,11 @@ impl Failure {
         }
     }
 
+    /// Whether other transactions are the reason: that says nothing about the session.
+    pub(super) fn is_ordinary(&self) -> bool {
+        matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505"))
+    }
+
     /// What happened.
     pub(super) fn into_error(self) -> BoxError {
         match self {

@@ -57,7 +57,7 @@ impl Postgres {
         identity: &Identity,
         promise: Promise,
     ) -> Result<(Txn, Claimed), Fault> {
-        let mut lane = self.lanes().lane().await?;
+        let mut lane = self.lanes().lent().await?;
         if !lane.is_pooled() {
             lane.prepare_claim(&self.sql().prepare_claim).await?;
         }

@@ -59,6 +59,11 @@ pub(super) const IS_PARKED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'";
 
+pub(super) const MAKE_DUE: &str = "
+    UPDATE {schema}.inbox_messages SET due_at = now()
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'
+        AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > now()";
+
 pub(super) const UNSTART: &str = "
     UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1";
 
@@ -195,6 +200,11 @@ impl Postgres {
         let query = self.sql().is_parked.query().bind(identity.handler.0);
         let rows = self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
         Ok(!rows.is_empty())
+    }
+
+    pub(super) async fn make_row_due(&self, identity: &Identity) -> Result<(), Fault> {
+        let query = self.sql().make_due.query().bind(identity.handler.0);
+        self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(|_| ())
     }
 
     pub(super) async fn take_back_start(&self, row: &Row) -> Result<(), Fault> {

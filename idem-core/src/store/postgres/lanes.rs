@@ -1,15 +1,18 @@
 //! Connections: a pool of our own, since sqlx's pool can neither keep its count of transactions right nor close hard.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Execute, Executor, PgConnection, Postgres as Pg, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either, Execute, Executor, PgConnection, Postgres as Pg};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::answer::Failure;
+use super::room::{Room, Slot};
+use super::session::{self, Learnt, Session};
 use super::sql::Statement;
 
 /// How long a connection may take to be made.
@@ -20,6 +23,24 @@ pub(super) const OWN: Duration = Duration::from_secs(10);
 /// How long one of idem's own statements waits for a lock, in milliseconds.
 pub(super) const LOCK_WAIT: u64 = 1000;
 
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Transactions, in which a handler may have it. Outside of them its session is read-only.
+    Lent,
+    /// Statements of idem's own that are committed by themselves. No handler ever has it.
+    Own,
+}
+
+impl Use {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Lent => Self::Own,
+            Self::Own => Self::Lent,
+        }
+    }
+}
+
 /// The connections of one store; clones share them.
 #[derive(Clone)]
 pub(super) struct Lanes(Arc<Shared>);
@@ -29,10 +50,16 @@ struct Shared {
     durable: bool,
     /// Each transaction may have another session of the server: a pooler is between.
     pooled: bool,
-    permits: Arc<Semaphore>,
-    // The last one used is the first one used again, so that few stay warm and a burst's others are seldom touched.
-    idle: Mutex<Vec<Ready>>,
+    /// Whether what a handler sets is undone before the next one of its batch.
+    resets: bool,
+    room: Room<Ready>,
+    /// Room for the connections of idem's own, so that they do not take the place of the handlers'.
+    own: Arc<Semaphore>,
+    learnt: Mutex<Option<Learnt>>,
 }
+
+/// How many statements of idem's own run at once: they are short.
+const OWN_AT_ONCE: usize = 8;
 
 /// A connection whose session is prepared.
 struct Ready {
@@ -42,66 +69,70 @@ struct Ready {
     claims: bool,
 }
 
-/// What the session was like before idem touched it: role, database and server decide it.
-#[derive(Clone)]
-pub(super) struct Session {
-    /// The server's version, as in 150018.
-    pub(super) version: i32,
-    /// In milliseconds, as a string; restored for the handler after the claim.
-    pub(super) lock_timeout: String,
-    /// In milliseconds; 0 is none.
-    pub(super) statement_timeout: u64,
-    /// The level of durability.
-    pub(super) synchronous_commit: String,
-    /// Whether the server can watch its connection while a statement runs. Not every operating system can do this
-    /// (PostgreSQL manual, 20.3.2); the statement timeout still holds.
-    watches: bool,
-}
-
-/// A process that is killed during a long statement would hold its claim until the statement ends.
-const WATCH: &str = "client_connection_check_interval = '1s'";
-
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
 /// deadlines need no other care. What leaves no doubt about its state is put back.
 pub(super) struct Lane {
     ready: Ready,
+    of: Use,
+    /// Whether every statement so far was answered.
     sound: bool,
+    /// One of idem's own statements was refused, for a reason that may lie in the session.
+    spoilt: bool,
     lanes: Lanes,
     // Behind the connection, so that the socket is closed when the next one may connect.
-    _permit: OwnedSemaphorePermit,
+    slot: Slot<Ready>,
+    _own: Option<OwnedSemaphorePermit>,
+}
+
+/// What came back for a string of statements.
+pub(super) struct Answer {
+    /// How many of them were finished.
+    pub(super) finished: usize,
+    pub(super) rows: Vec<PgRow>,
+    pub(super) failure: Option<Failure>,
 }
 
 impl Lanes {
     /// At most `connections` at a time to this target.
-    pub(super) fn new(target: PgConnectOptions, connections: usize, durable: bool, pooled: bool) -> Self {
-        let permits = Arc::new(Semaphore::new(connections));
-        Self(Arc::new(Shared { target, durable, pooled, permits, idle: Mutex::default() }))
+    pub(super) fn new(target: PgConnectOptions, connections: usize, durable: bool, pooled: bool, resets: bool) -> Self {
+        let own = Arc::new(Semaphore::new((connections / 2).clamp(1, OWN_AT_ONCE)));
+        let room = Room::new(connections);
+        Self(Arc::new(Shared { target, durable, pooled, resets, room, own, learnt: Mutex::default() }))
     }
 
-    /// An idle connection, or a new one; waits while all are in use.
-    pub(super) async fn lane(&self) -> Result<Lane, Failure> {
-        let permit = self.0.permits.clone().acquire_owned().await.map_err(|closed| Failure::Lost(closed.into()))?;
-        let idle = self.idle().pop();
+    /// A connection for a transaction, idle or new; waits while all are in use.
+    pub(super) async fn lent(&self) -> Result<Lane, Failure> {
+        self.lane(Use::Lent, None).await
+    }
+
+    /// A connection for statements of idem's own.
+    pub(super) async fn own(&self) -> Result<Lane, Failure> {
+        let own = self.0.own.clone().acquire_owned().await.map_err(|closed| Failure::Lost(closed.into()))?;
+        self.lane(Use::Own, Some(own)).await
+    }
+
+    /// The same, without waiting for other statements of idem's own: those of a server that hangs would be waited for.
+    pub(super) async fn own_at_once(&self) -> Result<Lane, Failure> {
+        self.lane(Use::Own, None).await
+    }
+
+    async fn lane(&self, of: Use, own: Option<OwnedSemaphorePermit>) -> Result<Lane, Failure> {
+        let (slot, idle) = self.0.room.enter(of).await.map_err(|closed| Failure::Lost(closed.into()))?;
         let ready = match idle {
             Some(ready) => ready,
             // Boxed: it is large and seldom used, and every delivery's future would carry it.
-            None => Box::pin(self.connect()).await?,
+            None => Box::pin(self.connect(of)).await?,
         };
-        Ok(Lane { ready, sound: true, lanes: self.clone(), _permit: permit })
+        Ok(Lane { ready, of, sound: true, spoilt: false, lanes: self.clone(), slot, _own: own })
     }
 
     /// Closes what is idle: one connection has failed, so that the others are doubtful.
     fn empty(&self) {
-        let doubtful = std::mem::take(&mut *self.idle());
-        drop(doubtful);
+        self.0.room.empty();
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Ready>> {
-        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn connect(&self) -> Result<Ready, Failure> {
-        let ready = timeout(CONNECT, Ready::connect(&self.0)).await;
+    async fn connect(&self, of: Use) -> Result<Ready, Failure> {
+        let ready = timeout(CONNECT, self.0.connect(of)).await;
         let ready = ready.unwrap_or_else(|late| Err(Failure::Lost(late.into())));
         if ready.is_err() {
             self.empty();
@@ -110,76 +141,32 @@ impl Lanes {
     }
 }
 
-impl Ready {
-    async fn connect(shared: &Shared) -> Result<Self, Failure> {
-        let mut conn = shared.target.connect().await?;
+impl Shared {
+    async fn connect(&self, of: Use) -> Result<Ready, Failure> {
+        let learnt = *self.learnt();
+        let mut conn = match self.pooled {
+            // A pooler takes no settings: its sessions start as the role's do.
+            true => self.target.connect().await?,
+            false => session::started(self.target.clone(), of, self.durable, learnt).connect().await?,
+        };
         let mut session = Session::of(&mut conn).await?;
-        if session.version >= 140_000 {
-            // In a transaction, because a pooler's session is not ours to set.
-            let watch = sqlx::raw_sql(AssertSqlSafe(format!("BEGIN; SET LOCAL {WATCH}; ROLLBACK")));
-            session.watches = match watch.execute(&mut conn).await.map_err(Failure::from) {
-                Ok(_) => true,
-                Err(Failure::Refused(_)) => sqlx::raw_sql("ROLLBACK").execute(&mut conn).await.map(|_| false)?,
-                Err(lost) => return Err(lost),
-            };
+        let learnt = session.learn(&mut conn, learnt).await?;
+        if of == Use::Own {
+            *self.learnt() = Some(learnt);
         }
-        if !shared.pooled {
-            session.prepare(&mut conn, shared.durable).await?;
+        if !self.pooled {
+            session.prepare(&mut conn, of, self.durable).await?;
         }
         // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
         // while BEGIN, COMMIT and ROLLBACK are plain text: so `tx.begin()` in a handler is always a savepoint, and its
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;
-        Ok(Self { conn, session, claims: false })
-    }
-}
-
-impl Session {
-    async fn of(conn: &mut PgConnection) -> Result<Self, Failure> {
-        let asked = sqlx::raw_sql(
-            "SELECT current_setting('server_version_num')::int,
-                    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'lock_timeout'),
-                    (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'),
-                    current_setting('synchronous_commit')",
-        );
-        let row = conn.fetch_one(asked).await?;
-        Ok(Self {
-            version: row.try_get(0)?,
-            lock_timeout: row.try_get(1)?,
-            statement_timeout: row.try_get::<String, _>(2)?.parse().unwrap_or(0),
-            synchronous_commit: row.try_get(3)?,
-            watches: false,
-        })
+        Ok(Ready { conn, session, claims: false })
     }
 
-    /// Makes the session idem's own.
-    async fn prepare(&self, conn: &mut PgConnection, durable: bool) -> Result<(), Failure> {
-        let mut settings = format!(
-            "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; \
-             SET tcp_user_timeout = '20s'; SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {};",
-            OWN.as_millis()
-        );
-        if durable {
-            settings += &format!(" SET synchronous_commit = {};", self.synchronous_commit());
-        }
-        if self.watches {
-            settings += &format!(" SET {WATCH};");
-        }
-        sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *conn).await?;
-        sqlx::raw_sql(AssertSqlSafe(super::txn::guard())).execute(conn).await?;
-        Ok(())
-    }
-
-    /// What a transaction in a pooler's session begins with, beside its limits. sqlx gives names to what a handler
-    /// prepares, and one that an earlier transaction has left in the session would be in the way of the same name.
-    pub(super) fn pooled(&self) -> String {
-        if self.watches { format!(" DEALLOCATE ALL; SET LOCAL {WATCH};") } else { " DEALLOCATE ALL;".to_owned() }
-    }
-
-    /// What idem's transactions run with: the session's own level where that is stronger than idem needs.
-    pub(super) fn synchronous_commit(&self) -> &'static str {
-        if self.synchronous_commit == "remote_apply" { "remote_apply" } else { "on" }
+    fn learnt(&self) -> MutexGuard<'_, Option<Learnt>> {
+        self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,17 +177,38 @@ impl Lane {
         limit: Duration,
         query: impl Execute<'q, Pg> + 'q,
     ) -> Result<Vec<PgRow>, Failure> {
+        let answer = self.run(limit, query).await;
+        answer.failure.map_or(Ok(answer.rows), Err)
+    }
+
+    /// The same, and tells how many statements of the string were finished before one failed.
+    pub(super) async fn run<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
         // Until there is an answer, nobody may use the connection again, also if this future is dropped.
         self.sound = false;
-        let answer = match timeout(limit, self.ready.conn.fetch_all(query)).await {
-            Ok(answer) => answer.map_err(Failure::from),
-            Err(late) => Err(Failure::Lost(late.into())),
+        let (mut finished, mut rows) = (0, Vec::new());
+        let answer = async {
+            let mut answers = self.ready.conn.fetch_many(query);
+            while let Some(answer) = answers.try_next().await? {
+                match answer {
+                    Either::Left(_) => finished += 1,
+                    Either::Right(row) => rows.push(row),
+                }
+            }
+            Ok::<_, sqlx::Error>(())
         };
-        match &answer {
-            Err(Failure::Lost(_)) => self.lanes.empty(),
-            _ => self.sound = true,
+        let failure = match timeout(limit, answer).await {
+            Ok(answer) => answer.err().map(Failure::from),
+            Err(late) => Some(Failure::Lost(late.into())),
+        };
+        match &failure {
+            Some(Failure::Lost(_)) => self.lanes.empty(),
+            Some(refused) => {
+                self.sound = true;
+                self.spoilt |= !refused.is_ordinary();
+            }
+            None => self.sound = true,
         }
-        answer
+        Answer { finished, rows, failure }
     }
 
     /// One statement with values. In a pooler's session it has no name.
@@ -213,7 +221,7 @@ impl Lane {
         self.ask(limit, query.persistent(own)).await
     }
 
-    /// One statement that is committed by itself.
+    /// One statement that is committed by itself, on a connection of idem's own.
     pub(super) async fn alone(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Failure> {
         if !self.is_pooled() {
             return self.bound(OWN, query).await;
@@ -264,9 +272,14 @@ impl Lane {
 
     /// Makes it idle, unless its state is in doubt.
     pub(super) fn put_back(self) {
-        if self.sound {
-            self.lanes.idle().push(self.ready);
+        if self.sound && !self.spoilt {
+            self.slot.put_back(self.of, self.ready);
         }
+    }
+
+    /// Takes back that a refusal has spoilt it: it was asked for one.
+    pub(super) fn forgive(&mut self) {
+        self.spoilt = false;
     }
 
     /// Whether every statement so far was answered.
@@ -287,6 +300,11 @@ impl Lane {
     /// Whether each transaction may have another session.
     pub(super) fn is_pooled(&self) -> bool {
         self.lanes.0.pooled
+    }
+
+    /// Whether what a handler sets is undone before the next one of its batch.
+    pub(super) fn resets(&self) -> bool {
+        self.lanes.0.resets
     }
 
     /// Whether idem's transactions insist on durability.

@@ -46,7 +46,8 @@ pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed
 /// In one transaction under a lock, so that of ten processes that start at once one migrates and nine find it done.
 /// Where it fails, the connection is closed with the transaction.
 async fn apply(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
-    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
+    let begin =
+        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
     lane.ask(OWN, sqlx::raw_sql(begin)).await?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('idem migrate ' || $1, 0))");
     lane.bound(PATIENCE, lock.bind(schema)).await?;

@@ -5,7 +5,7 @@
 //! | `options` | how to reach the database |
 //! | `check` | settings that would lose messages |
 //! | `migrate` | idem's own tables |
-//! | `lanes` | connections |
+//! | `lanes`, `room`, `session` | connections, how many there are, and what their sessions are like |
 //! | `answer` | what the server's errors mean |
 //! | `txn` | begin, guard and commit, roll back |
 //! | `register` | handlers as small integers |
@@ -13,6 +13,7 @@
 //! | `inbox`, `rows` | inbox rows |
 //! | `many` | claims and inbox rows of several messages at once |
 //! | `operator` | list, replay, discard |
+//! | `ping` | a sign of life |
 //! | `prune` | old claims go |
 //! | `sql` | the statements with the schema's name in them |
 
@@ -25,11 +26,14 @@ mod many;
 mod migrate;
 mod operator;
 mod options;
+mod ping;
 #[cfg(test)]
 mod plans;
 mod prune;
 mod register;
+mod room;
 mod rows;
+mod session;
 mod sql;
 mod txn;
 
@@ -99,7 +103,7 @@ impl Postgres {
 
     /// One statement that is committed by itself.
     async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
-        let mut lane = self.lanes().lane().await?;
+        let mut lane = self.lanes().own().await?;
         let answer = lane.alone(query).await;
         lane.put_back();
         Ok(answer?)
@@ -136,6 +140,10 @@ impl Store for Postgres {
         self.names_waiting(consumer).await
     }
 
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.any_claim(consumer).await
+    }
+
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         Reservation::of(&self.0.reserved, self.0.connections, connections).ok_or_else(|| {
             let taken = self.0.reserved.load(std::sync::atomic::Ordering::SeqCst);
@@ -153,11 +161,15 @@ impl Store for Postgres {
     }
 
     async fn ping(&self) -> Result<(), Fault> {
-        self.ask(sqlx::query("SELECT 1")).await.map(|_| ())
+        ping::ping(self).await
     }
 
     async fn begin(&self, deadline: Duration) -> Result<Txn, Fault> {
         txn::begin(self.lanes(), deadline).await
+    }
+
+    async fn between(&self, txn: &mut Txn) -> Result<bool, Fault> {
+        txn::between(txn).await
     }
 
     async fn commit(&self, txn: Txn) -> Committed {
@@ -258,6 +270,10 @@ impl Store for Postgres {
 
     async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
         self.has_parked(identity).await
+    }
+
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        self.make_row_due(identity).await
     }
 
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {

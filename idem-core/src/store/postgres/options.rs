@@ -23,6 +23,7 @@ pub struct PostgresOptions {
     verify_only: bool,
     unsafe_durability: bool,
     pooled: bool,
+    resets: bool,
 }
 
 impl PostgresOptions {
@@ -35,6 +36,7 @@ impl PostgresOptions {
             verify_only: false,
             unsafe_durability: false,
             pooled: false,
+            resets: false,
         }
     }
 
@@ -79,9 +81,29 @@ impl PostgresOptions {
     ///
     /// A handler may prepare statements, as sqlx does by itself: what is left of them is removed when the next transaction
     /// begins. What it sets for the session (`SET`, `LISTEN`, a temporary table, an advisory lock of the session) would
-    /// reach other clients of the pooler: let it use `SET LOCAL` and `pg_advisory_xact_lock`.
+    /// reach other clients of the pooler, and the next message: let it use `SET LOCAL` and `pg_advisory_xact_lock`.
+    ///
+    /// Let the role have `ALTER ROLE .. SET default_transaction_read_only = on`; idem's own transactions say READ WRITE. Then
+    /// nothing can be written behind a transaction that a handler has ended. Without it each batch asks after each
+    /// handler whether its transaction is still open, which is one more round trip for each message; the log says so when the
+    /// store connects.
     pub fn pgbouncer(mut self) -> Self {
         self.pooled = true;
+        self
+    }
+
+    /// Gives each handler of a batch a clean role and clean settings: between two of them everything that was set is reset
+    /// (`RESET ROLE`, `RESET ALL`), with one more round trip for each message. Say this where handlers set something for
+    /// their transaction that others must not see, a tenant for row-level security say:
+    /// `SELECT set_config('app.tenant', $1, true)`.
+    ///
+    /// Without it, what a handler of a batch sets with `SET LOCAL` holds for the handlers behind it until the batch
+    /// commits. Where that is the role, `search_path`, `row_security`, `session_replication_role`, the time zone or the
+    /// style of dates, nothing of the batch is committed, and it is split until each message is alone; a warning tells
+    /// so. Any other setting, those of the application above all, reaches the next handler. A handler of `Batch<M>` is called
+    /// once for a batch, and a message that runs alone always finds a clean session.
+    pub fn reset_between_messages(mut self) -> Self {
+        self.resets = true;
         self
     }
 
@@ -95,15 +117,22 @@ impl PostgresOptions {
         let target = self.target()?;
         let name = name(&target);
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
-        let lanes = Lanes::new(target, self.connections, !self.unsafe_durability, self.pooled);
-        let mut lane = lanes.lane().await.map_err(|lost| {
+        let lanes = Lanes::new(target, self.connections, !self.unsafe_durability, self.pooled, self.resets);
+        let mut lane = lanes.own().await.map_err(|lost| {
             let error = lost.into_error();
-            // pgbouncer's words about a setting that sqlx sends when it connects.
-            match error.to_string().contains("unsupported startup parameter") {
+            // pgbouncer's words, and RDS Proxy's, about a setting that is sent when a session starts.
+            let text = error.to_string();
+            match text.contains("unsupported startup parameter") || text.contains("command-line options") {
                 true => Error::Refused(format!("{name} is a pooler ({error}): say `.pgbouncer()`")),
                 false => failed("cannot connect to", error),
             }
         })?;
+        if self.pooled && !lane.session().read_only {
+            tracing::info!(
+                "behind a pooler, batches ask after each handler whether their transaction is still open: ALTER ROLE .. SET \
+                 default_transaction_read_only = on saves that round trip"
+            );
+        }
         check::server(&mut lane, self.unsafe_durability, &failed).await?;
         migrate::run(&mut lane, &self.schema, self.verify_only, &failed).await?;
         check::tables(&mut lane, &self.schema, self.unsafe_durability, &failed).await?;
@@ -183,6 +212,7 @@ impl fmt::Debug for PostgresOptions {
             .field("verify_only", &self.verify_only)
             .field("unsafe_durability", &self.unsafe_durability)
             .field("pooled", &self.pooled)
+            .field("resets", &self.resets)
             .finish_non_exhaustive()
     }
 }

@@ -55,7 +55,7 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     for (consumer, names) in [("billing", ["a", "b"]), ("shipping", ["c", "d"])] {
         crate::Store::register(&store, consumer, &names).await.unwrap();
     }
-    let mut lane = store.lanes().lane().await.unwrap();
+    let mut lane = store.lanes().own().await.unwrap();
     let conn = lane.connection();
     let begun = Instant::now();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
@@ -115,7 +115,7 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
 #[tokio::test]
 async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
     let Some((store, schema)) = world().await else { return };
-    let mut lane = store.lanes().lane().await.unwrap();
+    let mut lane = store.lanes().own().await.unwrap();
     let conn = lane.connection();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
     conn.execute("SET plan_cache_mode = force_generic_plan").await.unwrap();
@@ -145,7 +145,7 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
 async fn prune_reads_nothing_of_what_another_handler_keeps() {
     let Some((store, schema)) = world().await else { return };
     crate::Store::register(&store, "billing", &["long", "short"]).await.unwrap();
-    let mut lane = store.lanes().lane().await.unwrap();
+    let mut lane = store.lanes().own().await.unwrap();
     let conn = lane.connection();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
     conn.execute("SET statement_timeout = 0").await.unwrap();

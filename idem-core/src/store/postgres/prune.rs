@@ -56,7 +56,7 @@ pub(super) const DELETE: &str = "
 
 impl Postgres {
     pub(super) async fn prune_claims(&self) -> Result<Pruned, Fault> {
-        let mut lane = self.lanes().lane().await?;
+        let mut lane = self.lanes().own().await?;
         let pooled = lane.is_pooled();
         if !pooled && !self.advise(&mut lane, &self.sql().prune_lock).await? {
             lane.put_back();

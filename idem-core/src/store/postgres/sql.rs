@@ -6,7 +6,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres as Pg};
 
-use super::{claim, inbox, many, operator, prune, register};
+use super::{claim, inbox, many, operator, ping, prune, register};
 
 /// A statement with the schema's name in it, made once per store.
 #[derive(Clone)]
@@ -51,11 +51,13 @@ macro_rules! statements {
 }
 
 statements! {
+    ping = ping::PING,
     intern = register::INTERN,
     keep = register::KEEP,
     handlers = register::HANDLERS,
     retention = register::RETENTION,
     waiting = register::WAITING,
+    has_history = register::HAS_HISTORY,
     claim = claim::CLAIM,
     prepare_claim = claim::prepare(),
     standing = claim::STANDING,
@@ -77,6 +79,7 @@ statements! {
     taken = inbox::taken(),
     note = inbox::note(),
     is_parked = inbox::IS_PARKED,
+    make_due = inbox::MAKE_DUE,
     unstart = inbox::UNSTART,
     judge = inbox::judge(),
     level = operator::LEVEL,

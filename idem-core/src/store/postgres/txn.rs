@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::PgArguments;
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 
@@ -10,7 +10,8 @@ use crate::BoxError;
 use crate::store::{Committed, Fault, Undone};
 
 use super::answer::Failure;
-use super::lanes::{LOCK_WAIT, Lane, Lanes, OWN};
+use super::lanes::{Answer, LOCK_WAIT, Lane, Lanes, OWN};
+use super::session::Session;
 
 /// An open transaction on a connection of its own. Dropping it closes the connection.
 pub struct Txn {
@@ -23,6 +24,10 @@ pub struct Txn {
     deadline: Duration,
     // Whether nothing was asked in it yet.
     fresh: bool,
+    // Whether a handler has had the connection.
+    lent: bool,
+    // Whether several handlers have.
+    shared: bool,
 }
 
 impl std::fmt::Debug for Txn {
@@ -38,44 +43,96 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The text by which the guard's own error is known from a handler's.
 const ENDED: &str = "idem: the handler ended the transaction";
 
-/// Raises an error unless the transaction is that of the number.
-fn check(xid: &str) -> String {
+/// The text by which it is known that a handler has left settings behind for those that share its transaction.
+const CHANGED: &str = "idem: a handler changed the role or a setting for those behind it";
+
+/// Raises an error unless the transaction is that of the number, and the condition holds where there is one. It sets the
+/// level of durability again, which the handler may have set for its transaction.
+fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> String {
     // The cast of a text that is no number is how plain SQL raises an error of one's own; `concat` is not immutable,
     // which keeps the planner from raising it beforehand (PostgreSQL manual, 4.2.14).
-    format!(
-        "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM {xid} THEN 1
-             ELSE pg_catalog.concat('{ENDED}')::int END"
-    )
+    let mut check = format!(
+        "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS DISTINCT FROM {xid}
+             THEN pg_catalog.concat('{ENDED}')::int "
+    );
+    if let Some(same) = same {
+        check += &format!("WHEN NOT ({same}) THEN pg_catalog.concat('{CHANGED}')::int ");
+    }
+    check += "ELSE 1 END";
+    if let Some(level) = durable {
+        check += &format!(", pg_catalog.set_config('synchronous_commit', '{level}', true)");
+    }
+    check
 }
 
-/// Prepared for the life of a connection, since the server would plan it anew for each message.
-pub(super) fn guard() -> String {
-    format!("PREPARE idem_guard (pg_catalog.xid8) AS {}", check("$1"))
+/// Prepared for the life of a connection, since the server would plan them anew for each message.
+pub(super) fn guards(session: &Session, durable: bool) -> String {
+    let durable = durable.then(|| session.synchronous_commit());
+    format!(
+        "PREPARE idem_guard (pg_catalog.xid8) AS {}; PREPARE idem_guard_shared (pg_catalog.xid8) AS {}",
+        check("$1", None, durable),
+        check("$1", Some(session.same()), durable)
+    )
 }
 
 /// Begins, with the limits of a handler of this deadline.
 pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Fault> {
-    let mut lane = lanes.lane().await?;
+    let mut lane = lanes.lent().await?;
     let text = text(&lane, deadline);
     // On any failure the lane is dropped: a transaction may be open in it.
     lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     Ok(Txn::of(lane, deadline))
 }
 
+/// Everything that a handler can set, and its role.
+const RESET: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL";
+
+/// Gets the transaction ready for the next one of several handlers. `false` where the one before it has ended the
+/// transaction, or aborted it. Where nothing can be written outside of idem's transactions, that is left to the guard.
+pub(super) async fn between(txn: &mut Txn) -> Result<bool, Fault> {
+    txn.shared = true;
+    let resets = txn.lane.resets();
+    if txn.lane.session().read_only && !resets {
+        return Ok(true);
+    }
+    let Some(xid) = &txn.xid else { return Ok(true) };
+    let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
+    if resets {
+        // RESET ALL takes the limits of this transaction away as well.
+        text += &format!("; {RESET}; {}", limits(&txn.lane, txn.deadline, &txn.lane.session().lock_timeout));
+    }
+    if !txn.lane.is_sound() {
+        return Err(Fault::Outage("a statement of this transaction was not answered".into()));
+    }
+    txn.lane.flush().await?;
+    match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
+        Ok(_) => Ok(true),
+        Err(Failure::Refused(_)) => Ok(false),
+        Err(lost) => Err(lost.into()),
+    }
+}
+
 /// BEGIN, with the limits of a handler of this deadline.
+///
+/// READ WRITE, because outside of idem's transactions a lent session is read-only.
 pub(super) fn text(lane: &Lane, deadline: Duration) -> String {
-    let statement = statement_timeout(lane, deadline);
-    let lock = lock_wait(statement);
+    let lock = lock_wait(statement_timeout(lane, deadline));
+    format!("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; {}", limits(lane, deadline, &lock.to_string()))
+}
+
+/// What is set for a transaction.
+fn limits(lane: &Lane, deadline: Duration, lock_timeout: &str) -> String {
     let mut text = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock}; \
-         SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {};",
+        "SET LOCAL lock_timeout = {lock_timeout}; SET LOCAL statement_timeout = {}; \
+         SET LOCAL idle_in_transaction_session_timeout = {};",
+        statement_timeout(lane, deadline),
         millis(deadline.saturating_add(MARGIN)),
     );
     if lane.is_pooled() {
         text += &lane.session().pooled();
-    }
-    if lane.is_durable() {
-        text += &format!(" SET LOCAL synchronous_commit = {};", lane.session().synchronous_commit());
+        if lane.is_durable() {
+            text += &format!(" SET LOCAL synchronous_commit = {};", lane.session().synchronous_commit());
+        }
     }
     text
 }
@@ -101,21 +158,18 @@ impl Txn {
     /// In this lane, where a transaction has begun.
     pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
         let lock_wait = lock_wait(statement_timeout(&lane, deadline));
-        Self { lane, xid: None, lock_wait, deadline, fresh: true }
+        Self { lane, xid: None, lock_wait, deadline, fresh: true, lent: false, shared: false }
     }
 
     /// One of idem's own statements.
-    pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<sqlx::postgres::PgRow>, Fault> {
+    pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
         self.fresh = false;
         Ok(self.lane.bound(OWN, query).await?)
     }
 
     /// One that fails where another transaction has inserted the same key meanwhile. `None` then, in a transaction that
     /// has begun anew.
-    pub(super) async fn ask_alone(
-        &mut self,
-        query: Query<'_, Pg, PgArguments>,
-    ) -> Result<Option<Vec<sqlx::postgres::PgRow>>, Fault> {
+    pub(super) async fn ask_alone(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Option<Vec<PgRow>>, Fault> {
         self.fresh = false;
         match self.lane.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),
@@ -151,9 +205,36 @@ impl Txn {
     /// The connection, for a handler.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.fresh = false;
+        self.lent = true;
         self.lane.connection()
     }
+
+    /// What follows the end of the transaction in the same string, so that nothing that a handler did to the session reaches
+    /// the next message. A pooler's session may be somebody else's by then.
+    fn cleaning(&self) -> &'static str {
+        if self.is_cleaned() { "; RESET ALL; EXECUTE idem_clean" } else { "" }
+    }
+
+    fn is_cleaned(&self) -> bool {
+        self.lent && !self.lane.is_pooled()
+    }
+
+    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). Where anything is left that has to
+    /// be undone by name, that costs one more round trip.
+    async fn put_back(mut self, answer: &[PgRow]) {
+        if self.is_cleaned() {
+            match answer.last().and_then(|row| row.try_get(1).ok()) {
+                Some(true) => {}
+                Some(false) if self.lane.ask(OWN, sqlx::raw_sql(UNDO)).await.is_ok() => {}
+                _ => return,
+            }
+        }
+        self.lane.put_back();
+    }
 }
+
+/// What `RESET ALL` leaves.
+const UNDO: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; UNLISTEN *; CLOSE ALL; DISCARD TEMP";
 
 /// Guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> Committed {
@@ -163,36 +244,59 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     if let Err(lost) = txn.lane.flush().await {
         return Committed::Unknown(lost.into_error());
     }
+    let durable = txn.lane.is_durable().then(|| txn.lane.session().synchronous_commit());
+    let same = (txn.shared && !txn.lane.resets()).then(|| txn.lane.session().same());
     let text = match &txn.xid {
         // The number comes from the server and consists of digits.
-        Some(xid) if txn.lane.is_pooled() => format!("{}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"))),
+        Some(xid) if txn.lane.is_pooled() => {
+            format!("{}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
+        }
+        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'); COMMIT"),
         Some(xid) => format!("EXECUTE idem_guard('{xid}'); COMMIT"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1; COMMIT".to_owned(),
     };
-    let failure = match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
-        Ok(_) => {
-            txn.lane.put_back();
+    let text = text + txn.cleaning();
+    let Answer { finished, rows, failure } = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    let failure = match failure {
+        None => {
+            txn.put_back(&rows).await;
             return Committed::Done;
         }
-        Err(Failure::Lost(error)) => return Committed::Unknown(error),
-        Err(failure @ Failure::Refused(_)) => failure,
+        // Guard and COMMIT were answered; what failed is the cleaning behind them. The connection is closed.
+        Some(_) if finished >= 2 => return Committed::Done,
+        Some(Failure::Lost(error)) => return Committed::Unknown(error),
+        Some(failure @ Failure::Refused(_)) => failure,
     };
-    let ended =
-        matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(ENDED));
+    let says = |text: &str| matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(text));
+    let ended = says(ENDED);
+    if says(CHANGED) {
+        TELL.call_once(|| tracing::warn!(
+            "a handler of a batch changed its role, search_path, time zone or the like for those behind it: such batches \
+             are split until each message is alone; say `.reset_between_messages()`, or undo it in the handler"
+        ));
+    }
     match failure.code().unwrap_or_default() {
-        "22P02" if ended => fate(txn).await,
+        "22P02" if ended => match fate(txn).await {
+            Fate::Undone | Fate::Ended => Committed::RolledBack,
+            Fate::Committed => Committed::CommittedEarly,
+            Fate::Unknown(error) => Committed::Unknown(error),
+        },
         "25P02" if txn.xid.is_none() => closed(txn, |_| Committed::Swallowed, failure).await,
-        // It may be another transaction that was aborted, after the handler had committed ours.
+        // It may be another transaction that was aborted, after the handler had ended ours.
         "25P02" => match fate(txn).await {
-            Committed::RolledBack => Committed::Swallowed,
-            answer => answer,
+            Fate::Undone => Committed::Swallowed,
+            Fate::Ended => Committed::RolledBack,
+            Fate::Committed => Committed::CommittedEarly,
+            Fate::Unknown(error) => Committed::Unknown(error),
         },
         // 57014: the statement's time ran out. A server that was frozen for a while finds that so as soon as it goes on,
         // and nothing was written (PostgreSQL manual, 20.11.1).
         "40001" | "40P01" | "57014" => closed(txn, Committed::Retry, failure).await,
         // The handler ran DEALLOCATE ALL. Dropping the transaction closes the connection, which has lost its guard.
-        "26000" => Committed::Refused(failure.into_error()),
+        "26000" => {
+            Committed::Refused("the handler ran DEALLOCATE ALL, which removes idem's own statements as well".into())
+        }
         // 40003 is "statement completion unknown". Without room (class 53), or as a standby (25006), the server is not
         // in a state to be believed, and none of it is the message's fault.
         code if code == "40003" || code == "25006" || code.starts_with("53") => {
@@ -202,6 +306,9 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     }
 }
 
+/// That a batch was split for its settings is told once.
+static TELL: std::sync::Once = std::sync::Once::new();
+
 /// The answer to a COMMIT that was refused, with the transaction out of the way.
 async fn closed(txn: Txn, answer: impl FnOnce(BoxError) -> Committed, failure: Failure) -> Committed {
     // Whether the lane survives is the lane's business: the refusal stands.
@@ -209,24 +316,48 @@ async fn closed(txn: Txn, answer: impl FnOnce(BoxError) -> Committed, failure: F
     answer(failure.into_error())
 }
 
+/// What became of the transaction that made the claim.
+enum Fate {
+    /// It was open, and is rolled back.
+    Undone,
+    /// The handler had ended it by ROLLBACK.
+    Ended,
+    /// The handler had ended it by COMMIT.
+    Committed,
+    Unknown(BoxError),
+}
+
 /// Ends whatever is open, and asks what became of the transaction that made the claim.
-async fn fate(mut txn: Txn) -> Committed {
+async fn fate(mut txn: Txn) -> Fate {
     let xid = txn.xid.take().unwrap_or_default();
-    // A handler that ran COMMIT may have begun another one.
-    let text = format!("ROLLBACK; SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8)");
-    let rows = match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
-        Ok(rows) => rows,
-        Err(failure) => return Committed::Unknown(failure.into_error()),
-    };
-    txn.lane.put_back();
-    let status = rows.first().and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
+    let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
+    let end = format!("ROLLBACK; SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
+    let mut answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("SELECT {ours}; {end}")))).await;
+    if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
+        // A transaction that was aborted by an error tells nothing of itself; it passes for ours.
+        txn.lane.forgive();
+        answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("ROLLBACK; SELECT true; {end}")))).await;
+        answer.finished = answer.finished.saturating_sub(1);
+    }
+    let Answer { finished, rows, failure } = answer;
+    // What fails behind these three is the cleaning, and the connection is closed.
+    if let Some(failure) = failure.filter(|_| finished < 3) {
+        return Fate::Unknown(failure.into_error());
+    }
+    let ended = !rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false);
+    let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
     match status.as_deref() {
-        Some("aborted") => Committed::RolledBack,
-        Some("committed") => Committed::CommittedEarly,
+        // Nobody knows what a handler that ends transactions does to its session: it is closed.
+        Some("aborted") if ended => Fate::Ended,
+        Some("aborted") => {
+            txn.put_back(&rows).await;
+            Fate::Undone
+        }
+        Some("committed") => Fate::Committed,
         // Prepared for two-phase commit, or too old to be known.
         other => {
             let state = other.unwrap_or("not known");
-            Committed::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
+            Fate::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
         }
     }
 }
@@ -239,14 +370,16 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
     txn.lane.flush().await?;
     if txn.xid.is_some() {
         return match fate(txn).await {
-            Committed::CommittedEarly => Ok(Undone::CommittedEarly),
-            Committed::Unknown(error) => Err(Fault::Outage(error)),
-            _ => Ok(Undone::RolledBack),
+            Fate::Undone => Ok(Undone::RolledBack),
+            Fate::Ended => Ok(Undone::Ended),
+            Fate::Committed => Ok(Undone::CommittedEarly),
+            Fate::Unknown(error) => Err(Fault::Outage(error)),
         };
     }
-    match txn.lane.ask(OWN, sqlx::raw_sql("ROLLBACK")).await {
-        Ok(_) => {
-            txn.lane.put_back();
+    let text = format!("ROLLBACK{}", txn.cleaning());
+    match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
+        Ok(rows) => {
+            txn.put_back(&rows).await;
             Ok(Undone::RolledBack)
         }
         // An answer all the same; the connection is closed, since its state is not what it should be.

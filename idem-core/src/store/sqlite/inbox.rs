@@ -252,6 +252,19 @@ pub(super) async fn is_parked(store: &Sqlite, identity: &Identity) -> Result<boo
     Ok(row.is_some())
 }
 
+pub(super) const MAKE_DUE: &str = r#"
+UPDATE "idem_inbox_messages" SET due_at = {now}
+WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'parked'
+    AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now}"#;
+
+pub(super) async fn make_due(store: &Sqlite, identity: &Identity) -> Result<(), Fault> {
+    let query = sqlx::query(store.prefix.sql(MAKE_DUE))
+        .bind(identity.handler.0)
+        .bind(identity.key.as_bytes())
+        .bind(identity.fingerprint.as_bytes());
+    store.change(query).await.map(|_| ())
+}
+
 const UNSTART: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
 
 pub(super) async fn unstart(store: &Sqlite, row: &Row) -> Result<(), Fault> {

@@ -142,6 +142,10 @@ impl Store for Sqlite {
         register::waiting(self, consumer).await
     }
 
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        register::has_history(self, consumer).await
+    }
+
     /// Any number: whoever wants the writer waits for its turn.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         let refused = || Error::Refused(format!("{connections} connections at once are more than can be counted"));
@@ -225,6 +229,10 @@ impl Store for Sqlite {
 
     async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
         inbox::is_parked(self, identity).await
+    }
+
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        inbox::make_due(self, identity).await
     }
 
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {

@@ -42,6 +42,46 @@ pub async fn an_undecodable_payload_is_dead_and_kept_whole<W: World>(world: W) {
     }
 }
 
+/// They have no key, and what tells them apart is beside their payload. What comes again of them is no further row.
+pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let unknown = ["Invoice", "Receipt", "Reminder"].map(|event| Publication::new("{}").event_type(event));
+    let tombstones = ["k1", "k2", "k3"].map(|key| Publication::tombstone().event_type("Order").partition_key(key));
+    let all: Vec<Publication> = unknown.into_iter().chain(tombstones).collect();
+    all.iter().for_each(|publication| line.publish_raw(publication.clone()));
+    line.run(6).await;
+    let dead = line.dead().await;
+    assert_eq!(dead.iter().map(|row| row.sightings).collect::<Vec<_>>(), [1; 6], "{dead:?}");
+    let mut facts: Vec<_> = dead.iter().map(|row| (row.delivery.event_type(), row.delivery.partition_key())).collect();
+    facts.sort();
+    facts.dedup();
+    assert_eq!(facts.len(), 6, "each is kept with what tells it from the others");
+
+    line.publish_raw_redelivered(all[0].clone()).await;
+    line.publish_raw_redelivered(all[3].clone()).await;
+    line.run(8).await;
+    let mut sightings: Vec<_> = line.dead().await.iter().map(|row| row.sightings).collect();
+    sightings.sort_unstable();
+    assert_eq!(sightings, [1, 1, 1, 1, 2, 2]);
+}
+
+/// It never runs, whatever else of it could be read, and its neighbours do.
+pub async fn what_cannot_be_represented_is_dead_and_kept<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let publication = Publication::from(Order::ok("odd")).event_type("Order");
+    let unfit = publication.clone().unrepresentable("the header 0 has the name fe6f, which is not UTF-8");
+    dead_and_whole(&line, unfit, Settings::default(), Reason::Unrepresentable).await;
+    assert_eq!(line.dead().await[0].error, "the header 0 has the name fe6f, which is not UTF-8");
+    line.publish(publication.clone());
+    line.publish(publication.unrepresentable("the header 0 has the name fe6e, which is not UTF-8"));
+    line.run(4).await;
+    assert_eq!(
+        (line.dead().await.len(), line.desk.runs("odd")),
+        (2, 1),
+        "another one of the same payload is kept, too"
+    );
+}
+
 /// The key is empty.
 pub async fn a_message_without_a_key_is_dead_and_kept_whole<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -87,7 +87,13 @@ pub async fn a_swallowed_error_is_a_failure<W: World>(world: W) {
 /// ROLLBACK: nothing of it is there, and it is given up.
 pub async fn a_rollback_by_the_handler_is_dead_without_effect<W: World>(world: W) {
     let line = Line::new(world).await;
-    for (n, act) in [Act::Rollback, Act::RollbackBegin].into_iter().enumerate() {
+    let mut acts = vec![Act::Rollback, Act::RollbackBegin, Act::RollbackWrite];
+    if W::FEATURES.errors_abort {
+        // Elsewhere an error may have rolled back by itself, and is a failure as any other.
+        acts.push(Act::RollbackWriteFail);
+    }
+    let all = acts.len();
+    for (n, act) in acts.into_iter().enumerate() {
         let id = n.to_string();
         line.publish(Order::new(&id, &[act]));
         assert_eq!(line.run(2 * n + 1).await[2 * n], "dead: rolled back by its handler");
@@ -96,7 +102,27 @@ pub async fn a_rollback_by_the_handler_is_dead_without_effect<W: World>(world: W
         assert_eq!((line.effects(&id).await, line.desk.runs(&id)), (0, 1));
     }
     line.publish(Order::ok("after"));
-    assert_eq!(line.run(5).await[4], "processed");
+    assert_eq!(line.run(2 * all + 1).await[2 * all], "processed");
+}
+
+/// Whatever handlers do behind a ROLLBACK, their neighbours have one effect each, and are charged with nothing.
+pub async fn a_rollback_harms_no_neighbour<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let acts = [Act::Rollback, Act::RollbackBegin, Act::RollbackWrite];
+    for n in 0..30 {
+        match n % 10 {
+            3 => line.publish(Order::new(&format!("culprit {n}"), &[acts[n / 10]])),
+            _ => line.publish(Order::ok(&n.to_string())),
+        }
+    }
+    let mut outcomes = line.run(30).await;
+    outcomes.sort();
+    assert_eq!(outcomes[..3], ["dead: rolled back by its handler"; 3]);
+    assert!(outcomes[3..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    for n in 0..30 {
+        let id = if n % 10 == 3 { format!("culprit {n}") } else { n.to_string() };
+        assert_eq!(line.effects(&id).await, i64::from(n % 10 != 3), "{id}");
+    }
 }
 
 /// COMMIT: its effect may stand, so that it must not run again by itself, whatever the handler returned.

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{Delivery, Error, Gate, Inbox, Ordering, Outcome, RetryPolicy, Source, Terms, Worker};
+use idem_core::{
+    Delivery, Error, Gate, Health, Inbox, Json, Ordering, Outcome, RetryPolicy, Source, Staffed, Store, Terms, Worker,
+};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -12,6 +14,7 @@ use crate::conformance::soon;
 use crate::conformance::store::{Setup, World};
 use crate::{Broker, Publication, Queue};
 
+use super::faulty::{Do, Faulty, Over};
 use super::orders::{Desk, Orders};
 use super::sets::Sets;
 use super::tombstones::Rows;
@@ -43,6 +46,9 @@ pub(super) struct Settings {
     pub(super) both: bool,
     pub(super) ordering: Ordering,
     pub(super) linger: Duration,
+    pub(super) unfit_limit: Option<(usize, usize)>,
+    /// Shows the health of the worker.
+    pub(super) health: Option<watch::Sender<Option<Health>>>,
 }
 
 impl Default for Settings {
@@ -59,6 +65,8 @@ impl Default for Settings {
             both: false,
             ordering: Ordering::None,
             linger: Duration::ZERO,
+            unfit_limit: Some((50, 100)),
+            health: None,
         }
     }
 }
@@ -74,6 +82,11 @@ impl Running {
     pub(super) fn shut_down(self) -> JoinHandle<Result<(), Error>> {
         let _ = self.shutdown.send(());
         self.worker
+    }
+
+    /// Waits for its end, which comes by itself.
+    pub(super) async fn ended(self) -> Result<(), Error> {
+        self.worker.await.unwrap()
     }
 
     /// Drains it, and waits for its end.
@@ -127,9 +140,14 @@ impl<W: World> Line<W> {
 
     /// Publishes an event which the broker then marks as redelivered: a consumer has died on it.
     pub(super) async fn publish_redelivered(&self, message: impl Into<Publication>) {
+        self.publish_raw_redelivered(message.into().event_type("Order")).await;
+    }
+
+    /// The same of something as it is.
+    pub(super) async fn publish_raw_redelivered(&self, message: Publication) {
         let mut queue = self.queue.clone();
         queue.open(Terms::new("billing", 100)).await.unwrap();
-        self.publish(message);
+        self.publish_raw(message);
         soon(queue.next()).await.unwrap();
         queue.close().await;
     }
@@ -146,6 +164,28 @@ impl<W: World> Line<W> {
 
     /// Starts a worker that plays a process of its own, over any source.
     pub(super) fn start_at(&self, source: impl Source, settings: Settings) -> Running {
+        let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
+        let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>().handler::<Sets<W>>();
+        let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
+        self.run_until_told(worker, settings)
+    }
+
+    /// Starts a worker whose store fails at the word of the test.
+    pub(super) fn start_over(
+        &self,
+        hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
+        settings: Settings,
+    ) -> Running {
+        let store = Faulty::new(self.store.clone(), hook);
+        let worker = Worker::new(settings.consumer, store, self.queue.clone()).state(self.desk.clone());
+        self.run_until_told(worker.handler::<Over<Orders<W>, W::Store>>(), settings)
+    }
+
+    fn run_until_told<S: Store, Src: Source>(
+        &self,
+        worker: Worker<S, Src, Desk, Json, Staffed>,
+        settings: Settings,
+    ) -> Running {
         let (observed, changed) = (self.observed.clone(), self.changed.clone());
         let observe = move |_: &Delivery, outcome: &Outcome| {
             let word = word(outcome);
@@ -155,9 +195,6 @@ impl<W: World> Line<W> {
             }
             changed.send_replace(());
         };
-        let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
-        let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>().handler::<Sets<W>>();
-        let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
         let worker = match settings.event_type {
             Some(header) => worker.event_type(header),
             None => worker,
@@ -177,6 +214,13 @@ impl<W: World> Line<W> {
             .ordering(settings.ordering)
             .gate(Gate::new())
             .observe(observe);
+        let worker = match settings.unfit_limit {
+            Some((limit, of)) => worker.unfit_limit(limit, of),
+            None => worker.no_unfit_limit(),
+        };
+        if let Some(health) = settings.health {
+            health.send_replace(Some(worker.health()));
+        }
         let (shutdown, when) = oneshot::channel();
         let worker = tokio::spawn(worker.run_until(async {
             let _ = when.await;

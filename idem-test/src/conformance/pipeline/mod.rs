@@ -4,15 +4,19 @@
 
 mod ages;
 mod batches;
+mod brake;
 mod crashes;
 mod dead;
 mod drain;
 mod duplicates;
 mod failures;
+mod faulty;
 mod lanes;
 mod line;
 mod mode;
 mod orders;
+mod panics;
+mod redelivered;
 mod replay;
 mod routes;
 mod sets;
@@ -22,6 +26,7 @@ mod tombstones;
 pub use super::store::World;
 pub use ages::*;
 pub use batches::*;
+pub use brake::*;
 pub use crashes::*;
 pub use dead::*;
 pub use drain::*;
@@ -29,6 +34,8 @@ pub use duplicates::*;
 pub use failures::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
+pub use panics::*;
+pub use redelivered::*;
 pub use replay::*;
 pub use routes::*;
 pub use together::*;
@@ -67,6 +74,11 @@ macro_rules! pipeline_suite {
             a_failure_in_a_batch_costs_one_more_round
             nobody_is_charged_for_an_error_that_was_swallowed_before
             nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
+            a_rollback_in_a_batch_harms_nobody_else
+            a_rollback_and_begin_in_a_batch_harms_nobody_else
+            a_rollback_and_a_write_in_a_batch_harm_nobody_else
+            a_rollback_and_an_error_in_a_batch_harm_nobody_else
+            a_rollback_in_a_set_harms_nobody_else
             copies_and_conflicts_in_a_batch_are_known
             a_copy_in_a_batch_is_held_with_its_first
             batches_that_deadlock_get_through
@@ -92,6 +104,7 @@ macro_rules! pipeline_suite {
             a_dead_letter_moves_its_lane
             a_lane_waits_for_the_row_of_a_known_message
             what_is_redelivered_keeps_its_order
+            a_redelivered_message_is_stored_before_its_turn
             a_crash_in_the_middle_keeps_the_order
             a_drain_gives_a_lane_back_that_waits
             a_drain_finishes_what_runs_before_its_lane_moves_on
@@ -118,6 +131,7 @@ macro_rules! pipeline_suite {
             two_consumers_each_have_their_effect
             never_acks_before_commit
             redelivered_messages_are_stored_before_they_run
+            a_redelivered_message_is_stored_while_no_lane_is_free
             // failures
             an_error_rolls_back_and_parks
             a_panic_rolls_back_and_parks
@@ -126,6 +140,7 @@ macro_rules! pipeline_suite {
             a_permanent_error_is_dead_at_once
             a_swallowed_error_is_a_failure
             a_rollback_by_the_handler_is_dead_without_effect
+            a_rollback_harms_no_neighbour
             a_commit_by_the_handler_is_dead_and_its_effect_stands
             a_commit_by_the_handler_in_a_retry_is_dead_as_well
             a_nested_transaction_is_no_abuse
@@ -134,7 +149,9 @@ macro_rules! pipeline_suite {
             a_message_that_breaks_its_connection_is_given_up_and_others_go_on
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
+            what_cannot_be_represented_is_dead_and_kept
             a_message_without_a_key_is_dead_and_kept_whole
+            messages_without_a_key_are_told_apart_by_all_that_makes_them
             a_key_of_256_bytes_is_dead_and_one_of_255_is_not
             a_payload_over_the_limit_is_dead_and_kept_whole
             a_payload_at_the_limit_is_processed
@@ -152,6 +169,15 @@ macro_rules! pipeline_suite {
             of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it
             a_row_of_the_inbox_is_never_too_old
             a_broker_that_keeps_messages_for_longer_refuses_the_start
+            // panics
+            a_key_or_fingerprint_that_panics_is_a_dead_letter
+            a_task_that_panics_ends_the_worker_with_an_error
+            a_panic_on_a_message_ends_the_worker_and_loses_nothing
+            // brake
+            a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
+            a_paused_worker_drains
+            one_bad_producer_among_good_ones_never_pauses
+            a_key_by_position_refuses_a_broker_without_positions
             // routes
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, State, permanent};
+use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, permanent};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -36,6 +36,10 @@ pub(super) enum Act {
     Swallow,
     Rollback,
     RollbackBegin,
+    /// ROLLBACK, and an effect behind it, whose error it swallows.
+    RollbackWrite,
+    /// ROLLBACK, an effect behind it, and an error of its own.
+    RollbackWriteFail,
     Commit,
     CommitBegin,
     /// Commits, and then fails.
@@ -134,8 +138,14 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
     type Params = (State<Desk>, Delivery);
     type Connection = W::Connection;
 
-    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+    fn key(order: &Order, delivery: &Delivery) -> Result<Key, KeyError> {
+        panics(delivery, "key");
         Key::of(&order.id)
+    }
+
+    fn fingerprint(delivery: &Delivery) -> Fingerprint {
+        panics(delivery, "fingerprint");
+        Fingerprint::of(delivery.payload())
     }
 
     async fn handle(
@@ -162,6 +172,13 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Swallow => drop(W::execute(tx, "INSERT INTO there_is_no_such_table VALUES (1)").await),
             Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
             Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
+            Act::RollbackWrite | Act::RollbackWriteFail => {
+                drop(W::execute(tx, "ROLLBACK").await);
+                drop(desk.write::<W>(&[&name], tx).await);
+                if act == Act::RollbackWriteFail {
+                    return Err("failed behind its own ROLLBACK".into());
+                }
+            }
             Act::Commit => drop(W::execute(tx, "COMMIT").await),
             Act::CommitBegin => drop(W::execute(tx, "COMMIT; BEGIN").await),
             Act::CommitFail => {
@@ -182,5 +199,12 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Suicide => W::execute(tx, W::FEATURES.suicide.unwrap()).await?,
         }
         Ok(())
+    }
+}
+
+/// Panics where the message asks for it.
+fn panics(delivery: &Delivery, what: &str) {
+    if delivery.headers().get_str("panics") == Some(what) {
+        panic!("this {what} panics");
     }
 }

@@ -27,8 +27,15 @@ impl<W: World> Handler for Sets<W> {
         let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
         desk.run(&ids.join(" "));
         desk.write::<W>(&ids, tx).await?;
-        if orders.iter().any(|order| order.does(1) == Act::Permanent) {
-            return Err(permanent("never"));
+        for order in orders.iter() {
+            match order.does(1) {
+                Act::Permanent => return Err(permanent("never")),
+                Act::RollbackWrite => {
+                    drop(W::execute(tx, "ROLLBACK").await);
+                    drop(desk.write::<W>(&[&order.id], tx).await);
+                }
+                _ => {}
+            }
         }
         Ok(())
     }

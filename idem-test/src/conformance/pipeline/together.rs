@@ -113,6 +113,57 @@ pub async fn nobody_is_charged_for_an_error_that_was_swallowed_at_the_end<W: Wor
     one_swallows(world, 9).await;
 }
 
+/// A handler that runs ROLLBACK takes the claims of all with it. It is dead by itself; the others, before or behind it, have
+/// one effect each and are charged with nothing.
+async fn one_rolls_back<W: World>(world: W, act: Act, place: usize) {
+    let line = Line::new(world).await;
+    let mut orders = numbers(6);
+    orders.insert(place, Order::new("culprit", &[act]));
+    let worker = taken_together(&line, &orders).await;
+    let outcomes = ends(&line, worker, 7).await;
+    assert_eq!(outcomes[0], "dead: rolled back by its handler");
+    assert!(outcomes[1..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    each_has_one_effect(&line, &numbers(6)).await;
+    assert_eq!((line.effects("culprit").await, line.one_dead().await.attempts), (0, 1));
+}
+
+/// With no write behind it, so that those behind it are the first to write.
+pub async fn a_rollback_in_a_batch_harms_nobody_else<W: World>(world: W) {
+    one_rolls_back(world, Act::Rollback, 0).await;
+}
+
+/// With a transaction of its own.
+pub async fn a_rollback_and_begin_in_a_batch_harms_nobody_else<W: World>(world: W) {
+    one_rolls_back(world, Act::RollbackBegin, 3).await;
+}
+
+/// With a write behind it.
+pub async fn a_rollback_and_a_write_in_a_batch_harm_nobody_else<W: World>(world: W) {
+    one_rolls_back(world, Act::RollbackWrite, 3).await;
+}
+
+/// With an error behind it.
+pub async fn a_rollback_and_an_error_in_a_batch_harm_nobody_else<W: World>(world: W) {
+    // Elsewhere an error may have rolled back by itself, and is a failure as any other.
+    if W::FEATURES.errors_abort {
+        one_rolls_back(world, Act::RollbackWriteFail, 5).await;
+    }
+}
+
+/// The handler of a set is called once for all of it, and for halves of it until the one that does this is alone.
+pub async fn a_rollback_in_a_set_harms_nobody_else<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(6);
+    orders.insert(2, Order::new("culprit", &[Act::RollbackWrite]));
+    orders.iter().for_each(|order| line.publish_set(order.clone()));
+    let_go(&line, 7).await;
+    let outcomes = ends(&line, worker, 7).await;
+    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: rolled back by its handler", "processed"));
+    assert_eq!((line.effects("culprit").await, line.one_dead().await.attempts), (0, 1));
+    each_has_one_effect(&line, &numbers(6)).await;
+}
+
 /// A copy has one effect with its first, and another message under its key is a conflict beside it.
 pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     let line = Line::new(world).await;

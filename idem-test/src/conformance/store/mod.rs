@@ -67,6 +67,7 @@ macro_rules! store_suite {
             a_deadlock_is_a_lost_race
             // guard
             a_rollback_by_the_handler_is_found_out
+            nothing_is_written_behind_a_rollback
             a_commit_by_the_handler_is_found_out
             a_rollback_and_begin_by_the_handler_is_found_out
             a_commit_and_begin_by_the_handler_is_found_out
@@ -103,6 +104,7 @@ macro_rules! store_suite {
             a_start_with_a_stale_token_is_false
             a_second_start_is_false
             a_message_is_parked_until_its_row_is_done
+            a_row_that_waits_for_its_turn_is_made_due
             a_duplicate_does_not_wait_for_a_row_that_runs
             // notes
             a_failure_counts_an_attempt_and_resets_starts_and_breaks
@@ -150,6 +152,7 @@ macro_rules! store_suite {
             register_is_stable
             concurrent_registration_agrees
             waiting_lists_handlers_with_rows
+            a_history_is_told_by_claims_and_by_what_was_pruned
             ten_migrations_at_once_are_one
             reserve_refuses_beyond_the_connections
             ping_is_answered

@@ -9,6 +9,7 @@ everywhere! {
     what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one
     what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate
     connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_nothing
+    a_dead_letter_without_a_key_that_comes_again_is_the_same_one
 }
 
 async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S: Site>(scene: &Scene<S>) {
@@ -73,4 +74,21 @@ async fn connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_
     scene.publish(&last).await;
     let dead = scene.ends_with([held, more, last].concat(), vec![worker]).await;
     assert!(dead.is_empty(), "{dead:?}");
+}
+
+async fn a_dead_letter_without_a_key_that_comes_again_is_the_same_one<S: Site>(scene: &Scene<S>) {
+    let (source, asked) = Unacked::new(scene.site.source().await);
+    let crashing = scene.start_from(source, |worker| worker);
+    scene.warm_up().await;
+    scene.settled().await;
+    asked.keep();
+    scene.site.publish(&[b"no JSON".to_vec()]).await;
+    within("it is dead, and not acked", asked.reached(1)).await;
+    crashing.crash().await;
+    let other = scene.start().await;
+    let dead = |outcome: &Outcome| matches!(outcome, Outcome::Dead { .. });
+    scene.world.journal.until("it comes again", |journal| journal.count(dead) >= 1).await;
+    // What the broker counts in its headers makes no other message of it.
+    let dead = scene.ends_with([], vec![other]).await;
+    assert_eq!(dead.iter().map(|row| row.sightings).collect::<Vec<_>>(), [2], "{dead:?}");
 }

@@ -14,6 +14,7 @@ mod example;
 mod handlers;
 mod killer;
 mod outage;
+mod partitions;
 mod process;
 mod retries;
 mod session;

@@ -1,0 +1,138 @@
+//! The brake: a queue of which every message would become a dead letter stands still instead.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::registry::Unfit;
+use crate::{Outcome, Reason};
+
+use super::Health;
+
+/// Pauses consumption where so many of the last deliveries had no handler, no key or no readable payload, and none of the
+/// others was processed: then it is not the messages that are wrong, but what the worker was told about them.
+pub(crate) struct Brake {
+    /// So many unfit deliveries, among so many. `None`: never.
+    limit: Option<(usize, usize)>,
+    last: Mutex<VecDeque<Seen>>,
+    health: Health,
+}
+
+/// What a delivery of the window was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Unfit,
+    Processed,
+    /// A duplicate, or a failure: it says nothing about what the worker was told.
+    Other,
+}
+
+impl Brake {
+    pub(crate) fn new(limit: Option<(usize, usize)>, health: Health) -> Self {
+        Self { limit, last: Mutex::default(), health }
+    }
+
+    /// Whether an unfit delivery is to be held now instead of becoming a dead letter.
+    pub(crate) fn holds(&self, unfit: &Unfit) -> bool {
+        counts(unfit.reason) && self.health.paused().is_some()
+    }
+
+    /// A delivery became a dead letter because it was unfit.
+    pub(crate) fn unfit(&self, unfit: &Unfit) {
+        let Some((limit, of)) = self.limit else { return };
+        if !counts(unfit.reason) {
+            return self.see(Seen::Other);
+        }
+        self.see(Seen::Unfit);
+        let mut last = self.last();
+        let unfits = last.iter().filter(|seen| **seen == Seen::Unfit).count();
+        if unfits < limit || last.contains(&Seen::Processed) {
+            return;
+        }
+        // Whoever resumes begins with an empty window.
+        last.clear();
+        drop(last);
+        let why = format!(
+            "{unfits} of the last {of} deliveries became dead letters because no handler could be called for them, and \
+             none was processed. The last one: {}, {}. Compare the event types, the header of `.event_type(..)`, the \
+             keys of the handlers and the codec with what the producers send; the dead letters are in the inbox. \
+             Consumption goes on after `Health::resume`, or a restart; `.unfit_limit(..)` sets the limit",
+            unfit.reason, unfit.error
+        );
+        tracing::error!(why, "consumption pauses");
+        self.health.pause(why);
+    }
+
+    /// A delivery had another outcome.
+    pub(crate) fn fit(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Processed | Outcome::Parked { attempt: 0, .. } => self.see(Seen::Processed),
+            // Counted where it was found.
+            Outcome::Dead { reason } if counts(*reason) || *reason == Reason::TooLarge => {}
+            _ => self.see(Seen::Other),
+        }
+    }
+
+    fn see(&self, seen: Seen) {
+        let Some((_, of)) = self.limit else { return };
+        let mut last = self.last();
+        last.push_back(seen);
+        if last.len() > of {
+            last.pop_front();
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, VecDeque<Seen>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a delivery that is unfit for this reason tells that the worker was told something wrong.
+fn counts(reason: Reason) -> bool {
+    matches!(reason, Reason::NoKey | Reason::UnknownType | Reason::Undecodable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn brake(limit: usize, of: usize) -> (Brake, Health) {
+        let health = Health::new();
+        (Brake::new(Some((limit, of)), health.clone()), health)
+    }
+
+    fn no_key() -> Unfit {
+        Unfit::new(Reason::NoKey, "no header")
+    }
+
+    #[test]
+    fn a_share_of_unfit_deliveries_pauses_and_says_why() {
+        let (brake, health) = brake(3, 5);
+        for outcome in [Outcome::Duplicate, Outcome::Dead { reason: Reason::Exhausted }] {
+            brake.unfit(&no_key());
+            assert_eq!(health.paused(), None);
+            brake.fit(&outcome);
+        }
+        brake.unfit(&no_key());
+        let why = health.paused().unwrap();
+        assert!(why.contains("3 of the last 5") && why.contains("no key") && why.contains("no header"), "{why}");
+        assert!(brake.holds(&no_key()) && !brake.holds(&Unfit::new(Reason::TooLarge, "too large")));
+        health.resume();
+        assert!(!brake.holds(&no_key()));
+        brake.unfit(&no_key());
+        assert_eq!(health.paused(), None, "it counts anew");
+    }
+
+    #[test]
+    fn one_that_was_processed_among_them_keeps_it_going() {
+        let (brake, health) = brake(3, 5);
+        for n in 0..50 {
+            brake.unfit(&no_key());
+            if n % 4 == 0 {
+                brake.fit(&Outcome::Processed);
+            }
+        }
+        assert_eq!(health.paused(), None);
+        (0..5).for_each(|_| brake.unfit(&no_key()));
+        assert!(health.paused().is_some(), "the good one is long ago");
+    }
+}

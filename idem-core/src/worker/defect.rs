@@ -1,0 +1,66 @@
+//! A panic in a task of the worker: a defect of idem, of a store or of an adapter, which ends the worker.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::OnceLock;
+
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::pipeline::Pipeline;
+use crate::registry::panic_text;
+use crate::{Error, Store};
+
+/// The first panic among the tasks of a worker.
+#[derive(Default)]
+pub(crate) struct Defect {
+    first: OnceLock<(&'static str, String)>,
+    seen: CancellationToken,
+}
+
+impl Defect {
+    fn report(&self, task: &'static str, panic: &(dyn Any + Send)) {
+        let text = panic_text(panic);
+        tracing::error!(task, panic = text, "a task of the worker panicked; the worker ends");
+        // The first one is the cause, where others follow.
+        let _ = self.first.set((task, text));
+        self.seen.cancel();
+    }
+
+    /// Waits until a task has panicked. Cancel safe.
+    pub(crate) async fn seen(&self) {
+        self.seen.cancelled().await;
+    }
+
+    /// The error with which the worker ends, if a task has panicked.
+    pub(crate) fn error(&self) -> Option<Error> {
+        let (task, text) = self.first.get()?;
+        Some(Error::Panicked { task, text: text.clone() })
+    }
+}
+
+/// Drains the worker if it is dropped by a panic, before what it was declared behind is dropped: the next delivery of an
+/// ordered lane must not begin behind one that nobody has settled.
+pub(crate) struct Unwinding<'a>(pub(crate) &'a CancellationToken);
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.cancel();
+        }
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Does the work of a task. A panic in it ends the worker with an error that names the task, and answers `None`: a task
+    /// that vanishes silently, or begins again for ever, would look like a worker that works.
+    pub(crate) async fn task<T>(&self, name: &'static str, work: impl Future<Output = T>) -> Option<T> {
+        match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(done) => Some(done),
+            Err(panic) => {
+                self.defect.report(name, panic.as_ref());
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What a handler does to its session, and that the next message does not find it.
+
+use idem_core::store::{Committed, Fault, Promise, Store};
+use sqlx::{AssertSqlSafe, Executor};
+
+use crate::world::{DEADLINE, World, backend, lend, raw, world, world_with};
+
+/// One connection for all that handlers do, so that each message has the session of the one before.
+async fn narrow() -> Option<World> {
+    world_with(|options| options.connections(2)).await
+}
+
+/// What tells whether a session is as it was when it began.
+const CLEAN: &str = "
+    SELECT concat_ws(' ', current_user = session_user, session_user = (SELECT usename FROM pg_user WHERE usesysid =
+               (SELECT usesysid FROM pg_stat_activity WHERE pid = pg_backend_pid())),
+           current_setting('default_transaction_read_only'), current_setting('search_path'),
+           coalesce(nullif(current_setting('app.tenant', true), ''), 'no tenant'), current_setting('lock_timeout'),
+           current_setting('synchronous_commit'), current_setting('TimeZone'),
+           current_setting('client_connection_check_interval', true), current_setting('tcp_keepalives_idle'),
+           (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors WHERE is_holdable),
+           (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
+           (SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()))";
+
+async fn state(txn: &mut idem_core::store::postgres::Txn) -> String {
+    sqlx::query_scalar(CLEAN).fetch_one(lend(txn)).await.unwrap()
+}
+
+/// Does this to a session, and ends its message with a commit or a rollback; the next one finds nothing of it.
+async fn leaves_nothing(abuse: &'static str) {
+    let Some(world) = narrow().await else { return };
+    let mut first = world.claimed("first").await;
+    let clean = state(&mut first).await;
+    world.store.rollback(first).await.unwrap();
+    for (n, commits) in [true, false].into_iter().enumerate() {
+        let mut txn = world.claimed(&format!("abuses {n}")).await;
+        // Errors are swallowed, as a careless handler does.
+        let _ = lend(&mut txn).execute(sqlx::raw_sql(abuse)).await;
+        if commits {
+            let answer = world.store.commit(txn).await;
+            assert!(!matches!(answer, Committed::Unknown(_)), "{abuse}: {answer:?}");
+        } else {
+            world.store.rollback(txn).await.unwrap();
+        }
+        let mut next = world.claimed(&format!("next {n}")).await;
+        assert_eq!(state(&mut next).await, clean, "{abuse}");
+        assert!(matches!(world.store.commit(next).await, Committed::Done), "{abuse}");
+        // idem's own statements, and those for many messages.
+        world.store.ping().await.unwrap();
+        let ids = [world.identity(&format!("many {n} 1")), world.identity(&format!("many {n} 2"))];
+        let mut many = world.store.begin(DEADLINE).await.unwrap();
+        world.store.claim_many(&mut many, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
+        assert!(matches!(world.store.commit(many).await, Committed::Done), "{abuse}");
+    }
+    world.end().await;
+}
+
+macro_rules! leaves_nothing {
+    ($($name:ident: $sql:expr;)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            leaves_nothing($sql).await;
+        }
+    )*};
+}
+
+leaves_nothing! {
+    a_role_ends_with_its_message: "SET ROLE pg_read_all_stats";
+    another_user_ends_with_its_message: "SET SESSION AUTHORIZATION pg_read_all_stats";
+    settings_end_with_their_message: "SET search_path TO nowhere; SET app.tenant = 'acme'; SET lock_timeout = '3s';
+        SET synchronous_commit = off; SET TIME ZONE 'Asia/Tokyo'; SET tcp_keepalives_idle = 1";
+    writing_outside_ends_with_its_message: "SET default_transaction_read_only = off";
+    a_channel_ends_with_its_message: "LISTEN orders";
+    a_temporary_table_ends_with_its_message: "CREATE TEMP TABLE payments (id int)";
+    a_lock_of_the_session_ends_with_its_message: "SELECT pg_advisory_lock(4711)";
+    a_cursor_ends_with_its_message: "DECLARE rows CURSOR WITH HOLD FOR SELECT 1";
+    removed_statements_harm_only_their_message: "DEALLOCATE ALL";
+    a_discarded_session_harms_only_its_message: "ROLLBACK; DISCARD ALL";
+    settings_behind_a_rollback_end_with_their_message: "ROLLBACK; SET default_transaction_read_only = off;
+        SET ROLE pg_read_all_stats; SET search_path TO nowhere; LISTEN orders; SELECT pg_advisory_lock(4711)";
+}
+
+#[tokio::test]
+async fn a_handler_cannot_write_behind_a_transaction_that_it_has_ended() {
+    let Some(mut world) = narrow().await else { return };
+    for abuse in ["ROLLBACK", "ROLLBACK; BEGIN", "ROLLBACK; START TRANSACTION ISOLATION LEVEL SERIALIZABLE", "COMMIT"] {
+        let mut txn = world.claimed(abuse).await;
+        raw(&mut txn, abuse).await;
+        let text = format!("INSERT INTO {}.effects VALUES ('behind')", world.schema);
+        let refused = lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap_err();
+        assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "25006", "{abuse}");
+        let _ = world.store.rollback(txn).await.unwrap();
+    }
+    assert_eq!(world.effects().await, 0);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_handler_cannot_make_its_commit_less_durable() {
+    let Some(mut world) = narrow().await else { return };
+    let text = "CREATE TABLE levels (level text);
+         CREATE FUNCTION note_level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             EXECUTE format('INSERT INTO %I.levels VALUES ($1)', TG_TABLE_SCHEMA)
+             USING current_setting('synchronous_commit'); RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER note_level AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION note_level()";
+    world.other.execute(sqlx::raw_sql(text)).await.unwrap();
+    for how in ["SET LOCAL synchronous_commit = off", "SET synchronous_commit = off"] {
+        let mut txn = world.claimed(how).await;
+        crate::world::effect(&world.schema, lend(&mut txn)).await;
+        raw(&mut txn, how).await;
+        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    }
+    assert_eq!(world.number("SELECT count(*) FROM levels WHERE level = 'on'").await, 2);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn idle_connections_of_both_kinds_keep_to_the_number_that_was_given() {
+    let Some(mut world) = world().await else { return };
+    let name = crate::world::fresh("idem_bound");
+    let url = format!("{}{}application_name={name}", world.url, if world.url.contains('?') { '&' } else { '?' });
+    world.store = idem_core::Postgres::options(&url).schema(&world.schema).connections(3).connect().await.unwrap();
+    let asked = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{name}'");
+    for round in 0..3 {
+        let mut txns = Vec::new();
+        for n in 0..3 {
+            txns.push(world.claimed(&format!("{round} {n}")).await);
+        }
+        let pings = (0..3).map(|_| {
+            let store = world.store.clone();
+            tokio::spawn(async move { store.ping().await })
+        });
+        let pings: Vec<_> = pings.collect();
+        for txn in txns {
+            world.store.rollback(txn).await.unwrap();
+        }
+        for ping in pings {
+            ping.await.unwrap().unwrap();
+        }
+        // A backend takes its time to go.
+        let settled = async {
+            while sqlx::query_scalar::<_, i64>(AssertSqlSafe(asked.clone())).fetch_one(&mut world.other).await.unwrap()
+                > 3
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), settled).await.unwrap();
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn no_handler_ever_has_a_connection_of_idems_own() {
+    let Some(world) = narrow().await else { return };
+    let mut first = world.claimed("first").await;
+    let pid = backend(lend(&mut first)).await;
+    world.store.rollback(first).await.unwrap();
+    for n in 0..3 {
+        world.store.ping().await.unwrap();
+        let mut txn = world.claimed(&n.to_string()).await;
+        assert_eq!(backend(lend(&mut txn)).await, pid);
+        world.store.rollback(txn).await.unwrap();
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_database_that_answers_but_cannot_be_written_is_not_well() {
+    let Some(mut world) = world().await else { return };
+    world.store.ping().await.unwrap();
+    let run = |sql: &'static str| sqlx::raw_sql(sql);
+    world.other.execute(run("ALTER TABLE processed_messages RENAME TO elsewhere")).await.unwrap();
+    assert!(matches!(world.store.ping().await, Err(Fault::Outage(_))));
+    world.other.execute(run("ALTER TABLE elsewhere RENAME TO processed_messages")).await.unwrap();
+    world.store.ping().await.unwrap();
+    assert_eq!(world.claims().await, 0, "it leaves nothing");
+    world.end().await;
+}
+
+/// Two claims in one transaction; the first handler does this, and the second one is about to begin.
+async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core::store::postgres::Txn {
+    let ids = [world.identity(&format!("{key} 1")), world.identity(&format!("{key} 2"))];
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
+    raw(&mut txn, does).await;
+    assert!(world.store.between(&mut txn).await.unwrap());
+    txn
+}
+
+#[tokio::test]
+async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
+    let Some(mut world) = narrow().await else { return };
+    for change in [
+        "SET LOCAL ROLE pg_read_all_stats",
+        "SET LOCAL search_path TO nowhere",
+        "SET search_path TO nowhere",
+        "SET LOCAL row_security = off",
+        "SET LOCAL session_replication_role = replica",
+        "SET LOCAL TIME ZONE 'Asia/Tokyo'",
+        "SET LOCAL DateStyle = 'German'",
+    ] {
+        let txn = first_of_two(&world, change, change).await;
+        let answer = world.store.commit(txn).await;
+        assert!(matches!(answer, Committed::Refused(_)), "{change}: {answer:?}");
+        // Alone it may do so.
+        let mut alone = world.claimed(change).await;
+        raw(&mut alone, change).await;
+        assert!(matches!(world.store.commit(alone).await, Committed::Done), "{change}");
+    }
+    let txn = first_of_two(&world, "tenant", "SET LOCAL app.tenant = 'acme'").await;
+    assert!(matches!(world.store.commit(txn).await, Committed::Done), "as the documentation says");
+    assert_eq!(world.claims().await, 7 + 2);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_batch_can_reset_between_its_messages() {
+    let Some(world) = world_with(|options| options.connections(2).reset_between_messages()).await else { return };
+    let mut clean = world.claimed("clean").await;
+    let state_of_one = state(&mut clean).await;
+    world.store.rollback(clean).await.unwrap();
+    for (n, change) in [
+        "SET LOCAL app.tenant = 'acme'",
+        "SET LOCAL ROLE pg_read_all_stats",
+        "SET SESSION AUTHORIZATION pg_read_all_stats",
+        "SET LOCAL search_path TO nowhere; SET LOCAL TIME ZONE 'Asia/Tokyo'; SET lock_timeout = 1",
+        "SET LOCAL statement_timeout = 1; SET LOCAL idle_in_transaction_session_timeout = 7000",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut txn = first_of_two(&world, &n.to_string(), change).await;
+        assert_eq!(state(&mut txn).await, state_of_one, "{change}");
+        for (setting, value) in [("statement_timeout", "30s"), ("idle_in_transaction_session_timeout", "40s")] {
+            let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
+            assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
+        }
+        assert!(matches!(world.store.commit(txn).await, Committed::Done), "{change}");
+    }
+    // One that has ended the transaction is known at once.
+    let ids = [world.identity("a"), world.identity("b")];
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
+    raw(&mut txn, "ROLLBACK").await;
+    assert!(!world.store.between(&mut txn).await.unwrap());
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}

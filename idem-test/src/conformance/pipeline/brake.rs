@@ -1,0 +1,126 @@
+//! Queues of which each message would become a dead letter.
+
+use std::marker::PhantomData;
+
+use idem_core::{BoxError, Delivery, Handler, Health, Key, KeyError, Worker};
+
+use tokio::sync::watch;
+
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::{Line, Order, Settings, World};
+
+fn unknown(n: usize) -> Publication {
+    Publication::new(n.to_string()).event_type("Invoice")
+}
+
+/// Fifty of the default hundred. What is at hand is held, and neither acked nor lost; once an operator has said so, the
+/// worker goes on.
+pub async fn a_queue_that_dies_whole_pauses_until_an_operator_resumes_it<W: World>(world: W) {
+    let line = Line::new(world).await;
+    (0..80).for_each(|n| line.publish_raw(unknown(n)));
+    let settings = Settings { in_flight: 4, ..Settings::default() };
+    let shown = watch::Sender::default();
+    let worker = line.start_with(Settings { health: Some(shown.clone()), ..settings });
+    let health = shown.borrow().clone().unwrap();
+    until_paused(&line, &health).await;
+    let why = health.paused().unwrap();
+    assert!(why.contains("unknown type") && why.contains("Invoice") && why.contains("resume"), "{why}");
+    assert!(!health.is_ready() && health.broker() && health.database());
+    // Those that were under way beside the fiftieth.
+    let dead = line.dead().await.len();
+    assert!((50..80).contains(&dead), "{dead}");
+    let counts = line.queue.counts();
+    assert_eq!(counts.acks + counts.unsettled + counts.ready, 80);
+    assert!(counts.unsettled + counts.ready > 0);
+
+    health.resume();
+    line.outcomes(80).await;
+    soon(line.queue.idle()).await;
+    assert!(health.is_ready());
+    worker.stop().await;
+    assert_eq!(line.dead().await.len(), 80);
+}
+
+/// A worker that is paused drains as any other, and gives back what it holds.
+pub async fn a_paused_worker_drains<W: World>(world: W) {
+    let line = Line::new(world).await;
+    (0..20).for_each(|n| line.publish_raw(unknown(n)));
+    let shown = watch::Sender::default();
+    let limited = Settings { unfit_limit: Some((5, 5)), health: Some(shown.clone()), ..Settings::default() };
+    let worker = line.start_with(limited);
+    let health = shown.borrow().clone().unwrap();
+    until_paused(&line, &health).await;
+    worker.stop().await;
+    let dead = line.dead().await.len();
+    assert!((5..20).contains(&dead), "{dead}");
+    assert_eq!(line.queue.counts().ready, 20 - line.queue.counts().acks);
+    line.run_with(Settings { unfit_limit: None, ..Settings::default() }, 20).await;
+    assert_eq!(line.dead().await.len(), 20);
+}
+
+/// However many it sends, as long as others are processed.
+pub async fn one_bad_producer_among_good_ones_never_pauses<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = line.start();
+    // Wave by wave, since what cannot be decoded and what is processed go different ways, of different speed.
+    for wave in 1..=12 {
+        line.publish(Order::ok(&wave.to_string()));
+        (0..9).for_each(|n| line.publish_raw(unknown(10 * wave + n)));
+        line.outcomes(10 * wave).await;
+    }
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let outcomes = line.outcomes(120).await;
+    let dead = outcomes.iter().filter(|outcome| *outcome == "dead: unknown type").count();
+    assert_eq!((dead, outcomes.iter().filter(|outcome| *outcome == "processed").count()), (108, 12));
+}
+
+/// The in-process broker has no positions, so that each message would be a dead letter.
+pub async fn a_key_by_position_refuses_a_broker_without_positions<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let refused = worker.handler::<ByPosition<W>>().run_until(std::future::ready(())).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("by_position") && refused.contains("orders") && refused.contains("message id"),
+        "{refused}"
+    );
+}
+
+async fn until_paused<W: World>(line: &Line<W>, health: &Health) {
+    let paused = async {
+        while health.paused().is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        // Those that were under way are dead, and all others are held.
+        loop {
+            let dead = line.queue.counts().acks;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            if line.queue.counts().acks == dead {
+                return;
+            }
+        }
+    };
+    soon(paused).await;
+}
+
+struct ByPosition<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for ByPosition<W> {
+    const NAME: &'static str = "by_position";
+    const NEEDS_POSITION: bool = true;
+
+    type Message = Order;
+    type Input = Order;
+    type Params = ();
+    type Connection = W::Connection;
+
+    fn key(_: &Order, delivery: &Delivery) -> Result<Key, KeyError> {
+        Key::of(delivery.position().unwrap_or_default())
+    }
+
+    async fn handle(_: Order, (): (), _: &mut W::Connection) -> Result<(), BoxError> {
+        Ok(())
+    }
+}

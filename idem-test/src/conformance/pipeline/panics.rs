@@ -1,0 +1,53 @@
+//! Panics outside of handlers: those of a user's code cost their message, those of the worker's own tasks end it.
+
+use idem_core::{Error, Reason};
+
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::faulty::Do;
+use super::{Line, Order, Settings, World};
+
+/// A key and a fingerprint. The message is kept whole, its neighbours go on, and the source stays open.
+pub async fn a_key_or_fingerprint_that_panics_is_a_dead_letter<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for what in ["key", "fingerprint"] {
+        line.publish(Publication::from(Order::ok(what)).header("panics", what));
+        line.publish(Order::ok(&format!("behind the {what}")));
+    }
+    let mut outcomes = line.run(4).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["dead: no key", "dead: no key", "processed", "processed"]);
+    for row in line.dead().await {
+        let panics = row.delivery.headers().get_str("panics").unwrap().to_owned();
+        assert_eq!((row.reason, row.sightings), (Some(Reason::NoKey), 1));
+        assert!(row.error.contains(&format!("the {panics} panicked: this {panics} panics")), "{}", row.error);
+        assert_eq!(row.delivery.payload(), Publication::from(Order::ok(&panics)).payload());
+    }
+    let counts = line.queue.counts();
+    assert_eq!((counts.deliveries, counts.redeliveries, counts.acks), (4, 0, 4), "the source was opened once");
+}
+
+/// Each of them by itself, at the first panic, and with the name of the task.
+pub async fn a_task_that_panics_ends_the_worker_with_an_error<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for (method, task) in [("survey", "inbox"), ("level", "gauges")] {
+        let hook = move |at: &str, _: &[u8]| if at == method { Do::Panic } else { Do::Work };
+        let ended = soon(line.start_over(hook, Settings::default()).ended()).await;
+        let Err(Error::Panicked { task: named, text }) = ended else { panic!("{method}: {ended:?}") };
+        assert_eq!((named, text.as_str()), (task, "the store panics"));
+    }
+}
+
+/// What the worker had in hand is not settled, and the next worker processes it.
+pub async fn a_panic_on_a_message_ends_the_worker_and_loses_nothing<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    let hook = |at: &str, key: &[u8]| if at == "claim" && key == b"a" { Do::Panic } else { Do::Work };
+    let ended = soon(line.start_over(hook, Settings::default()).ended()).await;
+    assert!(matches!(ended, Err(Error::Panicked { .. })), "{ended:?}");
+    let counts = line.queue.counts();
+    assert_eq!((counts.deliveries, counts.acks, counts.ready), (1, 0, 1), "it was tried once, and is back");
+    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    assert_eq!(line.effects("a").await, 1);
+}
