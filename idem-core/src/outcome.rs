@@ -83,7 +83,9 @@ reasons! {
     /// It was published, by the broker's clock, before the last claims that were pruned, so that nobody can tell whether it
     /// was processed. It is replayed only by force.
     TooOld = "too old",
-    /// Three times the process ended while it ran, the last time alone.
+    /// Four times the process ended while it ran from the inbox, the last two times with nothing beside it. A message that
+    /// ends its process directly is stored before it runs again, so that it costs five processes at most. Kills from
+    /// outside look the same where they meet one message again and again: replay it.
     Crashed = "crashed",
     /// Ten times the database connection was lost while it ran.
     BrokeConnection = "broke its connection",

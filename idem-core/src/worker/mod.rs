@@ -20,6 +20,7 @@ mod waiting;
 
 pub use builder::{Bare, Staffed, Worker};
 pub use gate::Gate;
+pub(crate) use gate::Isolated;
 pub use health::Health;
 
 pub(crate) use brake::Brake;

@@ -4,11 +4,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::inbox::Leases;
 use crate::pipeline::Pipeline;
 use crate::registry::{Registered, Route, Routes};
 use crate::store::Reservation;
@@ -267,6 +268,8 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         pace: crate::batch::Pace::new(settings.batch),
         flights: Flights::default(),
         gate,
+        leases: Leases::default(),
+        own_statements: Mutex::new(()),
         outage: Outage::new(health.clone()),
         brake: Brake::new(settings.unfit_limit, health.clone()),
         defect: Defect::default(),

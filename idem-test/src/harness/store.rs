@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
-    Reservation, Row, Standing, Survey, Undone,
+    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise, Pruned,
+    Replayed, Reservation, Row, Standing, Survey, Undone,
 };
 use idem_core::{Error, Key, Lends, Store};
 use uuid::Uuid;
@@ -194,11 +194,19 @@ impl<S: Store> Store for Crashing<S> {
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, Fault> {
         self.within.take(handlers, kind, limit, token, lease).await
+    }
+
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        self.within.count_start(row, lease).await
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        self.within.extend(token, ids, lease).await
     }
 
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {

@@ -50,8 +50,8 @@ use uuid::Uuid;
 use crate::{Error, Key};
 
 use super::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Store, Survey, Undone,
+    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page, Promise,
+    Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Undone,
 };
 
 pub use options::PostgresOptions;
@@ -253,11 +253,19 @@ impl Store for Postgres {
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, Fault> {
         self.take_rows(handlers, kind, limit, token, lease).await
+    }
+
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        self.count_row_start(row, lease).await
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        self.extend_rows(token, ids, lease).await
     }
 
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {

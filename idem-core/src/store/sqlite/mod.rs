@@ -39,8 +39,8 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Store, Survey, Undone,
+    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page, Promise,
+    Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Undone,
 };
 use crate::{Error, Key};
 
@@ -212,11 +212,19 @@ impl Store for Sqlite {
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, Fault> {
         inbox::take(self, handlers, kind, limit, token, lease).await
+    }
+
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        inbox::count_start(self, row, lease).await
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        inbox::extend(self, token, ids, lease).await
     }
 
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {

@@ -199,7 +199,10 @@ macro_rules! pipeline_suite {
             every_way_to_deliver_has_one_effect
             a_message_that_kills_its_process_is_dead_as_crashed
             a_crash_while_a_row_runs_has_one_effect
-            a_suspect_runs_alone
+            a_row_with_one_start_runs_alone_among_rows
+            direct_deliveries_go_on_beside_a_row_with_one_start
+            a_row_with_two_starts_has_the_process_to_itself
+            a_suspect_that_waits_goes_back_when_the_worker_drains
         }
     };
 }

@@ -21,3 +21,4 @@ mod session;
 mod settling;
 mod sharing;
 mod start;
+mod suspects;
