@@ -81,6 +81,10 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
 
 /// No row that runs beside it can be blamed, and none begins before its outcome is written.
 pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        // What runs has the only writer.
+        return;
+    }
     let line = Line::new(world).await;
     suspect(&line, 1).await;
     let worker = line.start();
