@@ -34,6 +34,10 @@ impl Store for Nothing {
         Ok(Vec::new())
     }
 
+    async fn has_history(&self, _: &str) -> Answer<bool> {
+        Ok(false)
+    }
+
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         Reservation::of(&Default::default(), usize::MAX, connections)
             .ok_or_else(|| Error::Refused("too many connections".to_owned()))
@@ -101,6 +105,10 @@ impl Store for Nothing {
 
     async fn is_parked(&self, _: &Identity) -> Answer<bool> {
         Ok(false)
+    }
+
+    async fn make_due(&self, _: &Identity) -> Result<(), Fault> {
+        Ok(())
     }
 
     async fn note(&self, _: &Row, _: &Note) -> Answer<bool> {

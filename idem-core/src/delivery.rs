@@ -21,12 +21,14 @@ pub struct Delivery {
     pub(crate) event_type: Option<String>,
     pub(crate) position: Option<String>,
     pub(crate) redelivered: bool,
+    pub(crate) delivery_count: Option<u32>,
     pub(crate) attempt: u32,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
     pub(crate) volatile: &'static [&'static str],
+    pub(crate) unrepresentable: Option<Arc<str>>,
 }
 
 impl Delivery {
@@ -40,12 +42,14 @@ impl Delivery {
             event_type: None,
             position: None,
             redelivered: false,
+            delivery_count: None,
             attempt: 1,
             tombstone: false,
             published_at: None,
             lane: None,
             partition_key: None,
             volatile: &[],
+            unrepresentable: None,
         }
     }
 
@@ -80,6 +84,13 @@ impl Delivery {
         self
     }
 
+    /// How often the broker counts that it was delivered before, where it counts. Some brokers drop a message that they
+    /// have delivered too often, so a high count is stored before all else.
+    pub fn with_delivery_count(mut self, count: Option<u32>) -> Self {
+        self.delivery_count = count;
+        self
+    }
+
     /// Without a payload at all, which is not the same as an empty one: on a compacted topic it deletes its key.
     pub fn with_tombstone(mut self, tombstone: bool) -> Self {
         self.tombstone = tombstone;
@@ -109,6 +120,14 @@ impl Delivery {
     /// count of its deliveries. They are no part of the message: a delivery without a key is known by everything else.
     pub fn with_volatile_headers(mut self, names: &'static [&'static str]) -> Self {
         self.volatile = names;
+        self
+    }
+
+    /// Unfit from the start: the broker delivered something that this type cannot hold, and `why` says what. It becomes a
+    /// dead letter with the reason [`Unrepresentable`](crate::Reason::Unrepresentable) before anything of it runs, so that
+    /// one message neither ends the subscription nor is lost. The other parts are what could be read.
+    pub fn with_unrepresentable(mut self, why: Option<impl Into<Arc<str>>>) -> Self {
+        self.unrepresentable = why.map(Into::into);
         self
     }
 
@@ -148,6 +167,11 @@ impl Delivery {
         self.redelivered
     }
 
+    /// How often the broker counts that it was delivered before; `None` where it does not count, or not this delivery.
+    pub fn delivery_count(&self) -> Option<u32> {
+        self.delivery_count
+    }
+
     /// Whether it has no payload at all, not even an empty one.
     pub fn is_tombstone(&self) -> bool {
         self.tombstone
@@ -173,6 +197,11 @@ impl Delivery {
         self.volatile.contains(&name)
     }
 
+    /// What of it cannot be represented, if anything.
+    pub fn unrepresentable(&self) -> Option<&str> {
+        self.unrepresentable.as_deref()
+    }
+
     /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -190,10 +219,12 @@ impl fmt::Debug for Delivery {
             .field("event_type", &self.event_type)
             .field("position", &self.position)
             .field("redelivered", &self.redelivered)
+            .field("delivery_count", &self.delivery_count)
             .field("attempt", &self.attempt)
             .field("tombstone", &self.tombstone)
             .field("published_at", &self.published_at)
             .field("lane", &self.lane)
+            .field("unrepresentable", &self.unrepresentable)
             .finish()
     }
 }

@@ -43,6 +43,10 @@ impl Fingerprint {
             whole.optional(part);
         }
         whole.optional(delivery.partition_key());
+        // The unreadable part is missing from the rest, so its description and the message's place stand in for it.
+        let unreadable = delivery.unrepresentable();
+        whole.optional(unreadable.map(str::as_bytes));
+        whole.optional(unreadable.and(delivery.position()).map(str::as_bytes));
         whole.optional((!delivery.is_tombstone()).then_some(delivery.payload()));
         // Last, since their number is not written.
         for (name, value) in delivery.headers().iter().filter(|(name, _)| !delivery.is_volatile(name)) {

@@ -71,6 +71,9 @@ reasons! {
     Undecodable = "undecodable",
     /// No key could be made.
     NoKey = "no key",
+    /// The broker delivered what a [`Delivery`](crate::Delivery) cannot hold, such as a header name that is not UTF-8. What
+    /// it can hold is kept, and the error says what it cannot.
+    Unrepresentable = "unrepresentable",
     /// The payload is over the limit.
     TooLarge = "too large",
     /// No handler of the worker takes this type of event.
@@ -80,7 +83,9 @@ reasons! {
     /// It was published, by the broker's clock, before the last claims that were pruned, so that nobody can tell whether it
     /// was processed. It is replayed only by force.
     TooOld = "too old",
-    /// Three times the process ended while it ran, the last time alone.
+    /// Four times the process ended while it ran from the inbox, the last two times with nothing beside it. A message that
+    /// ends its process directly is stored before it runs again, so that it costs five processes at most. Kills from
+    /// outside look the same where they meet one message again and again: replay it.
     Crashed = "crashed",
     /// Ten times the database connection was lost while it ran.
     BrokeConnection = "broke its connection",

@@ -4,11 +4,12 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
+use crate::inbox::Leases;
 use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work};
 use crate::store::{Fault, Identity, Promise};
@@ -29,13 +30,17 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) flights: Flights,
     pub(crate) pace: crate::batch::Pace,
     pub(crate) gate: Gate,
+    /// The rows of the inbox that wait here for their run.
+    pub(crate) leases: Leases,
+    /// The inbox's own statements are asked one at a time, on one connection.
+    pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Outage,
     pub(crate) health: Health,
     pub(crate) brake: Brake,
     pub(crate) defect: Defect,
     pub(crate) gauges: Gauges,
-    /// Room for those that are stored alone, where deliveries are stored; none is needed where each has its lane.
-    pub(crate) alone: Option<Semaphore>,
+    /// Room for those that are stored alone: that many connections are kept for them beside the lanes.
+    pub(crate) alone: Semaphore,
     /// Rung when something was parked, so that the inbox need not wait for its poll.
     pub(crate) parked: Notify,
     /// The rows that ordered deliveries wait for.
@@ -68,12 +73,29 @@ impl<S: Store> Pipeline<S> {
         acker: A,
         place: Option<Place>,
     ) -> Option<Waiting<A>> {
-        let span = telemetry::span(self.system, &self.consumer, &delivery);
-        // Pinned first, as other large futures are: a wrapper would move all of it.
-        pin!(self.drive(delivery, acker, place)).instrument(span).await
+        self.deliver_in(None, delivery, acker, place).await
     }
 
-    async fn drive<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Option<Place>) -> Option<Waiting<A>> {
+    /// As [`deliver`](Self::deliver), with a connection only while there is room.
+    pub(crate) async fn deliver_in<A: Acker>(
+        &self,
+        room: Option<&Semaphore>,
+        delivery: Delivery,
+        acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
+        let span = telemetry::span(self.system, &self.consumer, &delivery);
+        // Pinned first, as other large futures are: a wrapper would move all of it.
+        pin!(self.drive(room, delivery, acker, place)).instrument(span).await
+    }
+
+    async fn drive<A: Acker>(
+        &self,
+        room: Option<&Semaphore>,
+        mut delivery: Delivery,
+        mut acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
         // Behind `place`, and so dropped before it.
         let _unwinding = Unwinding(&self.draining);
         let mut holds = 0;
@@ -86,7 +108,7 @@ impl<S: Store> Pipeline<S> {
                 self.release(acker).await;
                 return None;
             }
-            let step = extended(&mut acker, pin!(self.attempt(&delivery))).await;
+            let step = extended(&mut acker, pin!(self.attempt(room, &delivery))).await;
             if let Step::Done(Outcome::Parked { attempt: 0, .. }) | Step::InRow(Outcome::Parked { attempt: 0, .. }, _) =
                 &step
             {
@@ -120,16 +142,17 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// One try: what the database answers decides.
-    async fn attempt(&self, delivery: &Delivery) -> Step {
-        let _room = match &self.alone {
-            Some(room) => room.acquire().await.ok(),
-            None => None,
-        };
+    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Step {
         let work = match self.receive(delivery) {
             Ok(work) => work,
-            Err(unfit) => return self.bury(delivery, unfit).await,
+            Err(unfit) => {
+                let _room = self.room(room, delivery).await;
+                return self.bury(delivery, unfit).await;
+            }
         };
+        // Waited for in memory, so before the room.
         let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        let _room = self.room(room, delivery).await;
         let in_lane = delivery.lane.map(|_| Box::new(work.identity.clone()));
         let step = if delivery.redelivered() || self.settings.inbox {
             self.store_first(delivery, &work.identity).await
@@ -148,6 +171,16 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// Room for one more connection. The caller's room, where there is one; else that of what is stored beside the lanes,
+    /// which have connections of their own: redelivered messages in no order, and all messages with `.inbox()`.
+    async fn room<'a>(&'a self, room: Option<&'a Semaphore>, delivery: &Delivery) -> Option<SemaphorePermit<'a>> {
+        if let Some(room) = room {
+            return room.acquire().await.ok();
+        }
+        let beside_lanes = self.settings.ordering == Ordering::None && (self.settings.inbox || delivery.redelivered());
+        if beside_lanes { self.alone.acquire().await.ok() } else { None }
+    }
+
     /// Runs beside others, unless a suspect runs.
     async fn run_beside(
         &self,
@@ -156,7 +189,7 @@ impl<S: Store> Pipeline<S> {
         id: &Identity,
         job: Box<dyn Job<S>>,
     ) -> Result<Step, Failure> {
-        let _room = self.gate.shared().await;
+        let _room = self.gate.direct().await;
         if self.draining.is_cancelled() {
             return Ok(Step::Stopped);
         }
@@ -176,7 +209,11 @@ impl<S: Store> Pipeline<S> {
         Ok(Work { route, identity, job })
     }
 
+    /// Whether it can be taken over at all.
     pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
+        if let Some(why) = &delivery.unrepresentable {
+            return Err(Unfit::new(Reason::Unrepresentable, why.to_string()));
+        }
         let (size, limit) = (delivery.payload().len(), self.settings.payload_limit);
         if size > limit {
             let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.payload_limit(..)`");

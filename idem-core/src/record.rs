@@ -106,6 +106,11 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
     }
 
+    /// Stores a message to be run after this time.
+    pub(crate) async fn store_for_later(&self, delivery: &Delivery, identity: &Identity, after: Duration) -> Step {
+        self.record(delivery, identity, 0, Ok(after), "").await
+    }
+
     /// Parks a message whose first run has failed, or gives it up. Where that cannot be written now, it alone is tried again,
     /// and never the run: a handler whose last statement still holds the claim would run anew without being charged. A drain
     /// ends that, and the delivery comes again.

@@ -67,12 +67,15 @@ pub struct Terms {
     pub deadline: Duration,
     /// The order that is promised.
     pub ordering: Ordering,
+    /// The database has, or has had, claims of this worker. A source whose own place is gone must not take it for new.
+    pub has_history: bool,
 }
 
 impl Terms {
-    /// With a deadline of 30 seconds and no order, the worker's own defaults.
+    /// With a deadline of 30 seconds and no order, the worker's own defaults; of a worker without a history.
     pub fn new(consumer: impl Into<String>, in_flight: u16) -> Self {
-        Self { consumer: consumer.into(), in_flight, deadline: Duration::from_secs(30), ordering: Ordering::None }
+        let (deadline, ordering) = (Duration::from_secs(30), Ordering::None);
+        Self { consumer: consumer.into(), in_flight, deadline, ordering, has_history: false }
     }
 }
 

@@ -1,15 +1,20 @@
 //! The partitions that are ours, and the deliveries that come from them. It knows no client.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use idem_core::Delivery;
 
+use crate::buffer::Buffer;
+use crate::quarantine::Cause;
 use crate::tracker::Tracker;
 
-/// How much may be buffered over all partitions, in bytes of payload. The record that reaches it is buffered still.
+/// How much may be buffered over all partitions, in bytes of payload, and as much again may be with the worker. The record
+/// that reaches it is buffered still. Each partition has an equal share, so that one that stands still leaves the others
+/// theirs.
 const ROOM: usize = 32 << 20;
 
-/// How many deliveries may be buffered over all partitions.
+/// How many deliveries may be buffered over all partitions, in equal shares.
 const BUFFERED: usize = 2048;
 
 /// What is ours.
@@ -18,9 +23,11 @@ pub(crate) struct Assigned {
     window: usize,
     in_flight: usize,
     partitions: BTreeMap<i32, Partition>,
-    buffer: VecDeque<(Ticket, Delivery)>,
-    bytes: usize,
+    /// The partition that had its turn last.
+    turn: i32,
     unsettled: usize,
+    /// Bytes of payload that are with the worker.
+    held: usize,
     epoch: u64,
 }
 
@@ -29,6 +36,9 @@ pub(crate) struct Assigned {
 pub(crate) struct Ticket {
     pub(crate) partition: i32,
     pub(crate) offset: i64,
+    /// Its ordering key, where an order is kept.
+    pub(crate) key: Option<u64>,
+    bytes: usize,
     epoch: u64,
 }
 
@@ -36,10 +46,13 @@ pub(crate) struct Ticket {
 struct Partition {
     epoch: u64,
     tracker: Tracker,
+    buffer: Buffer,
     /// Where the assignment begins, if that is known.
     begin: Option<i64>,
     /// Handed out and with somebody.
     running: usize,
+    /// Bytes of payload that are with somebody.
+    held: usize,
     /// Handed out and dropped, or released. They come again in the next assignment.
     left: usize,
     /// How many deliveries are still to be stored before their first run.
@@ -48,19 +61,13 @@ struct Partition {
     told: Option<i64>,
     /// It is being revoked: what runs may end, and nothing begins.
     leaving: bool,
+    /// It stands still.
+    still: Option<Cause>,
 }
 
 impl Assigned {
     pub(crate) fn new(window: usize, in_flight: usize) -> Self {
-        Self {
-            window,
-            in_flight,
-            partitions: BTreeMap::new(),
-            buffer: VecDeque::new(),
-            bytes: 0,
-            unsettled: 0,
-            epoch: 0,
-        }
+        Self { window, in_flight, partitions: BTreeMap::new(), turn: -1, unsettled: 0, held: 0, epoch: 0 }
     }
 
     /// A partition becomes ours.
@@ -70,12 +77,15 @@ impl Assigned {
         let assigned = Partition {
             epoch: self.epoch,
             tracker: Tracker::default(),
+            buffer: Buffer::default(),
             begin,
             running: 0,
+            held: 0,
             left: 0,
             to_store: self.window,
             told: None,
             leaving: false,
+            still: None,
         };
         self.partitions.insert(partition, assigned);
     }
@@ -87,19 +97,25 @@ impl Assigned {
         let Some(owned) = owned else { return };
         if owned.tracker.deliver(offset) {
             let delivery = delivery.with_redelivered(owned.to_store > 0);
-            self.bytes += delivery.payload().len();
-            self.buffer.push_back((Ticket { partition, offset, epoch: owned.epoch }, delivery));
+            let (key, bytes) = (delivery.lane(), delivery.payload().len());
+            owned.buffer.push(Ticket { partition, offset, key, bytes, epoch: owned.epoch }, delivery);
         }
     }
 
-    /// The next delivery, if one more may be unsettled.
+    /// The next delivery, if one more may be unsettled. Partitions take turns.
     pub(crate) fn take(&mut self) -> Option<(Ticket, Delivery)> {
-        if self.unsettled >= self.in_flight {
+        if self.unsettled >= self.in_flight || self.held >= ROOM {
             return None;
         }
-        let (ticket, delivery) = self.buffer.pop_front()?;
-        self.bytes -= delivery.payload().len();
-        self.partitions.get_mut(&ticket.partition)?.running += 1;
+        let behind = self.partitions.range((Excluded(self.turn), Unbounded));
+        let mut turns = behind.chain(self.partitions.range(..=self.turn));
+        let next = *turns.find(|(_, owned)| owned.buffer.is_ready())?.0;
+        self.turn = next;
+        let owned = self.partitions.get_mut(&next)?;
+        let (ticket, delivery) = owned.buffer.pop()?;
+        owned.running += 1;
+        owned.held += ticket.bytes;
+        self.held += ticket.bytes;
         self.unsettled += 1;
         Some((ticket, delivery))
     }
@@ -108,17 +124,22 @@ impl Assigned {
     pub(crate) fn finish(&mut self, ticket: Ticket) -> bool {
         let Some(owned) = self.owned(ticket) else { return false };
         owned.running -= 1;
+        owned.held -= ticket.bytes;
         owned.tracker.finish(ticket.offset);
+        ticket.key.into_iter().for_each(|key| owned.buffer.free(key));
         self.unsettled -= 1;
+        self.held -= ticket.bytes;
         true
     }
 
-    /// A delivery was given back or forgotten: it stays unsettled, and holds the finished prefix back. `false`: it was no
-    /// longer ours.
+    /// A delivery was given back or forgotten: it stays unsettled, and holds back the finished prefix and what is behind it
+    /// in its order. `false`: it was no longer ours.
     pub(crate) fn leave_unsettled(&mut self, ticket: Ticket) -> bool {
         let Some(owned) = self.owned(ticket) else { return false };
         owned.running -= 1;
+        owned.held -= ticket.bytes;
         owned.left += 1;
+        self.held -= ticket.bytes;
         true
     }
 
@@ -139,9 +160,9 @@ impl Assigned {
         for partition in partitions {
             if let Some(owned) = self.partitions.get_mut(partition) {
                 owned.leaving = true;
+                owned.buffer.clear();
             }
         }
-        self.forget(|partition| partitions.contains(&partition));
     }
 
     /// Whether deliveries of these partitions are still with somebody.
@@ -153,28 +174,46 @@ impl Assigned {
     pub(crate) fn remove(&mut self, partition: i32) {
         if let Some(owned) = self.partitions.remove(&partition) {
             self.unsettled -= owned.running + owned.left;
-            self.forget(|other| other == partition);
+            self.held -= owned.held;
         }
     }
 
     /// Nothing is ours any more.
     pub(crate) fn clear(&mut self) {
         self.partitions.clear();
-        self.unsettled = 0;
-        self.discard();
+        (self.unsettled, self.held) = (0, 0);
     }
 
     /// Forgets what is buffered. It stays unfinished.
     pub(crate) fn discard(&mut self) {
-        self.buffer.clear();
-        self.bytes = 0;
+        self.partitions.values_mut().for_each(|owned| owned.buffer.clear());
     }
 
     /// How many more records of this partition may be received.
     pub(crate) fn room(&self, partition: i32) -> usize {
-        let owned = self.partitions.get(&partition).filter(|owned| !owned.leaving);
-        let window = owned.map_or(0, |owned| self.window.saturating_sub(owned.tracker.reach()));
-        if self.bytes < ROOM { window.min(BUFFERED - self.buffer.len().min(BUFFERED)) } else { 0 }
+        let receives = |owned: &&Partition| !owned.leaving && owned.still != Some(Cause::Stuck);
+        let Some(owned) = self.partitions.get(&partition).filter(receives) else { return 0 };
+        let sharing = self.partitions.len();
+        if owned.buffer.bytes() >= ROOM / sharing {
+            return 0;
+        }
+        let share = (BUFFERED / sharing).max(1).saturating_sub(owned.buffer.len());
+        self.window.saturating_sub(owned.tracker.reach()).min(share)
+    }
+
+    /// A partition stands still, or no longer. `false`: that is known. What is stuck stays so until it is assigned anew.
+    pub(crate) fn stand(&mut self, partition: i32, cause: Option<Cause>) -> bool {
+        let Some(owned) = self.partitions.get_mut(&partition) else { return false };
+        if owned.still == cause || owned.still == Some(Cause::Stuck) {
+            return false;
+        }
+        owned.still = cause;
+        true
+    }
+
+    /// How many partitions stand still.
+    pub(crate) fn standing(&self) -> usize {
+        self.partitions.values().filter(|owned| owned.still.is_some()).count()
     }
 
     /// The partitions that are ours and not about to leave, each with the number of its assignment.
@@ -203,149 +242,7 @@ impl Assigned {
     fn owned(&mut self, ticket: Ticket) -> Option<&mut Partition> {
         self.partitions.get_mut(&ticket.partition).filter(|owned| owned.epoch == ticket.epoch)
     }
-
-    fn forget(&mut self, which: impl Fn(i32) -> bool) {
-        let bytes = &mut self.bytes;
-        self.buffer.retain(|(ticket, delivery)| {
-            let keep = !which(ticket.partition);
-            *bytes -= if keep { 0 } else { delivery.payload().len() };
-            keep
-        });
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(window: usize, in_flight: usize, offsets: impl IntoIterator<Item = i64>) -> Assigned {
-        let mut assigned = Assigned::new(window, in_flight);
-        assigned.assign(0, Some(0));
-        receive(&mut assigned, 0, offsets);
-        assigned
-    }
-
-    fn receive(assigned: &mut Assigned, partition: i32, offsets: impl IntoIterator<Item = i64>) {
-        let epoch = assigned.partitions[&partition].epoch;
-        for offset in offsets {
-            assigned.receive((partition, epoch), offset, Delivery::new("orders", offset.to_string()));
-        }
-    }
-
-    fn take(assigned: &mut Assigned) -> Ticket {
-        assigned.take().unwrap().0
-    }
-
-    #[test]
-    fn no_more_than_in_flight_are_handed_out_over_all_partitions() {
-        let mut assigned = with(10, 2, 0..2);
-        assigned.assign(1, None);
-        receive(&mut assigned, 1, 0..2);
-        let first = take(&mut assigned);
-        let second = take(&mut assigned);
-        assert!(assigned.take().is_none());
-        assert!(assigned.leave_unsettled(first), "a delivery that was dropped is unsettled still");
-        assert!(assigned.take().is_none());
-        assert!(assigned.finish(second));
-        assert_eq!(take(&mut assigned).partition, 1);
-        assigned.remove(0);
-        assert_eq!(take(&mut assigned).partition, 1, "what was dropped of a lost partition counts no more");
-    }
-
-    #[test]
-    fn deliveries_are_marked_until_a_window_of_them_was_stored() {
-        let mut assigned = with(2, 10, 0..2);
-        let marks =
-            |assigned: &mut Assigned| assigned.take().map(|(ticket, delivery)| (ticket, delivery.redelivered()));
-        let (first, marked) = marks(&mut assigned).unwrap();
-        assert!(marked);
-        assigned.stored(first);
-        assert!(assigned.finish(first));
-        let (second, _) = marks(&mut assigned).unwrap();
-        assert!(assigned.finish(second), "a duplicate is acked without being stored");
-        receive(&mut assigned, 0, [2]);
-        let (third, marked) = marks(&mut assigned).unwrap();
-        assert!(marked, "one of the two was a duplicate");
-        assigned.stored(third);
-        receive(&mut assigned, 0, [3]);
-        assert!(!marks(&mut assigned).unwrap().1);
-        assigned.assign(0, None);
-        receive(&mut assigned, 0, [3]);
-        assert!(marks(&mut assigned).unwrap().1, "each assignment begins anew");
-    }
-
-    #[test]
-    fn a_window_is_full_until_its_front_is_finished() {
-        let mut assigned = with(4, 10, 0..3);
-        assert!(assigned.room(0) > 0);
-        receive(&mut assigned, 0, [3]);
-        assert!(assigned.room(0) == 0);
-        let tickets: Vec<_> = (0..4).map(|_| take(&mut assigned)).collect();
-        for ticket in &tickets[1..] {
-            assert!(assigned.finish(*ticket));
-            assert!(assigned.room(0) == 0, "the first still holds the prefix back");
-        }
-        assert!(assigned.finish(tickets[0]));
-        assert!(assigned.room(0) > 0 && assigned.room(1) == 0);
-    }
-
-    #[test]
-    fn a_full_buffer_leaves_no_room_in_any_partition() {
-        let mut assigned = Assigned::new(100, 10);
-        for partition in 0..2 {
-            assigned.assign(partition, None);
-            assert!(assigned.room(partition) > 0);
-            let epoch = assigned.epoch;
-            assigned.receive((partition, epoch), 0, Delivery::new("orders", vec![0; ROOM / 2]));
-        }
-        assert!(assigned.room(0) == 0 && assigned.room(1) == 0);
-        take(&mut assigned);
-        assert!(assigned.room(0) > 0 && assigned.room(1) > 0);
-    }
-
-    #[test]
-    fn a_late_ack_of_a_partition_that_was_lost_is_stale_and_moves_nothing() {
-        let mut assigned = with(10, 10, 0..2);
-        let old = take(&mut assigned);
-        assigned.remove(0);
-        assert!(!assigned.is_live(old));
-        assert!(assigned.take().is_none(), "what was buffered is dropped");
-        assigned.assign(0, None);
-        receive(&mut assigned, 0, 0..2);
-        let new = take(&mut assigned);
-        assert!(!assigned.finish(old) && !assigned.leave_unsettled(old));
-        assigned.stored(old);
-        assert_eq!(assigned.progress(), vec![]);
-        assert!(assigned.is_live(new) && assigned.finish(new));
-        assert_eq!(assigned.progress(), vec![(0, 0)]);
-        assert_eq!(assigned.progress(), vec![], "told once");
-    }
-
-    #[test]
-    fn a_batch_that_is_finished_is_one_offset_for_each_partition() {
-        let mut assigned = Assigned::new(100, 100);
-        for partition in 0..4 {
-            assigned.assign(partition, None);
-            receive(&mut assigned, partition, 0..25);
-        }
-        let batch: Vec<_> = (0..100).map(|_| take(&mut assigned)).collect();
-        for ticket in batch.into_iter().rev() {
-            assert!(assigned.finish(ticket));
-        }
-        assert_eq!(assigned.progress(), [(0, 24), (1, 24), (2, 24), (3, 24)]);
-    }
-
-    #[test]
-    fn what_runs_of_a_partition_that_leaves_may_end_and_nothing_begins() {
-        let mut assigned = with(10, 10, 0..3);
-        let (first, second) = (take(&mut assigned), take(&mut assigned));
-        assigned.leave(&[0]);
-        assert!(assigned.take().is_none() && assigned.busy(&[0]));
-        receive(&mut assigned, 0, [3]);
-        assert!(assigned.take().is_none());
-        assert!(assigned.room(0) == 0 && assigned.partitions().next().is_none());
-        assert!(!assigned.is_live(first) && assigned.finish(first) && assigned.leave_unsettled(second));
-        assert!(!assigned.busy(&[0]));
-        assert_eq!(assigned.progress(), vec![(0, 0)]);
-    }
-}
+mod tests;

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::connection::Witness;
 use crate::delivery::delivery;
-use crate::error::{Loss, setting};
+use crate::error::{Loss, no_id, setting};
 use crate::group::Member;
 use crate::plan::Plan;
 use crate::shared::{Phase, Shared};
@@ -25,8 +25,20 @@ const COMMIT: Duration = Duration::from_millis(200);
 /// How long the thread sleeps where nothing wakes it.
 const SLEEP: Duration = Duration::from_millis(100);
 
+/// How often it is looked whether partitions have leaders.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// How long the topic's id is waited for. It has come with the metadata, and only has to be read.
+const IDENTIFIED: Duration = Duration::from_secs(3);
+
+/// How long an event is waited for.
+const SERVED: Duration = Duration::from_millis(10);
+
 /// How many records of a partition are received before the next one has its turn.
 const TURN: usize = 64;
+
+/// The same in bytes of payload. The record that reaches it is received still.
+const TURN_BYTES: usize = 1 << 20;
 
 /// Starts the thread of one subscription. The receiver ends with it.
 ///
@@ -62,7 +74,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
         // By a client that is in no group yet, so that no other member waits.
         let look: BaseConsumer<Witness> =
             plan.client().create_with_context(Witness::default()).map_err(|error| setting(&error))?;
-        plan.new = start::is_new(&look, &plan)?;
+        plan.ends = start::ends(&look, &plan)?;
     }
     let (client, topic, order) = (plan.client(), Arc::clone(&plan.topic), plan.ordering);
     let member = Member::new(plan, Arc::clone(shared));
@@ -72,6 +84,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
     let member = Arc::clone(consumer.context());
     // So that the topic's id is known before its first assignment.
     consumer.fetch_metadata(Some(&topic), start::ANSWER).map_err(|error| member.broken(&error))?;
+    identified(&consumer, &member)?;
     consumer.subscribe(&[&topic]).map_err(|error| member.broken(&error))?;
     let consumer = Arc::new(consumer);
     let queues = BTreeMap::new();
@@ -85,6 +98,19 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
     // This leaves the group, here and now: what is ours is revoked in the usual way, which commits what is finished.
     drop(consumer);
     ended
+}
+
+/// Sees that the topic's id is known. The client tells it in its log, which is served like other events.
+fn identified(consumer: &BaseConsumer<Member>, member: &Member) -> Result<(), Loss> {
+    let until = Instant::now() + IDENTIFIED;
+    while !member.is_identified() {
+        if Instant::now() >= until || member.shared.lock().closing {
+            return Err(no_id(&member.plan.config, &member.plan.topic));
+        }
+        // What it answers besides is said again, since nothing is subscribed to yet.
+        drop(consumer.poll(SERVED));
+    }
+    Ok(())
 }
 
 struct Thread<'a> {
@@ -112,6 +138,7 @@ struct Queue {
 impl Thread<'_> {
     fn work(&mut self) -> Result<(), Loss> {
         let mut committed = Instant::now();
+        let mut looked: Option<Instant> = None;
         loop {
             if self.shared.lock().closing {
                 return Ok(());
@@ -119,6 +146,10 @@ impl Thread<'_> {
             if committed.elapsed() >= COMMIT {
                 committed = Instant::now();
                 self.commit();
+            }
+            if self.shared.lock().joined && looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                looked = Some(Instant::now());
+                self.member.look_for_leaders(self.consumer);
             }
             self.serve()?;
             self.split();
@@ -150,7 +181,7 @@ impl Thread<'_> {
                 None => break,
                 Some(Ok(record)) => {
                     self.split();
-                    let early = (record.offset(), delivery(&self.topic, &record, self.order)?);
+                    let early = (record.offset(), delivery(&self.topic, &record, self.order));
                     if let Some(queue) = self.queues.get_mut(&record.partition()) {
                         queue.early.push_back(early);
                     }
@@ -186,16 +217,19 @@ impl Thread<'_> {
         for (partition, queue) in &mut self.queues {
             let room = self.shared.room(*partition);
             let turn = room.min(TURN);
-            let mut received = Vec::new();
-            while received.len() < turn {
+            let (mut received, mut bytes) = (Vec::new(), 0);
+            while received.len() < turn && bytes < TURN_BYTES {
                 if let Some(early) = queue.early.pop_front() {
+                    bytes += early.1.payload().len();
                     received.push(early);
                     continue;
                 }
                 match queue.fetched.as_ref().and_then(|fetched| fetched.poll(Duration::ZERO)) {
                     None => break,
                     Some(Ok(record)) => {
-                        received.push((record.offset(), delivery(&self.topic, &record, self.order)?));
+                        let delivery = delivery(&self.topic, &record, self.order);
+                        bytes += delivery.payload().len();
+                        received.push((record.offset(), delivery));
                     }
                     Some(Err(error)) => {
                         self.member.judge(self.consumer, &error, Some(*partition))?;
@@ -205,6 +239,8 @@ impl Thread<'_> {
             }
             if received.len() == turn {
                 left = left.max(if turn == room { Received::NoRoom } else { Received::More });
+            } else if bytes >= TURN_BYTES {
+                left = Received::More;
             }
             records.push(((*partition, queue.epoch), received));
         }

@@ -1,51 +1,35 @@
 //! What Kafka delivers, as idem knows it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use idem_core::{Delivery, Headers, Ordering};
+use idem_core::{Delivery, Ordering};
 use rdkafka::Timestamp;
-use rdkafka::message::{Headers as _, Message};
+use rdkafka::message::{BorrowedMessage, Message};
 
-use crate::error::Loss;
+use crate::headers::headers;
 
-/// The facts of a record.
-pub(crate) fn delivery(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Result<Delivery, Loss> {
+/// The facts of a record. What cannot be represented is unfit from the start, so that it becomes a dead letter.
+pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, ordering: Ordering) -> Delivery {
+    let (headers, unfit) = headers(record);
+    facts(topic, record, ordering).with_headers(headers).with_unrepresentable(unfit)
+}
+
+/// All but the headers.
+fn facts(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Delivery {
     let (partition, offset) = (record.partition(), record.offset());
     if ordering == Ordering::Key && record.key().is_none() {
         warn_of_no_key(topic, partition, offset);
     }
-    let headers = headers(record).ok_or_else(|| unreadable(topic, partition, offset))?;
     let payload = record.payload().map(Bytes::copy_from_slice);
-    Ok(Delivery::new(Arc::clone(topic), payload.clone().unwrap_or_default())
+    Delivery::new(Arc::clone(topic), payload.clone().unwrap_or_default())
         .with_tombstone(payload.is_none())
-        .with_headers(headers)
         .with_partition_key(record.key().map(Bytes::copy_from_slice))
         .with_position(position(topic, partition, offset, record.timestamp()))
         .with_published_at(published_at(record.timestamp()))
-        .with_lane(lane(ordering, partition, record.key())))
-}
-
-/// `None`: they cannot be read.
-fn headers(record: &impl Message) -> Option<Headers> {
-    let Some(headers) = record.headers() else { return Some(Headers::new()) };
-    // rdkafka panics at a name that is not UTF-8, and has no other way to read one.
-    catch_unwind(AssertUnwindSafe(|| {
-        headers.iter().map(|header| (header.key, Bytes::copy_from_slice(header.value.unwrap_or_default()))).collect()
-    }))
-    .ok()
-}
-
-fn unreadable(topic: &str, partition: i32, offset: i64) -> Loss {
-    Loss::Refused(format!(
-        "the record at {topic}/{partition}/{offset} has a header whose name is not UTF-8, which rdkafka cannot read: \
-         take what is in it by hand, and move the group behind it by `kafka-consumer-groups.sh --reset-offsets \
-         --to-offset {}`",
-        offset + 1
-    ))
+        .with_lane(lane(ordering, partition, record.key()))
 }
 
 fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
@@ -105,7 +89,7 @@ mod tests {
                 (Ordering::Key, None),
                 (Ordering::Key, None),
             ] {
-                delivery(&"orders".into(), &record(key), ordering).unwrap();
+                facts(&"orders".into(), &record(key), ordering);
             }
         });
         let text = text.to_string();

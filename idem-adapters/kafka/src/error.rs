@@ -57,14 +57,37 @@ pub(crate) fn made_anew(config: &Config, topic: &str) -> Loss {
 }
 
 /// The group stands where the partition has nothing.
-pub(crate) fn out_of_range(config: &Config, group: &str, place: (&str, i32, i64), range: (i64, i64)) -> Loss {
-    let ((topic, partition, offset), (low, high)) = (place, range);
-    Loss::Refused(format!(
-        "offset {offset} of {topic}/{partition}, where the group `{group}` goes on, is out of range: the partition has \
-         {low} to {high}. Messages in between were removed by the topic's retention before they were handled, or the \
+pub(crate) fn out_of_range(config: &Config, group: &str, place: (&str, i32, Option<i64>), range: &str) -> String {
+    let (topic, partition, offset) = place;
+    let offset = offset.map_or_else(|| "the offset".to_owned(), |offset| format!("offset {offset}"));
+    format!(
+        "{offset} of {topic}/{partition}, where the group `{group}` goes on, is out of range: {range}. Messages in between were removed by the topic's retention before they were handled, or the \
          topic was made anew. Nothing was skipped. To go on, stop all members of the group and tell it where, by \
          `kafka-consumer-groups.sh --bootstrap-server {} --group {group} --topic {topic}:{partition} --reset-offsets \
          --to-earliest --execute` (or --to-latest, which skips what is there)",
+        config.place
+    )
+}
+
+/// The group has no offsets any more, and would skip what came meanwhile.
+pub(crate) fn expired(config: &Config, group: &str, topic: &str) -> Loss {
+    Loss::Refused(format!(
+        "Start::Latest would skip messages: the group `{group}` has committed nothing in the topic `{topic}`, and yet this \
+         consumer has handled messages before. Its offsets have expired, or it is another group or another topic. Use \
+         Start::Earliest, by which what was handled is told by its claims; or skip what is there, by \
+         `kafka-consumer-groups.sh --bootstrap-server {} --group {group} --topic {topic} --reset-offsets --to-latest \
+         --execute`",
+        config.place
+    ))
+}
+
+/// The client does not tell which topic of its name it is.
+pub(crate) fn no_id(config: &Config, topic: &str) -> Loss {
+    let (_, version) = rdkafka::util::get_rdkafka_version();
+    Loss::Refused(format!(
+        "the id of the topic `{topic}` at {} is not known, so that a topic that was made anew could not be told from this \
+         one, and messages would be skipped: the brokers must be of Kafka 2.8 or later; if they are, librdkafka {version} \
+         tells the id otherwise than idem reads it: build with rdkafka 0.39, and report this",
         config.place
     ))
 }

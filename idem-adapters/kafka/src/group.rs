@@ -45,6 +45,11 @@ impl Member {
         self.served.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether the topic's id is known.
+    pub(crate) fn is_identified(&self) -> bool {
+        self.id().is_some()
+    }
+
     fn id(&self) -> Option<String> {
         self.id.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -59,19 +64,25 @@ impl Member {
     }
 
     fn assign(&self, consumer: &BaseConsumer<Self>, assigned: &TopicPartitionList) -> Result<(), Loss> {
-        let begins = start::begin(consumer, &self.plan, assigned, self.id().as_deref())?;
+        let closing = || self.shared.lock().closing;
+        let begins = start::begin(consumer, &self.plan, assigned, self.id().as_deref(), &closing)?;
         let mut list = TopicPartitionList::new();
         for begin in &begins {
-            list.add_partition_offset(&self.plan.topic, begin.partition, begin.offset)
+            // At its end, where nothing comes before it is quarantined.
+            let offset = if begin.offset == Offset::Invalid { Offset::End } else { begin.offset };
+            list.add_partition_offset(&self.plan.topic, begin.partition, offset)
                 .map_err(|error| self.broken(&error))?;
         }
         consumer.incremental_assign(&list).map_err(|error| self.broken(&error))?;
         self.decide(consumer, &begins)?;
-        let mut inner = self.shared.lock();
         for Begin { partition, offset, .. } in begins {
             let begin = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
-            inner.assigned.assign(partition, begin);
+            self.shared.lock().assigned.assign(partition, begin);
+            if offset == Offset::Invalid {
+                self.quarantine(consumer, partition, "where it ends, and so the group begins, could not be found out");
+            }
         }
+        self.tell();
         Ok(())
     }
 
@@ -108,6 +119,8 @@ impl Member {
         for partition in partitions {
             inner.assigned.remove(partition);
         }
+        drop(inner);
+        self.tell();
     }
 
     /// Tells the client the finished prefixes.

@@ -5,11 +5,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::error::{Loss, no_topic};
 use crate::group::Member;
-use crate::start;
 
 impl Member {
-    /// What the client cures by itself is none. What is not known is the end, so that nothing is passed over: a batch
-    /// that cannot be read, for example, is an error in its place, and the client would go on behind it.
+    /// What the client cures by itself is none. What is not known stops the partition that it is about, or else is the end,
+    /// so that nothing is passed over.
     pub(crate) fn judge(
         &self,
         consumer: &BaseConsumer<Self>,
@@ -28,20 +27,21 @@ impl Member {
                 self.shared.lose(Loss::Broker(what, said));
                 Ok(())
             }
-            Some(Code::AutoOffsetReset) => Err(self.out_of_range(consumer, partition).unwrap_or_else(ended)),
+            Some(Code::AutoOffsetReset) if self.out_of_range(consumer, partition) => Ok(()),
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => {
                 Err(no_topic(&self.plan.config, &self.plan.topic))
             }
             Some(code) if passes(code) => Ok(()),
-            _ => Err(ended()),
+            Some(Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed) => Err(ended()),
+            // A batch that cannot be read, for example. The client would go on behind it.
+            _ => match partition {
+                Some(partition) => {
+                    self.quarantine(consumer, partition, &format!("it cannot be read: {error}"));
+                    Ok(())
+                }
+                None => Err(ended()),
+            },
         }
-    }
-
-    /// With the range that is there, unless it has changed meanwhile.
-    fn out_of_range(&self, consumer: &BaseConsumer<Self>, partition: Option<i32>) -> Option<Loss> {
-        let partition = partition?;
-        let offset = self.shared.lock().assigned.place(partition)?;
-        start::check(consumer, &self.plan, partition, offset).err()
     }
 }
 

@@ -103,7 +103,7 @@
 //!
 //! # Limits
 //!
-//! * A header whose name is not UTF-8 cannot be read by rdkafka: an error that names the record.
+//! * A record with a header whose name is not UTF-8 is a dead letter (`unrepresentable`).
 //! * librdkafka compares a broker's address with the names in its certificate only, so that brokers with TLS have to be
 //!   advertised by name, not by IP address.
 //! * A worker takes one topic. Patterns are refused, since each topic has messages of its own.
@@ -112,6 +112,7 @@
 
 mod acker;
 mod assigned;
+mod buffer;
 #[cfg(test)]
 mod captured;
 mod config;
@@ -120,11 +121,13 @@ mod consumer;
 mod delivery;
 mod error;
 mod group;
+mod headers;
 mod horizon;
 mod identity;
 mod judge;
 mod plan;
 mod property;
+mod quarantine;
 mod shared;
 mod source;
 mod start;

@@ -1,5 +1,6 @@
 //! What one subscription is to be.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use idem_core::{Ordering, Terms};
@@ -23,8 +24,10 @@ pub(crate) struct Plan {
     pub(crate) in_flight: usize,
     /// The partitions that there were when it began.
     pub(crate) known: Vec<i32>,
-    /// The group had committed nothing then.
-    pub(crate) new: bool,
+    /// This consumer has handled messages before.
+    pub(crate) has_history: bool,
+    /// Where the partitions ended then, if the group had committed nothing and begins there.
+    pub(crate) ends: Option<BTreeMap<i32, i64>>,
 }
 
 impl Plan {
@@ -35,7 +38,12 @@ impl Plan {
 
     /// Whether a partition without a committed offset begins at its end.
     pub(crate) fn skips(&self, partition: i32) -> bool {
-        self.start == Start::Latest && self.new && self.known.contains(&partition)
+        self.start == Start::Latest && self.ends.is_some() && self.known.contains(&partition)
+    }
+
+    /// Where this partition ended, if that is known.
+    pub(crate) fn end(&self, partition: i32) -> Option<i64> {
+        self.ends.as_ref()?.get(&partition).copied()
     }
 
     /// Whether a subscription that was made by this plan serves such terms.

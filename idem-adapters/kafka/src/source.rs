@@ -27,6 +27,8 @@ pub struct Topic {
     start: Start,
     window: usize,
     horizon: Horizon,
+    /// It was open before, so that its group has a place in the topic.
+    has_consumed: bool,
     subscription: Option<Subscription>,
 }
 
@@ -43,8 +45,8 @@ const WINDOW: usize = 256;
 /// How long `open` waits for the first assignment. Members that are slow to give partitions back may take longer.
 const JOIN: Duration = Duration::from_secs(10);
 
-/// The limit to what a broker that does not answer can delay a shutdown by.
-const CLOSE: Duration = Duration::from_secs(10);
+/// The limit to what a broker that does not answer can delay a shutdown by. A worker waits for 5 seconds.
+const CLOSE: Duration = Duration::from_secs(4);
 
 impl Topic {
     pub(crate) fn new(config: Arc<Config>, name: String) -> Self {
@@ -56,6 +58,7 @@ impl Topic {
             start: Start::default(),
             window: WINDOW,
             horizon: Horizon::Unstated,
+            has_consumed: false,
             subscription: None,
         }
     }
@@ -168,12 +171,15 @@ impl Source for Topic {
             ordering: terms.ordering,
             in_flight: usize::from(terms.in_flight),
             known,
-            new: false,
+            has_history: terms.has_history || self.has_consumed,
+            ends: None,
         };
         let shared = Arc::new(Shared::new(plan.window, plan.in_flight));
         let ended = consumer::start(plan.clone(), Arc::clone(&shared))?;
         self.subscription = Some(Subscription { plan, shared, ended });
-        Ok(self.joined().await?)
+        self.joined().await?;
+        self.has_consumed = true;
+        Ok(())
     }
 
     /// The topic's `retention.ms`. A topic that is only compacted has no limit.
@@ -194,7 +200,7 @@ impl Source for Topic {
         }
     }
 
-    /// Commits what is finished and leaves the group. Gives up after 10 seconds without an answer: the group then takes
+    /// Commits what is finished and leaves the group. Gives up after 4 seconds without an answer: the group then takes
     /// the partitions back when the session is over.
     async fn close(&mut self) {
         let Some(mut subscription) = self.subscription.take() else { return };

@@ -1,12 +1,13 @@
 //! Where a partition begins.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::error::{Loss, out_of_range};
+use crate::error::{self, Loss, expired};
 use crate::identity;
 use crate::plan::Plan;
 
@@ -19,11 +20,18 @@ pub enum Start {
     /// With what is published after the first member of the group has come. It is written down before anything is
     /// delivered, so that nothing published from then on is skipped, whatever crashes. It is for a group that is new: a
     /// partition that is added later begins at its first message, since nobody meant to skip those.
+    ///
+    /// A group loses its offsets when nobody has consumed for long (`offsets.retention.minutes`, a week by default), and
+    /// would then skip what came meanwhile. So it is refused where the database has claims of the worker, or this source
+    /// has consumed before, and the group has committed nothing.
     Latest,
 }
 
-/// Each answer of the brokers that a rebalance waits for.
+/// How long an answer of the brokers is waited for.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+
+/// The longest wait within a rebalance, where nothing else is served.
+const STEP: Duration = Duration::from_secs(2);
 
 /// Where one partition begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,55 +42,74 @@ pub(crate) struct Begin {
     pub(crate) decided: bool,
 }
 
-/// Whether the group has committed nothing in this topic at all.
-pub(crate) fn is_new<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan) -> Result<bool, Loss> {
+/// The ends of the partitions, where the group has committed nothing in this topic at all: that is where it begins at
+/// [`Start::Latest`]. `None` where it has.
+///
+/// Asked before the group is joined, so that no other member waits for the answers. A partition that does not answer has no
+/// end here.
+pub(crate) fn ends<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    plan: &Plan,
+) -> Result<Option<BTreeMap<i32, i64>>, Loss> {
     let mut all = TopicPartitionList::new();
     for partition in &plan.known {
         all.add_partition(&plan.topic, *partition);
     }
-    let committed = committed(consumer, plan, all, None)?;
-    Ok(committed.iter().all(|(_, offset)| offset.is_none()))
+    if committed(consumer, plan, all, None, &|| false)?.iter().any(|(_, offset)| offset.is_some()) {
+        return Ok(None);
+    }
+    if plan.has_history {
+        return Err(expired(&plan.config, &plan.group, &plan.topic));
+    }
+    let mut ends = BTreeMap::new();
+    for partition in &plan.known {
+        match consumer.fetch_watermarks(&plan.topic, *partition, STEP) {
+            Ok((_, end)) => drop(ends.insert(*partition, end)),
+            Err(error) => tracing::warn!(topic = %plan.topic, partition, %error, "the end of a partition is not known"),
+        }
+    }
+    Ok(Some(ends))
 }
 
-/// Where these partitions begin, of the topic with this id. An offset that is out of range is an error, and never begins elsewhere.
+/// Where these partitions begin, of the topic with this id. Nothing but the group's coordinator is asked, since all members
+/// wait meanwhile: an offset that is out of range is noticed when it is read from.
 pub(crate) fn begin<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     assigned: &TopicPartitionList,
     id: Option<&str>,
+    stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Begin>, Loss> {
-    let mut begins = Vec::new();
-    for (partition, committed) in committed(consumer, plan, assigned.clone(), id)? {
+    let begin = |(partition, committed): (i32, Option<i64>)| {
         let decided = committed.is_none() && plan.skips(partition);
-        let offset = match committed {
-            Some(offset) => {
-                check(consumer, plan, partition, offset)?;
-                Offset::Offset(offset)
-            }
-            None if decided => Offset::Offset(range(consumer, plan, partition)?.1),
+        let offset = match committed.or_else(|| plan.end(partition).filter(|_| decided)) {
+            Some(offset) => Offset::Offset(offset),
+            // Where the group would begin is not known. Neither is anything skipped nor all of it delivered.
+            None if decided => Offset::Invalid,
             None => Offset::Beginning,
         };
-        begins.push(Begin { partition, offset, decided });
-    }
-    Ok(begins)
+        Begin { partition, offset, decided: decided && offset != Offset::Invalid }
+    };
+    Ok(committed(consumer, plan, assigned.clone(), id, stop)?.into_iter().map(begin).collect())
 }
 
-/// That this offset is there, or is the next one.
-pub(crate) fn check<C: ConsumerContext>(
+/// What to say if this offset is neither there nor the next one. `None`: it is, or that cannot be found out now.
+pub(crate) fn out_of_range<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     partition: i32,
-    offset: i64,
-) -> Result<(), Loss> {
-    let (low, high) = range(consumer, plan, partition)?;
-    if (low..=high).contains(&offset) {
-        return Ok(());
-    }
-    Err(out_of_range(&plan.config, &plan.group, (&plan.topic, partition, offset), (low, high)))
+    offset: Option<i64>,
+    patience: Duration,
+) -> Option<String> {
+    let (low, high) = consumer.fetch_watermarks(&plan.topic, partition, patience).ok()?;
+    let offset = offset.filter(|offset| !(low..=high).contains(offset))?;
+    let range = format!("the partition has {low} to {high}");
+    Some(error::out_of_range(&plan.config, &plan.group, (&plan.topic, partition, Some(offset)), &range))
 }
 
-fn range<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan, partition: i32) -> Result<(i64, i64), Loss> {
-    consumer.fetch_watermarks(&plan.topic, partition, ANSWER).map_err(|error| unanswered(plan, &error))
+/// What to say if the range of the partition cannot be told.
+pub(crate) fn passed(plan: &Plan, partition: i32, offset: Option<i64>) -> String {
+    error::out_of_range(&plan.config, &plan.group, (&plan.topic, partition, offset), "so says the broker")
 }
 
 fn committed<C: ConsumerContext>(
@@ -90,11 +117,20 @@ fn committed<C: ConsumerContext>(
     plan: &Plan,
     partitions: TopicPartitionList,
     id: Option<&str>,
+    stop: &dyn Fn() -> bool,
 ) -> Result<Vec<(i32, Option<i64>)>, Loss> {
     if partitions.count() == 0 {
         return Ok(Vec::new());
     }
-    let answer = consumer.committed_offsets(partitions, ANSWER).map_err(|error| unanswered(plan, &error))?;
+    let until = Instant::now() + ANSWER;
+    // In steps, so that a worker that ends meanwhile does not wait for a coordinator.
+    let answer = loop {
+        match consumer.committed_offsets(partitions.clone(), STEP) {
+            Err(error) if stop() || Instant::now() >= until => return Err(unanswered(plan, &error)),
+            Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::OperationTimedOut) => {}
+            answer => break answer.map_err(|error| unanswered(plan, &error))?,
+        }
+    };
     let mut committed = Vec::new();
     for element in answer.elements() {
         element.error().map_err(|error| unanswered(plan, &error))?;

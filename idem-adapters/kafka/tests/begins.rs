@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{World, next, terms};
-use idem_core::{Acker, Source};
+use idem_core::{Acker, Source, Terms};
 use idem_kafka::{Start, Topic};
 
 async fn latest(world: &World) -> Topic {
@@ -81,4 +81,28 @@ async fn a_group_that_has_committed_goes_on_there_whatever_the_start() {
     next(&mut topic).await.1.ack().await.unwrap();
     topic.close().await;
     assert_eq!(next(&mut latest(&world).await).await.0.payload(), "b");
+}
+
+#[tokio::test]
+async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
+    let Some(world) = World::new().await else { return };
+    world.publish("while nobody was there").await;
+    let known = Terms { has_history: true, ..terms(4) };
+    let mut topic = world.topic().await.start(Start::Latest);
+    let error = topic.open(known.clone()).await.unwrap_err().to_string();
+    assert!(
+        error.contains("Start::Latest") && error.contains(&world.group) && error.contains("--to-latest"),
+        "{error}"
+    );
+    assert_eq!(world.committed(0), None);
+    // Both cures.
+    let mut topic = world.topic().await;
+    topic.open(known.clone()).await.unwrap();
+    assert_eq!(next(&mut topic).await.0.payload(), "while nobody was there");
+    topic.close().await;
+    world.commit(0, 1);
+    let mut topic = world.topic().await.start(Start::Latest);
+    topic.open(known).await.unwrap();
+    world.publish("new").await;
+    assert_eq!(next(&mut topic).await.0.payload(), "new");
 }

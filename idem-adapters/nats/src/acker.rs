@@ -37,15 +37,15 @@ impl Acker for NatsAcker {
         if !self.lease.settle() {
             return Ok(Settled::Stale);
         }
-        let settled = if self.confirmed {
-            self.link.insist(&self.lease.reply, ACK).await?;
-            Settled::Confirmed
+        // The wait for a connection can outlast the stream: in a new one the number is that of another message.
+        let meant = || !self.lease.is_void();
+        let (sent, settled) = if self.confirmed {
+            (self.link.insist(&self.lease.reply, ACK, meant).await?, Settled::Confirmed)
         } else {
-            self.link.tell(&self.lease.reply, ACK).await?;
-            Settled::Sent
+            (self.link.tell(&self.lease.reply, ACK, meant).await?, Settled::Sent)
         };
         self.leases.remove(&self.lease);
-        Ok(settled)
+        Ok(if sent { settled } else { Settled::Stale })
     }
 
     /// Fails where there is no connection, or no answer: the delivery then comes again when its lease has run out.

@@ -142,13 +142,23 @@ impl Link {
     }
 
     /// Sends and waits for the answer of the consumer, over as many connections as it takes. Only for what may arrive
-    /// twice and late.
-    pub(crate) async fn insist(&self, subject: &str, word: &'static str) -> Result<(), BoxError> {
+    /// twice and late. `false`: nothing was sent by a connection over which it could not be `meant` any more.
+    pub(crate) async fn insist(
+        &self,
+        subject: &str,
+        word: &'static str,
+        meant: impl Fn() -> bool,
+    ) -> Result<bool, BoxError> {
         let asked = async {
             loop {
-                match self.soon().await.ask(subject, word).await {
+                let connection = self.soon().await;
+                // Whoever made this connection has looked whether the stream is the same.
+                if !meant() {
+                    return Ok(false);
+                }
+                match connection.ask(subject, word).await {
                     Err(error) if error.is::<Lost>() => {}
-                    answer => return answer,
+                    answer => return answer.map(|()| true),
                 }
             }
         };
@@ -162,10 +172,19 @@ impl Link {
         timeout_at(limit, connection.ask(subject, word)).await.unwrap_or_else(|_| Err(silence(word)))
     }
 
-    /// Sends as soon as there is a connection, and waits for no answer.
-    pub(crate) async fn tell(&self, subject: &str, word: &'static str) -> Result<(), BoxError> {
+    /// Sends as soon as there is a connection, and waits for no answer. `false` as of [`insist`](Self::insist).
+    pub(crate) async fn tell(
+        &self,
+        subject: &str,
+        word: &'static str,
+        meant: impl Fn() -> bool,
+    ) -> Result<bool, BoxError> {
         let connection = timeout(ANSWER, self.soon()).await.map_err(|_| Lost)?;
-        Ok(connection.client.publish(subject.to_owned(), Bytes::from_static(word.as_bytes())).await?)
+        if !meant() {
+            return Ok(false);
+        }
+        connection.client.publish(subject.to_owned(), Bytes::from_static(word.as_bytes())).await?;
+        Ok(true)
     }
 }
 

@@ -48,8 +48,9 @@ pub(crate) struct Found {
 /// The server's default, <https://docs.nats.io/nats-concepts/jetstream/consumers#ackwait>.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(30);
 
-/// The server's default for what may be unsettled in all workers together.
-const MAX_ACK_PENDING: i64 = 1000;
+/// What may be unsettled in all workers together: no limit, since each worker has its own. With the server's default of
+/// 1000 the second worker with `.batch(100)`, each of which wants 3200, would get nothing.
+pub(crate) const MAX_ACK_PENDING: i64 = -1;
 
 /// One consumer of one stream, to be looked for.
 pub(crate) struct Place<'a> {
@@ -179,7 +180,7 @@ fn config(name: &str, wishes: &Wishes, terms: &Terms, since: Option<SystemTime>)
         "max_deliver": -1,
         "max_ack_pending": match terms.ordering {
             Ordering::Queue => 1,
-            _ => MAX_ACK_PENDING.max(terms.in_flight.into()),
+            _ => MAX_ACK_PENDING,
         },
         "replay_policy": "instant",
     });

@@ -7,7 +7,7 @@ use async_nats::jetstream::consumer::AckPolicy;
 use idem_core::{Ordering, Terms};
 use serde_json::{Value, json};
 
-use crate::consumer::{ACK_WAIT, Found, Wishes, filters, nanos};
+use crate::consumer::{ACK_WAIT, Found, MAX_ACK_PENDING, Wishes, filters, nanos};
 
 /// A setting that is not as it must be.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) fn differences(found: &Found, wishes: &Wishes, terms: &Terms) -> Vec<
     let (pending, needed) = (config.max_ack_pending, i64::from(terms.in_flight));
     let (fine, must, set) = match terms.ordering {
         Ordering::Queue => (pending == 1, "1 (for Ordering::Queue)".to_owned(), 1),
-        _ => (pending < 0 || pending >= needed, format!("{needed} or more (what is in flight)"), needed.max(1000)),
+        _ => (pending < 0 || pending >= needed, format!("{needed} or more (what is in flight)"), MAX_ACK_PENDING),
     };
     check(fine, "max_ack_pending", pending.to_string(), &must, &[("max_ack_pending", json!(set))]);
     let bodies = !config.headers_only;

@@ -11,7 +11,8 @@ use crate::acker::extend;
 use crate::connection::Link;
 use crate::lease::Leases;
 
-/// Extends the leases of what somebody holds, at a third of them, for as long as the source lives.
+/// Extends the leases of what somebody holds, at a third of them, for as long as the source lives, and makes room for what
+/// nobody holds any more.
 ///
 /// A lane extends only what it works on. The lease of a delivery that waits for a lane, in the buffer or in the
 /// worker's channel, runs all the same: five deliveries of 0.4 seconds each, one after another with an ack wait of a
@@ -20,6 +21,7 @@ pub(crate) async fn keep(link: Link, leases: Arc<Leases>, wait: Duration) -> Inf
     loop {
         // Twice as often as needed, since a lease becomes due between two looks.
         sleep(wait / 6).await;
+        leases.sweep();
         let due = leases.due();
         for kept in join_all(due.iter().map(|lease| extend(&link, lease))).await {
             if let Err(error) = kept {

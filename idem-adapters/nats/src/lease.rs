@@ -87,6 +87,11 @@ impl Lease {
         can
     }
 
+    /// Whether it can never be settled any more.
+    pub(crate) fn is_void(&self) -> bool {
+        self.is(Holder::Void)
+    }
+
     fn is(&self, holder: Holder) -> bool {
         self.state().holder == holder
     }
@@ -121,11 +126,20 @@ impl Leases {
         }
     }
 
-    /// How many are unsettled. What nobody holds counts until its lease has run out, when the server has it back.
+    /// How many are unsettled. It is asked for at each message, and so looks at none of them.
     pub(crate) fn count(&self) -> usize {
+        self.held().len()
+    }
+
+    /// Forgets what nobody holds and whose lease has run out: the server has it back.
+    pub(crate) fn sweep(&self) {
         let mut held = self.held();
+        let before = held.len();
         held.retain(|_, lease| lease.is(Holder::Held) || lease.is_live());
-        held.len()
+        if held.len() < before {
+            drop(held);
+            self.freed.notify_one();
+        }
     }
 
     /// Those that somebody holds and whose lease has run for a third.
@@ -230,7 +244,10 @@ mod tests {
         let (held, dropped) = (lease(&leases, 1), lease(&leases, 2));
         dropped.drop_it();
         assert_eq!(leases.count(), 2);
+        leases.sweep();
+        assert_eq!(leases.count(), 2);
         advance(WAIT).await;
+        leases.sweep();
         assert_eq!(leases.count(), 1, "its lane is still busy with the first");
         leases.remove(&held);
         assert_eq!(leases.count(), 0);

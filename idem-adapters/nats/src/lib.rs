@@ -40,7 +40,7 @@
 //! | `max_deliver` | -1 | after so many the message is passed over in silence; idem keeps dead letters |
 //! | `backoff` | none | it overrides `ack_wait` |
 //! | `ack_wait` | a second or more, or what [`Stream::ack_wait`] says | it is extended at a third |
-//! | `max_ack_pending` | -1 or at least what is in flight; 1 in the order of a queue | it is the bound of all workers together |
+//! | `max_ack_pending` | -1, as one is made, or at least what is in flight; 1 in the order of a queue | it is the bound of all workers together: one that is smaller than what all of them have in flight leaves some idle |
 //! | `headers_only` | false | the body is what is handled |
 //! | `inactive_threshold` | none | the consumer would be deleted, and start again |
 //! | filter | that of [`Stream::filter_subject`] | others are left out in silence |

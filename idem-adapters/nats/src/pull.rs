@@ -95,6 +95,8 @@ impl Pull {
         };
         Ok(async move {
             if let Err(error) = puller.run(&arrivals, &stop).await {
+                // The stream may be another one by now: nothing is settled before the next subscription has looked.
+                puller.pull.link.set(None);
                 let _ = arrivals.send(Err(error));
             }
         })

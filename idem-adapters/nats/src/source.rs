@@ -74,6 +74,17 @@ impl Stream {
             }
             _ => {}
         }
+        let pending = info.config.max_ack_pending;
+        if (1..i64::from(terms.in_flight) * 2).contains(&pending) && terms.ordering == Ordering::None {
+            tracing::warn!(
+                stream = %self.name,
+                consumer,
+                max_ack_pending = pending,
+                in_flight = terms.in_flight,
+                "all workers together may have max_ack_pending unsettled, which leaves a second one little or nothing: set \
+                 it to -1, or to in_flight times their number (nats consumer edit)"
+            );
+        }
         self.link.set(Some(connection.clone()));
         self.give_back(false).await;
         self.keeper.shutdown().await;

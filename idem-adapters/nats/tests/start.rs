@@ -57,7 +57,7 @@ async fn a_consumer_is_made_as_it_must_be() {
     let config = world.info().await.config;
     assert_eq!((config.durable_name.as_deref(), config.deliver_subject), (Some("billing"), None));
     assert_eq!((config.ack_policy, config.max_deliver, config.backoff), (AckPolicy::Explicit, -1, vec![]));
-    assert_eq!((config.ack_wait, config.max_ack_pending), (Duration::from_secs(30), 2000));
+    assert_eq!((config.ack_wait, config.max_ack_pending), (Duration::from_secs(30), -1));
 }
 
 type Change = fn(&mut Config);
@@ -209,7 +209,7 @@ async fn a_queues_order_needs_a_consumer_that_hands_out_one_at_a_time() {
     world.delete_consumer().await;
     world.source().await.open(terms(4)).await.unwrap();
     let error = refusal(world.source().await, ordered()).await;
-    assert!(error.contains("max_ack_pending: is 1000, must be 1 (for Ordering::Queue)"), "{error}");
+    assert!(error.contains("max_ack_pending: is -1, must be 1 (for Ordering::Queue)"), "{error}");
     world.source().await.reconcile().open(ordered()).await.unwrap();
 }
 

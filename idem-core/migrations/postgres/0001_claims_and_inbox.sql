@@ -117,9 +117,9 @@ CREATE TABLE inbox_messages (
 
 -- Finds what can be taken. Two indexes, because suspects are few and are asked for at each poll.
 CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, due_at)
-    WHERE state = 'parked' AND starts = 0 AND breaks = 0;
+    WHERE state = 'parked' AND starts = 0 AND breaks <= 1;
 CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, due_at)
-    WHERE state = 'parked' AND (starts >= 1 OR breaks >= 1);
+    WHERE state = 'parked' AND (starts >= 1 OR breaks >= 2);
 
 -- Lists the dead letters without reading what is parked.
 CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';

@@ -78,9 +78,9 @@ CREATE TABLE "idem_inbox_messages" (
 -- Finds what can be taken. Two indexes, because suspects are few and are asked for at each poll. The columns behind
 -- due_at let SQLite count without reading the rows.
 CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
-    WHERE state = 'parked' AND starts = 0 AND breaks = 0;
+    WHERE state = 'parked' AND starts = 0 AND breaks <= 1;
 CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
-    WHERE state = 'parked' AND (starts >= 1 OR breaks >= 1);
+    WHERE state = 'parked' AND (starts >= 1 OR breaks >= 2);
 
 -- Finds what a take has taken whose answer was lost.
 CREATE INDEX "idem_inbox_messages_token" ON "idem_inbox_messages" (token) WHERE token IS NOT NULL;

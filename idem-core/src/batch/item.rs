@@ -69,6 +69,10 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn rows(&self, rows: &[Row]) -> Vec<Item<'_, S>> {
         let item = |(at, row): (usize, &Row)| {
             let route = self.routes.get(row.identity.handler).filter(|_| !row.identity.key.as_bytes().is_empty())?;
+            // One that has lost its connection may be the one that breaks it, and would break it for all.
+            if row.breaks > 0 {
+                return None;
+            }
             self.limit(&row.delivery).ok()?;
             let job = self.again(route, &row.delivery, &row.identity).ok();
             let (identity, attempts) = (row.identity.clone(), row.attempts);

@@ -1,18 +1,17 @@
 //! Deliveries and inbox rows in batches, taken all the way.
 
 use futures_util::stream::{self, StreamExt};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::pipeline::Pipeline;
-use crate::store::Row;
+use crate::store::{Isolation, Row};
 use crate::worker::{Arrival, Hold, Waiting, extended_all};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, give};
 use super::together::{Opening, Round};
-
-/// How many of a batch are taken alone at once: those that failed, or that nobody but themselves may be charged for.
-const ALONE: usize = 4;
 
 impl<S: Store> Pipeline<S> {
     /// Takes what was there all the way, one delivery or a batch, and leaves nothing of it in `batch`. What is answered has
@@ -61,31 +60,43 @@ impl<S: Store> Pipeline<S> {
             .await;
         };
         stream::iter(done).for_each_concurrent(None, settle).await;
-        // In no order, since batches are refused with one: so none of them waits for its row.
-        let deliver = async |(delivery, acker)| drop(self.deliver(delivery, acker, None).await);
-        stream::iter(alone).for_each_concurrent(ALONE, deliver).await;
+        // One after another on the lane's own connection, in which a batch of failures takes no more of them than any
+        // other. Each is extended while it waits for its turn, and none that is held up keeps the others. In no order,
+        // since batches are refused with one: so none of them waits for its row.
+        let connection = Semaphore::new(1);
+        let deliver = async |(delivery, acker)| drop(self.deliver_in(Some(&connection), delivery, acker, None).await);
+        stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
     async fn together(&self, deliveries: &[Delivery]) -> Vec<Verdict> {
         let items = self.items(deliveries);
-        let _room = self.gate.shared().await;
+        let _room = self.gate.direct().await;
         let facts: Vec<&Delivery> = deliveries.iter().collect();
         self.verdicts(items, &facts, Opening::Claims).await
     }
 
     /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. Whatever happens, each is
     /// processed, noted, or left to the end of its lease.
-    pub(crate) async fn run_rows(&self, rows: &[Row]) {
-        let verdicts = match rows {
-            [_] => vec![Verdict::Alone],
-            _ => {
-                let facts: Vec<&Delivery> = rows.iter().map(|row| &row.delivery).collect();
-                Box::pin(self.verdicts(self.rows(rows), &facts, Opening::Rows(rows))).await
-            }
-        };
-        for (row, verdict) in rows.iter().zip(verdicts) {
-            self.conclude(row, verdict).await;
+    ///
+    /// Those that have to run alone do so on the slot of this batch, and on those of `slots` that are free.
+    pub(crate) async fn run_rows(&self, rows: &[Row], slots: &Semaphore) {
+        if let [row] = rows {
+            return self.run_row(row).await;
         }
+        let _held = self.leases.hold(rows);
+        let facts: Vec<&Delivery> = rows.iter().map(|row| &row.delivery).collect();
+        let verdicts = Box::pin(self.verdicts(self.rows(rows), &facts, Opening::Rows(rows))).await;
+        Box::pin(self.conclude_all(rows, verdicts, slots)).await;
+    }
+
+    /// What becomes of those that have not run yet while a suspect waits for the end of what runs: rows go back, and
+    /// deliveries wait for it, each alone.
+    fn makes_way(&self, opening: Opening<'_>) -> Option<Verdict> {
+        let waited_for = self.gate.wanted() >= opening.stage();
+        waited_for.then_some(match opening {
+            Opening::Claims => Verdict::Alone,
+            Opening::Rows(_) => Verdict::Stopped,
+        })
     }
 
     /// A verdict for each of these, in their order; those that are no items are to be taken alone.
@@ -93,7 +104,7 @@ impl<S: Store> Pipeline<S> {
         let mut verdicts = vec![Verdict::Alone; facts.len()];
         let _turn = self.pace.turn().await;
         let mut groups = vec![(items, false)];
-        let mut holds = 0;
+        let (mut holds, mut rounds) = (0, 0);
         while let Some((mut items, failed)) = groups.pop() {
             // Alone it goes the way of a single message, which is where failures are charged.
             if items.len() < 2 {
@@ -103,7 +114,23 @@ impl<S: Store> Pipeline<S> {
                 give(&mut verdicts, &items, &Verdict::Stopped);
                 continue;
             }
-            match self.round(&mut items, facts, opening).await {
+            if rounds > 0
+                && let Some(verdict) = self.makes_way(opening)
+            {
+                give(&mut verdicts, &items, &verdict);
+                continue;
+            }
+            rounds += 1;
+            let began = Instant::now();
+            let round = self.round(&mut items, facts, opening).await;
+            if let Opening::Rows(rows) = opening
+                && !matches!(round, Round::Done(_))
+                && began.elapsed() >= self.settings.lease / 3
+            {
+                // Locked until just now, so that nobody could extend them.
+                self.extend_rows(rows).await;
+            }
+            match round {
                 Round::Done(found) => {
                     self.pace.grow();
                     for (item, verdict) in items.chunks(1).zip(found) {
@@ -140,6 +167,16 @@ impl<S: Store> Pipeline<S> {
             }
         }
         verdicts
+    }
+}
+
+impl Opening<'_> {
+    /// What has to end before a suspect of this stage begins.
+    fn stage(&self) -> Isolation {
+        match self {
+            Self::Claims => Isolation::Process,
+            Self::Rows(_) => Isolation::Inbox,
+        }
     }
 }
 

@@ -7,20 +7,22 @@ use tracing::Span;
 use crate::pipeline::{Pipeline, Step};
 use crate::record::Found;
 use crate::record_many::{Kept, Known};
-use crate::worker::{Hold, extended_all};
+use crate::worker::{Flight, Hold, extended_all};
 use crate::{Acker, Outcome, Reason, Store, telemetry};
 
 use super::storing::{Arrived, Counted};
 
 /// A delivery that can be stored.
-struct Item<A> {
+struct Item<'a, A> {
     message: Known,
     span: Span,
     acker: A,
     counted: Counted,
+    /// Keeps other deliveries of the key in this process out, where there are lanes that run them.
+    _flight: Option<Flight<'a>>,
 }
 
-impl<A> Item<A> {
+impl<A> Item<'_, A> {
     /// Out of the batch, and on a way of its own.
     fn alone(self) -> Arrived<A> {
         Arrived::again(self.message.delivery, self.acker, self.counted)
@@ -54,28 +56,32 @@ impl<S: Store> Pipeline<S> {
         alone
     }
 
-    /// Limits, decode, key. What is unfit is found so again on its own way, which buries it.
+    /// Limits, decode, key. What is unfit is found so again on its own way, which buries it. What is in flight here waits on
+    /// its own way as well, and keeps nobody.
     #[expect(clippy::result_large_err, reason = "an error is the way back of what was given, and as large")]
-    fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
+    fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<'_, A>, Arrived<A>> {
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
         let identity = span.in_scope(|| self.receive(&arrived.delivery).map(|work| work.identity));
-        match identity {
-            Ok(identity) => {
-                let Arrived { delivery, acker, counted, .. } = arrived;
-                Ok(Item { message: Known { delivery, identity }, span, acker, counted })
-            }
-            Err(_) => Err(arrived),
-        }
+        let Ok(identity) = identity else { return Err(arrived) };
+        let flight = match self.settings.inbox {
+            true => None,
+            false => match self.flights.try_enter(identity.handler, &identity.key) {
+                None => return Err(arrived),
+                flight => flight,
+            },
+        };
+        let Arrived { delivery, acker, counted, .. } = arrived;
+        Ok(Item { message: Known { delivery, identity }, span, acker, counted, _flight: flight })
     }
 
     /// Stores sorted messages in one transaction, and repeats that until the database has answered. Where a claim is held
     /// up, the half behind becomes a part of its own, until the one that is held up is alone.
-    async fn store_part<A: Acker>(
+    async fn store_part<'a, A: Acker>(
         &self,
-        mut part: Vec<Item<A>>,
-        parts: &mut Vec<Vec<Item<A>>>,
+        mut part: Vec<Item<'a, A>>,
+        parts: &mut Vec<Vec<Item<'a, A>>>,
         alone: &mut Vec<Arrived<A>>,
-    ) -> Vec<(Item<A>, Kept)> {
+    ) -> Vec<(Item<'a, A>, Kept)> {
         for holds in 0.. {
             part.retain(|item| item.acker.is_live());
             if part.is_empty() {
@@ -89,9 +95,9 @@ impl<S: Store> Pipeline<S> {
                 part.iter_mut().map(|item| (&item.message, &mut item.acker)).unzip();
             let hold = match extended_all(ackers, self.store_many(&messages)).await {
                 Ok(kept) => {
-                    let is_gone = |(_, kept): &(_, Kept)| matches!(kept, Kept::Found(Found::Gone));
+                    let is_gone = |(_, kept): &(Item<'a, A>, Kept)| matches!(kept, Kept::Found(Found::Gone));
                     let (gone, kept): (Vec<_>, Vec<_>) = part.into_iter().zip(kept).partition(is_gone);
-                    alone.extend(gone.into_iter().map(|(item, _): (Item<A>, _)| item.alone()));
+                    alone.extend(gone.into_iter().map(|(item, _)| item.alone()));
                     return kept;
                 }
                 Err(Step::Hold(Hold::Busy)) => {
@@ -114,8 +120,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Settles a delivery by its own answer, after the commit.
-    async fn finish<A: Acker>(&self, item: Item<A>, kept: Kept) {
-        let Item { message: Known { delivery, identity }, span, mut acker, counted } = item;
+    async fn finish<A: Acker>(&self, item: Item<'_, A>, kept: Kept) {
+        let Item { message: Known { delivery, identity }, span, mut acker, counted, .. } = item;
         let meters = self.routes.meters(identity.handler);
         let outcome = match kept {
             Kept::Stored => {

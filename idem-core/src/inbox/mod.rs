@@ -1,11 +1,16 @@
 //! The inbox: what runs from the database, and what an operator does with dead letters.
 
 mod batch;
+mod conclude;
+mod leases;
+mod memory;
 mod operator;
 mod run;
 mod runner;
 mod storing;
+mod suspects;
 
+pub(crate) use leases::Leases;
 pub use operator::Inbox;
 pub(crate) use runner::{jittered, run};
-pub(crate) use storing::{ALONE, BATCHES, store};
+pub(crate) use storing::store;

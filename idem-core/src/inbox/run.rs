@@ -209,7 +209,7 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    async fn note(&self, row: &Row, note: &Note) -> bool {
+    pub(super) async fn note(&self, row: &Row, note: &Note) -> bool {
         let noted = self.insist(|| self.store.note(row, note)).await.unwrap_or(false);
         if !noted {
             Span::current().record("idem.outcome", "unknown");

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::Store;
 use crate::pipeline::Pipeline;
-use crate::store::{Fault, HandlerId, Kind, Row};
+use crate::store::{Fault, HandlerId, Kind, Limit, MAX_STARTS, Row};
+
+use super::memory::Memory;
 
 /// Runs the inbox of a worker until it drains, and then finishes what runs.
 ///
@@ -18,66 +20,67 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
         handlers: pipeline.routes.ids(),
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_in_flight())),
-        pipeline,
+        memory: Memory::default(),
+        pipeline: pipeline.clone(),
         surveyed: None,
     };
-    let mut running = JoinSet::new();
-    while !runner.pipeline.draining.is_cancelled() {
-        let more = runner.round(&mut running).await.unwrap_or_else(|fault| {
-            runner.pipeline.hold_for(fault);
-            false
-        });
-        while running.try_join_next().is_some() {}
-        if !more {
-            runner.surveyed = None;
-            runner.rest().await;
-        }
+    tokio::select! {
+        () = runner.serve() => {}
+        never = pipeline.extend_leases() => match never {},
     }
-    while running.join_next().await.is_some() {}
 }
 
-struct Runner<S: Store> {
-    pipeline: Arc<Pipeline<S>>,
+pub(super) struct Runner<S: Store> {
+    pub(super) pipeline: Arc<Pipeline<S>>,
     handlers: Vec<HandlerId>,
     slots: Arc<Semaphore>,
+    memory: Memory,
     /// When it was last looked what is due, as long as there is more of it than there are slots.
     surveyed: Option<Instant>,
 }
 
 /// For how long takes go on without a survey while every slot is wanted: so much later does a suspect stop new starts.
-const SURVEY: Duration = Duration::from_millis(100);
+pub(super) const SURVEY: Duration = Duration::from_millis(100);
 
 impl<S: Store> Runner<S> {
-    /// Does what is due: judges, runs suspects alone, and starts as many ordinary rows as there is room for. Answers
-    /// whether more may be due at once.
+    async fn serve(&mut self) {
+        let mut running = JoinSet::new();
+        while !self.pipeline.draining.is_cancelled() {
+            let more = self.round(&mut running).await.unwrap_or_else(|fault| {
+                self.pipeline.hold_for(fault);
+                false
+            });
+            while running.try_join_next().is_some() {}
+            if !more {
+                self.surveyed = None;
+                self.rest().await;
+            }
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    /// Does what is due: judges, runs suspects, and starts as many ordinary rows as there is room for. Answers whether
+    /// more may be due at once.
     async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
         if self.surveyed.is_some_and(|at| at.elapsed() < SURVEY) {
             return self.ordinary(running).await;
         }
         let store = &self.pipeline.store;
         let lease = self.pipeline.settings.lease;
+        let own = self.pipeline.own_statements.lock().await;
         let survey = store.survey(&self.handlers, lease).await?;
         self.surveyed = Some(Instant::now());
         if survey.judge {
             let crashed = store.judge(&self.handlers, lease).await?;
             if crashed > 0 {
-                tracing::error!(crashed, "messages on which the process ended three times are dead letters");
+                tracing::error!(crashed, "messages on which the process ended {MAX_STARTS} times are dead letters");
             }
         }
-        if survey.suspect {
-            self.suspects().await?;
-        }
-        if survey.ordinary { self.ordinary(running).await } else { Ok(false) }
-    }
-
-    /// Runs suspects, one after another, while this process does nothing else.
-    async fn suspects(&self) -> Result<(), Fault> {
-        let _alone = self.pipeline.gate.alone().await;
-        while !self.pipeline.draining.is_cancelled() {
-            let Some(row) = self.take(Kind::Suspect, 1).await?.pop() else { break };
-            self.pipeline.run_row(&row).await;
-        }
-        Ok(())
+        drop(own);
+        // What ordinary rows are due gets its turn behind the suspects, so that many of these stop nobody for long.
+        let suspects = survey.suspect && self.suspects().await?;
+        let ordinary = survey.ordinary && self.ordinary(running).await?;
+        Ok(suspects || ordinary)
     }
 
     /// Starts rows, as many as can begin at once. Answers whether as many were due.
@@ -87,28 +90,32 @@ impl<S: Store> Runner<S> {
         while let Ok(slot) = self.slots.clone().try_acquire_owned() {
             slots.push(slot);
         }
+        let Some(mut room_in_memory) = self.memory.some().await else { return Ok(false) };
         // Held from before the take until the outcome is written, so that a suspect finds neither a running nor a
         // taken row in this process.
-        let room = Arc::new(self.pipeline.gate.shared().await);
+        let room = Arc::new(self.pipeline.gate.inbox().await);
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
         let size = self.pipeline.pace.size();
-        let wanted = slots.len() * size;
+        let wanted = Limit { rows: slots.len() * size, bytes: self.memory.left(&room_in_memory) };
         let rows = self.take(Kind::Ordinary, wanted).await?;
-        let all = rows.len() == wanted;
+        let bytes = rows.iter().map(Row::bytes).sum();
+        let all = rows.len() == wanted.rows || bytes >= wanted.bytes;
+        self.memory.grow(&mut room_in_memory, bytes);
+        let room_in_memory = Arc::new(room_in_memory);
         // Spread over the slots, rather than one batch that leaves the others idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);
         let mut rows = rows.into_iter();
-        for slot in slots {
+        let mut slots = slots.into_iter();
+        loop {
             let batch: Vec<Row> = rows.by_ref().take(size).collect();
-            if batch.is_empty() {
-                break;
-            }
-            let (pipeline, room): (_, Arc<OwnedRwLockReadGuard<()>>) = (self.pipeline.clone(), room.clone());
+            let Some(slot) = slots.next().filter(|_| !batch.is_empty()) else { break };
+            let held = Held { _room: room.clone(), _memory: room_in_memory.clone() };
+            let (pipeline, slots) = (self.pipeline.clone(), self.slots.clone());
             running.spawn(async move {
-                pipeline.task("inbox", pipeline.run_rows(&batch)).await;
-                drop((slot, room));
+                pipeline.task("inbox", pipeline.run_rows(&batch, &slots)).await;
+                drop((slot, held));
             });
         }
         Ok(all)
@@ -116,10 +123,13 @@ impl<S: Store> Runner<S> {
 
     /// Takes rows. The token is made before the take, so that rows whose take was not answered are found by it once the
     /// database is back, and simply begun.
-    async fn take(&self, kind: Kind, limit: usize) -> Result<Vec<Row>, Fault> {
+    pub(super) async fn take(&self, kind: Kind, limit: Limit) -> Result<Vec<Row>, Fault> {
         let store = &self.pipeline.store;
         let token = Uuid::new_v4();
-        match store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await {
+        let own = self.pipeline.own_statements.lock().await;
+        let answer = store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await;
+        drop(own);
+        match answer {
             Err(Fault::Outage(error)) => {
                 self.pipeline.outage.report(error.as_ref());
                 tokio::select! {
@@ -145,6 +155,12 @@ impl<S: Store> Runner<S> {
             () = self.pipeline.draining.cancelled() => {}
         }
     }
+}
+
+/// What a take holds until the last of its rows has an outcome.
+struct Held {
+    _room: Arc<OwnedRwLockReadGuard<()>>,
+    _memory: Arc<OwnedSemaphorePermit>,
 }
 
 /// Polls of many processes spread by themselves when each is a little off.

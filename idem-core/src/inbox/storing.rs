@@ -12,12 +12,6 @@ use crate::pipeline::Pipeline;
 use crate::worker::{Arrival, Queue, at};
 use crate::{Acker, Delivery, Store};
 
-/// How many batches are stored at once, each on a connection of its own. One is written while the other waits for its
-/// commit; more would only be smaller.
-pub(crate) const BATCHES: usize = 2;
-/// How many deliveries are taken over one by one at once, beside the batches: those that are unfit or held up.
-pub(crate) const ALONE: usize = 2;
-
 /// The most deliveries in a batch, and about the most bytes, since they are in memory twice while they are sent.
 const MOST: usize = 100;
 const BYTES: usize = 4 * 1024 * 1024;
@@ -28,7 +22,7 @@ const BYTES: usize = 4 * 1024 * 1024;
 /// its key is held by another process, its claim was removed meanwhile) takes it out of the batch and on a way of its own,
 /// so that it keeps nobody.
 pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, deliveries: Queue<Arrival<A>>) {
-    let room = Arc::new(Semaphore::new(BATCHES));
+    let room = Arc::new(Semaphore::new(pipeline.settings.stored_at_once().batches));
     let (mut waiting, mut working) = (VecDeque::new(), JoinSet::new());
     loop {
         let extension = third_of_lease(&waiting);
@@ -36,7 +30,7 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
             biased;
             Some(ended) = working.join_next() => follow(&pipeline, ended, &mut working),
             received = deliveries.recv() => match received {
-                Some((delivery, acker, _)) => waiting.push_back(Arrived::new(&pipeline, delivery, acker)),
+                Some((delivery, acker, _)) => wait(&mut waiting, Arrived::new(&pipeline, delivery, acker)),
                 None => break,
             },
             () = at(extension) => extend(&mut waiting).await,
@@ -54,6 +48,21 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
         follow(&pipeline, ended, &mut working);
     }
 }
+
+/// Puts a delivery behind the others; before all of them where the broker may soon drop it.
+fn wait<A>(waiting: &mut VecDeque<Arrived<A>>, mut arrived: Arrived<A>) {
+    if arrived.delivery.delivery_count().is_none_or(|count| count < URGENT) {
+        return waiting.push_back(arrived);
+    }
+    // All leases are extended when a third of the first one is over.
+    if let Some(first) = waiting.front() {
+        arrived.since = first.since;
+    }
+    waiting.push_front(arrived);
+}
+
+/// From so many earlier deliveries on a message is stored before all else.
+const URGENT: u32 = 5;
 
 /// Sends what a batch has left out on ways of their own.
 fn follow<S: Store, A: Acker>(

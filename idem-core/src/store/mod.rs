@@ -19,7 +19,8 @@ use crate::{Error, Key};
 pub use claim::{Claimed, Committed, Fate, HandlerId, Identity, Promise, Standing, Ticket, Undone};
 pub use fault::Fault;
 pub use row::{
-    Filter, JUDGE_LEASES, Kind, Level, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed, Row, Survey,
+    Filter, Isolation, JUDGE_LEASES, Kind, Level, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
+    Row, Survey,
 };
 
 /// The database seam. Each method is one statement, or one short transaction of its own; what they are for, and in what
@@ -42,6 +43,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// The names of this consumer's handlers that have inbox rows, parked or dead.
     fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<String>, Fault>> + Send;
+
+    /// Whether any handler of this consumer has, or has had, a claim.
+    fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
 
     /// Sets connections aside for a worker: as many as it can use at once. They are given back when the value is
     /// dropped.
@@ -249,16 +253,25 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// What is to be done for these handlers now. Cheap at any number of rows: it is asked at each poll.
     fn survey(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<Survey, Fault>> + Send;
 
-    /// Takes at most `limit` due rows of these handlers: counts a start, sets token and lease. Rows that another
-    /// transaction has locked are skipped.
+    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts the start of
+    /// ordinary ones. Rows that another transaction has locked are skipped. A row that is larger than the limit is taken
+    /// alone.
     fn take(
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
+
+    /// Counts the start of a reserved suspect: one more than it was reserved with, however often this is repeated, and its
+    /// lease begins anew. `false` where the token is no longer the row's: it must not begin.
+    fn count_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    /// Lets the leases of those of these rows begin anew that still have this token. Waits for nobody: a row that runs is
+    /// locked, and needs none.
+    fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// The rows that carry this token: what a take whose answer was lost has taken.
     fn taken(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
@@ -269,10 +282,13 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Whether this message has an inbox row that is parked, be it taken or running. Waits for nobody.
     fn is_parked(&self, identity: &Identity) -> impl Future<Output = Result<bool, Fault>> + Send;
 
+    /// Makes a row due that was stored ahead of its turn, if it has neither run nor been taken.
+    fn make_due(&self, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
+
     /// Takes back the start of a row whose lease was lost, whoever has it now; never below 0, and the token stays.
     fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Gives up the rows that have 3 starts without an outcome and whose last lease has been over for three leases:
+    /// Gives up the rows that have 4 starts without an outcome and whose last lease has been over for three leases:
     /// they become dead, `crashed`. Answers how many.
     fn judge(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<u64, Fault>> + Send;
 

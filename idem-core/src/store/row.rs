@@ -36,7 +36,7 @@ pub struct Row {
     pub delivery: Delivery,
     /// Set while it is taken.
     pub token: Option<Uuid>,
-    /// Runs that were begun since the last outcome; a running one is counted.
+    /// Runs that were begun since the last outcome; a running one is counted, a reserved suspect's is not.
     pub starts: u32,
     /// Attempts that failed.
     pub attempts: u32,
@@ -58,13 +58,59 @@ pub struct Row {
     pub waited: Option<Duration>,
 }
 
+impl Row {
+    /// What must not run beside it.
+    pub fn isolation(&self) -> Isolation {
+        match (self.starts, self.breaks) {
+            (2.., _) => Isolation::Process,
+            (1, _) | (_, 2..) => Isolation::Inbox,
+            _ => Isolation::None,
+        }
+    }
+
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        let headers = self.delivery.headers().iter().map(|(name, value)| name.len() + value.len());
+        self.delivery.payload().len() + headers.sum::<usize>()
+    }
+}
+
+/// What must not run beside a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isolation {
+    /// Nothing in particular: it is ordinary.
+    None,
+    /// Other rows of the inbox in its process: it has 1 start without an outcome, or at least 2 breaks. A process that is
+    /// killed leaves many of these behind, so that direct deliveries go on beside them.
+    Inbox,
+    /// Anything in its process: it has at least 2 starts without an outcome, the second of them alone among the rows.
+    Process,
+}
+
 /// Which due rows to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Rows without a mark: starts 0 and breaks 0.
+    /// Ordinary rows: no start, and at most 1 break. Their start is counted as they are taken.
     Ordinary,
-    /// Rows that may have ended a process or a connection: starts 1 or 2, or breaks at least 1 (and starts below 3).
+    /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and starts below
+    /// 4). They are only reserved: a start is counted by [`count_start`](crate::Store::count_start).
     Suspect,
+}
+
+/// How many rows to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// At most so many.
+    pub rows: usize,
+    /// Of about so many bytes together: the last of them goes beyond.
+    pub bytes: usize,
+}
+
+impl Limit {
+    /// At most so many, however large they are.
+    pub fn rows(rows: usize) -> Self {
+        Self { rows, bytes: usize::MAX }
+    }
 }
 
 /// What became of a taken row. Each clears the token, and applies only where the token is still the row's.
@@ -90,6 +136,8 @@ pub enum Note {
         /// When it may be taken again.
         due: Duration,
     },
+    /// It was reserved, and has not begun: its starts are what they were, and it is due now.
+    Released,
     /// It cannot be run: dead, with no attempt counted.
     Dead {
         /// Why.
@@ -175,6 +223,6 @@ pub struct Pruned {
 /// How many breaks end a message.
 pub const MAX_BREAKS: u32 = 10;
 /// How many starts without an outcome end a message.
-pub const MAX_STARTS: u32 = 3;
+pub const MAX_STARTS: u32 = 4;
 /// For how many leases the last lease has to be over before a row is judged.
 pub const JUDGE_LEASES: u32 = 3;

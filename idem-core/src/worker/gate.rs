@@ -1,23 +1,60 @@
-//! The gate of a process: a suspect runs alone.
+//! The lock of a process that keeps suspects apart from other work.
 
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+use crate::store::Isolation;
 
 static PROCESS: LazyLock<Gate> = LazyLock::new(Gate::new);
 
-/// What keeps a suspect apart from all other work of a process: a message on which a process may have died runs only
-/// while nothing else runs or holds a row there, over all its workers, so that no innocent neighbour is blamed.
+/// Keeps a suspect, a message on which a process may have died, apart from the other work of its process, over all
+/// workers, so that no innocent neighbour is blamed. [`Isolation`] says from what.
 ///
 /// All workers of a process share one gate. Tests that play several processes in one give each a gate of its own.
 #[derive(Debug, Clone)]
-pub struct Gate(Arc<RwLock<()>>);
+pub struct Gate(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Held by each suspect from its reservation to its outcome: one of them per process.
+    turn: Arc<Mutex<()>>,
+    /// Shared by what runs from the inbox.
+    inbox: Arc<RwLock<()>>,
+    /// Shared by direct deliveries.
+    direct: Arc<RwLock<()>>,
+    /// What suspects wait for that runs: the inbox, or all of it. At most one waits at a time.
+    wanted: AtomicU8,
+    /// How often a suspect has had the whole process to itself.
+    exclusive: AtomicUsize,
+}
+
+/// The right to reserve and to run one suspect.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    gate: Gate,
+    _turn: tokio::sync::OwnedMutexGuard<()>,
+}
+
+/// Nothing that has to be kept apart runs, holds a row, or starts, while this lives.
+#[derive(Debug)]
+pub(crate) struct Isolated {
+    _inbox: OwnedRwLockWriteGuard<()>,
+    _direct: Option<OwnedRwLockWriteGuard<()>>,
+}
 
 impl Gate {
     /// A gate of its own, for a worker that plays a process of its own.
     #[allow(clippy::new_without_default, reason = "the default gate is that of the process, not a new one")]
     pub fn new() -> Self {
-        Self(Arc::new(RwLock::new(())))
+        Self(Arc::new(Inner {
+            turn: Arc::default(),
+            inbox: Arc::default(),
+            direct: Arc::default(),
+            wanted: AtomicU8::new(Isolation::None as u8),
+            exclusive: AtomicUsize::new(0),
+        }))
     }
 
     /// The gate of this process.
@@ -25,14 +62,116 @@ impl Gate {
         PROCESS.clone()
     }
 
-    /// Room for an ordinary run. Waits while a suspect runs or is about to: the lock is fair, so that a suspect which
-    /// waits stops new starts.
-    pub(crate) async fn shared(&self) -> OwnedRwLockReadGuard<()> {
-        self.0.clone().read_owned().await
+    /// How often a suspect has had the whole process to itself.
+    pub fn times_exclusive(&self) -> usize {
+        self.0.exclusive.load(Relaxed)
     }
 
-    /// The process for oneself.
-    pub(crate) async fn alone(&self) -> OwnedRwLockWriteGuard<()> {
-        self.0.clone().write_owned().await
+    /// Room for a direct delivery. Waits while a suspect has the process to itself or is about to: the locks are fair, so
+    /// that a suspect which waits stops new starts.
+    pub(crate) async fn direct(&self) -> OwnedRwLockReadGuard<()> {
+        self.0.direct.clone().read_owned().await
+    }
+
+    /// Room for rows of the inbox. Waits while a suspect runs or is about to.
+    pub(crate) async fn inbox(&self) -> OwnedRwLockReadGuard<()> {
+        self.0.inbox.clone().read_owned().await
+    }
+
+    /// What a suspect waits for: nothing further of it begins.
+    pub(crate) fn wanted(&self) -> Isolation {
+        match self.0.wanted.load(Relaxed) {
+            0 => Isolation::None,
+            1 => Isolation::Inbox,
+            _ => Isolation::Process,
+        }
+    }
+
+    /// Waits for the right to reserve a suspect.
+    pub(crate) async fn turn(&self) -> Turn {
+        Turn { gate: self.clone(), _turn: self.0.turn.clone().lock_owned().await }
+    }
+}
+
+impl Turn {
+    /// Waits until everything has ended that must not run beside the suspect; nothing of it starts meanwhile. The two
+    /// locks are waited for at the same time, since nobody holds one of them while it waits for the other.
+    pub(crate) async fn isolate(&self, isolation: Isolation) -> Isolated {
+        let inner = &self.gate.0;
+        inner.wanted.store(isolation as u8, Relaxed);
+        let _wanted = Wanted(&inner.wanted);
+        let inbox = inner.inbox.clone().write_owned();
+        if isolation < Isolation::Process {
+            return Isolated { _inbox: inbox.await, _direct: None };
+        }
+        let (inbox, direct) = tokio::join!(inbox, inner.direct.clone().write_owned());
+        inner.exclusive.fetch_add(1, Relaxed);
+        Isolated { _inbox: inbox, _direct: Some(direct) }
+    }
+}
+
+/// Until the wait has ended, however it ends.
+struct Wanted<'a>(&'a AtomicU8);
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.store(Isolation::None as u8, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn waits(future: impl Future) -> bool {
+        tokio::time::timeout(Duration::from_millis(20), future).await.is_err()
+    }
+
+    #[tokio::test]
+    async fn a_suspect_of_the_first_stage_keeps_out_rows_and_lets_direct_deliveries_go_on() {
+        let gate = Gate::new();
+        let direct = gate.direct().await;
+        let turn = gate.turn().await;
+        let isolated = turn.isolate(Isolation::Inbox).await;
+        assert!(!waits(gate.direct()).await);
+        assert!(waits(gate.inbox()).await);
+        assert!(waits(gate.turn()).await, "one suspect per process");
+        drop(isolated);
+        assert!(!waits(gate.inbox()).await);
+        assert_eq!(gate.times_exclusive(), 0);
+        drop(direct);
+    }
+
+    #[tokio::test]
+    async fn a_suspect_of_the_second_stage_waits_for_all_and_keeps_out_all() {
+        let gate = Gate::new();
+        let turn = gate.turn().await;
+        for room in [gate.direct().await, gate.inbox().await] {
+            assert!(waits(turn.isolate(Isolation::Process)).await);
+            assert_eq!(gate.wanted(), Isolation::None, "who gives up no longer waits");
+            drop(room);
+        }
+        let isolated = turn.isolate(Isolation::Process).await;
+        assert!(waits(gate.direct()).await);
+        assert!(waits(gate.inbox()).await);
+        drop(isolated);
+        assert!(!waits(gate.direct()).await);
+        assert_eq!(gate.times_exclusive(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_suspect_that_waits_stops_new_starts() {
+        let gate = Gate::new();
+        let running = gate.inbox().await;
+        let turn = gate.turn().await;
+        let mut isolate = Box::pin(turn.isolate(Isolation::Process));
+        assert!(waits(&mut isolate).await);
+        assert_eq!(gate.wanted(), Isolation::Process);
+        assert!(waits(gate.inbox()).await);
+        assert!(waits(gate.direct()).await);
+        drop(running);
+        assert!(!waits(isolate).await);
     }
 }

@@ -1,5 +1,6 @@
 //! The worker: the running loop of one source and its handlers.
 
+mod ahead;
 mod brake;
 mod builder;
 mod defect;
@@ -19,6 +20,7 @@ mod waiting;
 
 pub use builder::{Bare, Staffed, Worker};
 pub use gate::Gate;
+pub(crate) use gate::Isolated;
 pub use health::Health;
 
 pub(crate) use brake::Brake;

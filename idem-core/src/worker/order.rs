@@ -83,12 +83,16 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn row_done<A: Acker>(&self, acker: &mut A, identity: &Identity) -> bool {
         let done = async {
             let watch = self.rows.watch(identity);
+            let mut due = false;
             loop {
                 let mut ran = std::pin::pin!(watch.ran.notified());
                 // From now on, so that a run which ends while the row is looked at is not missed.
                 ran.as_mut().enable();
                 let parked = {
                     let _look = self.rows.look.lock().await;
+                    if !std::mem::replace(&mut due, true) {
+                        self.make_due(identity).await;
+                    }
                     self.store.is_parked(identity).await
                 };
                 match parked {

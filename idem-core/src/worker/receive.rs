@@ -4,8 +4,8 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
 use crate::pipeline::Pipeline;
-use crate::worker::{Arrival, Queue, Waiting};
-use crate::{Ordering, Source, Store, Terms};
+use crate::worker::{Arrival, Place, Queue, Waiting};
+use crate::{Delivery, Ordering, Source, Store, Terms};
 
 /// Hands deliveries to the lanes until the worker drains. A source that fails is opened again, for ever: a lost broker
 /// never ends a worker, it makes it unready.
@@ -13,13 +13,13 @@ pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     terms: &Terms,
-    (lanes, waiting): (&Queue<Arrival<Src::Acker>>, &Queue<Waiting<Src::Acker>>),
+    to: &Arrivals<Src::Acker>,
 ) {
     loop {
         let ended = tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
-            error = forward(pipeline, source, lanes, waiting) => error,
+            error = forward(pipeline, source, to) => error,
         };
         pipeline.health.set_broker(false);
         tracing::warn!(source = source.name(), error = ended, "the broker is lost; deliveries come again");
@@ -41,8 +41,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    lanes: &Queue<Arrival<Src::Acker>>,
-    waiting: &Queue<Waiting<Src::Acker>>,
+    to: &Arrivals<Src::Acker>,
 ) -> crate::BoxError {
     loop {
         pipeline.outage.over().await;
@@ -52,13 +51,50 @@ async fn forward<S: Store, Src: Source>(
             Ok((mut delivery, acker)) => {
                 delivery.lane = delivery.lane.filter(|_| pipeline.settings.ordering != Ordering::None);
                 let place = delivery.lane.map(|lane| pipeline.lanes.place(lane));
-                match place {
-                    Some(place) if !place.is_first() => waiting.push(Waiting::Turn(delivery, acker, place)),
-                    place => lanes.push((delivery, acker, place)),
-                }
+                to.push(delivery, acker, place);
             }
             Err(error) => return error,
         }
+    }
+}
+
+/// Where deliveries go as they are received.
+pub(crate) struct Arrivals<A> {
+    /// What can run.
+    pub(crate) lanes: Queue<Arrival<A>>,
+    /// What has to wait for its turn.
+    pub(crate) waiting: Queue<Waiting<A>>,
+    /// What is redelivered must not wait for a lane that is free: a broker that limits its deliveries would drop it if this
+    /// process ended often enough before that.
+    pub(crate) redelivered: Queue<Arrival<A>>,
+}
+
+impl<A> Arrivals<A> {
+    fn push(&self, delivery: Delivery, acker: A, place: Option<Place>) {
+        warn_of_many(&delivery);
+        match place {
+            Some(place) if delivery.redelivered() || !place.is_first() => {
+                self.waiting.push(Waiting::Turn(delivery, acker, place));
+            }
+            None if delivery.redelivered() => self.redelivered.push((delivery, acker, None)),
+            place => self.lanes.push((delivery, acker, place)),
+        }
+    }
+}
+
+/// So many deliveries are too many. RabbitMQ 4 drops a message at the 21st return by default.
+const MANY: u32 = 10;
+
+fn warn_of_many(delivery: &Delivery) {
+    if let Some(count) = delivery.delivery_count().filter(|count| *count >= MANY) {
+        tracing::error!(
+            source = delivery.source(),
+            message_id = delivery.message_id(),
+            position = delivery.position(),
+            count,
+            "the broker has delivered a message again and again without an answer, and drops it where it has a limit: see why \
+             workers or connections end (memory, a deploy in a loop, a consumer timeout)"
+        );
     }
 }
 

@@ -4,17 +4,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::inbox::Leases;
 use crate::pipeline::Pipeline;
 use crate::registry::{Registered, Route, Routes};
 use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
 use crate::{Error, Ordering, Source, Store, Terms, age};
 
+use super::receive::Arrivals;
 use super::{
     Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, housekeeping, lane, receive, waiting,
 };
@@ -66,6 +68,7 @@ async fn serve<S: Store, Src: Source>(
         in_flight: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
         deadline: parts.settings.deadline,
         ordering: parts.settings.ordering,
+        has_history: history(&parts.consumer, &parts.store).await?,
     };
     let wanted = parts.settings.in_flight;
     let opened = tokio::select! {
@@ -85,10 +88,14 @@ async fn serve<S: Store, Src: Source>(
     let (pipeline, mut source) = assemble(parts, routes);
     let (deliveries, waiting) = (Queue::new(), Queue::new());
     let mut working = JoinSet::new();
-    if pipeline.settings.inbox {
-        let (at, from) = (pipeline.clone(), deliveries.clone());
+    // With an order, those that wait for their turn store themselves.
+    let beside = !pipeline.settings.inbox && pipeline.settings.ordering == Ordering::None;
+    let redelivered = if beside { Queue::new() } else { deliveries.clone() };
+    if pipeline.settings.inbox || beside {
+        let (at, from) = (pipeline.clone(), redelivered.clone());
         working.spawn(async move { at.task("storing", crate::inbox::store(at.clone(), from)).await.unwrap_or(()) });
-    } else {
+    }
+    if !pipeline.settings.inbox {
         for _ in 0..wanted {
             working.spawn(lane::run(pipeline.clone(), deliveries.clone(), waiting.clone()));
         }
@@ -111,9 +118,10 @@ async fn serve<S: Store, Src: Source>(
     // In a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took about
     // 40 microseconds of processor time (docs/performance.md).
     let mut receiving = JoinSet::new();
-    let (at, to) = (pipeline.clone(), (deliveries.clone(), waiting.clone()));
+    let at = pipeline.clone();
+    let to = Arrivals { lanes: deliveries.clone(), redelivered: redelivered.clone(), waiting: waiting.clone() };
     receiving.spawn(async move {
-        at.task("receiving", receive::run(&at, &mut source, &terms, (&to.0, &to.1))).await;
+        at.task("receiving", receive::run(&at, &mut source, &terms, &to)).await;
         source
     });
 
@@ -127,6 +135,7 @@ async fn serve<S: Store, Src: Source>(
     pipeline.health.set_broker(false);
     deliveries.close();
     waiting.close();
+    redelivered.close();
     let ended = if early.is_some() { early } else { receiving.join_next().await };
     let mut source = match ended {
         Some(Ok(source)) => source,
@@ -199,6 +208,14 @@ fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> 
     Ok(())
 }
 
+/// Whether this consumer has handled anything before, under any of its handlers.
+async fn history<S: Store>(consumer: &str, store: &S) -> Result<bool, Error> {
+    store.has_history(consumer).await.map_err(|fault| Error::Database {
+        what: format!("could not look for claims of {consumer:?}"),
+        source: fault.into(),
+    })
+}
+
 /// Gives each handler its number, and refuses to leave rows behind that nobody would ever run.
 async fn register<S: Store>(
     consumer: &str,
@@ -242,7 +259,7 @@ async fn register<S: Store>(
 
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     let Parts { consumer, store, source, settings, health, gate, .. } = parts;
-    let alone = settings.inbox.then(|| Semaphore::new(crate::inbox::ALONE));
+    let alone = Semaphore::new(settings.stored_at_once().alone);
     let pipeline = Pipeline {
         store,
         alone,
@@ -251,6 +268,8 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         pace: crate::batch::Pace::new(settings.batch),
         flights: Flights::default(),
         gate,
+        leases: Leases::default(),
+        own_statements: Mutex::new(()),
         outage: Outage::new(health.clone()),
         brake: Brake::new(settings.unfit_limit, health.clone()),
         defect: Defect::default(),

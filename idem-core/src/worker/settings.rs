@@ -53,16 +53,35 @@ impl Default for Settings {
 /// How many deliveries of an order may be unsettled for each one that runs.
 const WAITING: usize = 16;
 
+/// How many connections store deliveries at once. One batch is written while another waits for its commit; more would only
+/// be smaller.
+pub(crate) struct StoredAtOnce {
+    pub(crate) batches: usize,
+    /// Those that are unfit or held up.
+    pub(crate) alone: usize,
+}
+
 /// Beside direct and inbox runs: the inbox's own statements, the housekeeping, and a sign of life.
 const BOOKKEEPING: usize = 3;
 
 impl Settings {
     /// How many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
-        let deliveries = if self.inbox { crate::inbox::BATCHES + crate::inbox::ALONE } else { self.in_flight };
+        let StoredAtOnce { batches, alone } = self.stored_at_once();
+        let deliveries = if self.inbox { 0 } else { self.in_flight };
         // Those that wait for their rows ask one after another.
         let waiting = usize::from(self.ordering != Ordering::None);
-        deliveries + waiting + self.inbox_in_flight() + BOOKKEEPING
+        deliveries + batches + alone + waiting + self.inbox_in_flight() + BOOKKEEPING
+    }
+
+    /// How many deliveries are stored at once, in batches and one by one: all of them where the inbox is used for all, and
+    /// else those that are redelivered.
+    pub(crate) fn stored_at_once(&self) -> StoredAtOnce {
+        match (self.inbox, self.ordering) {
+            (true, _) => StoredAtOnce { batches: 2, alone: 2 },
+            (false, Ordering::None) => StoredAtOnce { batches: 1, alone: 1 },
+            (false, _) => StoredAtOnce { batches: 0, alone: 1 },
+        }
     }
 
     /// How many rows of the inbox run at once. Where all messages run from there, as many as would run otherwise.

@@ -7,8 +7,9 @@ use tracing::{Instrument, Span};
 
 use crate::pipeline::Pipeline;
 use crate::store::Identity;
-use crate::{Acker, Delivery, Outcome, Store};
+use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
+use super::ahead::Ahead;
 use super::{Arrival, Place, Queue, Unwinding};
 
 /// An ordered delivery that cannot run now.
@@ -54,6 +55,11 @@ impl<S: Store> Pipeline<S> {
     /// Waits until the delivery can run, and answers it; `None` if nothing is left to run.
     async fn wait<A: Acker>(&self, waiting: Waiting<A>) -> Option<Arrival<A>> {
         match waiting {
+            Waiting::Turn(delivery, acker, place) if delivery.redelivered() => {
+                let _unwinding = Unwinding(&self.draining);
+                let span = telemetry::span(self.system, &self.consumer, &delivery);
+                self.store_and_wait(delivery, acker, place).instrument(span).await;
+            }
             Waiting::Turn(delivery, mut acker, place) => {
                 let _unwinding = Unwinding(&self.draining);
                 if self.turn(&mut acker, &place).await {
@@ -67,6 +73,24 @@ impl<S: Store> Pipeline<S> {
             }
         }
         None
+    }
+
+    /// Stores a redelivered delivery before it waits for its turn. It then needs no lane, since it runs from the inbox.
+    async fn store_and_wait<A: Acker>(&self, delivery: Delivery, mut acker: A, place: Place) {
+        match self.store_ahead(&delivery, &mut acker).await {
+            Some(Ahead::Row(outcome, identity)) => {
+                if !self.turn(&mut acker, &place).await {
+                    return self.give_up(acker).await;
+                }
+                let (place, span) = (Some(place), Span::current());
+                self.wait_for_row(RowWait { delivery, acker, place, identity, outcome, span }).await;
+            }
+            Some(Ahead::Dead(outcome)) => {
+                self.settle(acker).await;
+                self.emit(self.meters(&delivery), &delivery, &outcome);
+            }
+            None => self.give_up(acker).await,
+        }
     }
 
     async fn wait_for_row<A: Acker>(&self, wait: RowWait<A>) {

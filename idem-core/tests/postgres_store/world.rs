@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
-use idem_core::store::{Committed, HandlerId, Identity, Kind, NewRow, Promise, Row, Store};
+use idem_core::store::{Committed, HandlerId, Identity, Kind, Limit, NewRow, Promise, Row, Store};
 use idem_core::{Delivery, Fingerprint, Key, Lends, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;
@@ -88,7 +88,7 @@ impl World {
     }
 
     pub(crate) async fn take(&self, kind: Kind, limit: usize) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, limit, Uuid::new_v4(), LEASE).await.unwrap()
+        self.store.take(&[self.handler], kind, Limit::rows(limit), Uuid::new_v4(), LEASE).await.unwrap()
     }
 
     pub(crate) async fn effects(&mut self) -> i64 {

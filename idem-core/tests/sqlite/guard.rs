@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Committed, Kind};
+use idem_core::store::{Committed, Kind, Limit};
 use idem_core::{Fingerprint, Store};
 use sqlx::Connection;
 use uuid::Uuid;
@@ -120,7 +120,8 @@ async fn the_guard_stands_over_a_run_from_the_inbox_too() {
     let world = World::new().await;
     for end in ["ROLLBACK", "COMMIT"] {
         let identity = world.store(end, Ok(Duration::ZERO)).await;
-        let rows_taken = world.store.take(&[world.handler], Kind::Ordinary, 9, Uuid::new_v4(), LONG).await.unwrap();
+        let rows_taken =
+            world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), LONG).await.unwrap();
         let [row] = rows_taken.as_slice() else { panic!("{rows_taken:?}") };
         assert_eq!(row.identity, identity);
         let mut txn = world.store.begin(LONG).await.unwrap();

@@ -17,6 +17,7 @@ pub struct Publication {
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
+    pub(crate) unrepresentable: Option<String>,
 }
 
 impl Publication {
@@ -28,6 +29,12 @@ impl Publication {
     /// No payload at all, which is not the same as an empty one.
     pub fn tombstone() -> Self {
         Self { tombstone: true, ..Self::default() }
+    }
+
+    /// With something that a delivery cannot hold, which this says.
+    pub fn unrepresentable(mut self, why: impl Into<String>) -> Self {
+        self.unrepresentable = Some(why.into());
+        self
     }
 
     /// A payload in JSON.

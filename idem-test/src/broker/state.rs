@@ -212,6 +212,7 @@ impl State {
             .with_published_at(publication.published_at)
             .with_lane(lane)
             .with_partition_key(publication.partition_key)
+            .with_unrepresentable(publication.unrepresentable)
             .with_redelivered(message.redelivered);
         let until = lease.map(|lease| (lease, Instant::now() + lease));
         queue.unsettled.insert(tag, Unsettled { place, message, subscription, lane, lease: until });

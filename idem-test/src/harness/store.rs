@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
-    Reservation, Row, Standing, Survey, Ticket, Undone,
+    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise, Pruned,
+    Replayed, Reservation, Row, Standing, Survey, Ticket, Undone,
 };
 use idem_core::{Error, Key, Lends, Store};
 use uuid::Uuid;
@@ -126,6 +126,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.waiting(consumer).await
     }
 
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.within.has_history(consumer).await
+    }
+
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         self.within.reserve(connections)
     }
@@ -198,11 +202,19 @@ impl<S: Store> Store for Crashing<S> {
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, Fault> {
         self.within.take(handlers, kind, limit, token, lease).await
+    }
+
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        self.within.count_start(row, lease).await
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        self.within.extend(token, ids, lease).await
     }
 
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
@@ -215,6 +227,10 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
         self.within.is_parked(identity).await
+    }
+
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        self.within.make_due(identity).await
     }
 
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {

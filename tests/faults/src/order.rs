@@ -37,6 +37,8 @@ pub enum Act {
     Meet,
     /// Fails the first so many times.
     Fail(u32),
+    /// Fails each time, after so many milliseconds.
+    FailAfter(u64),
     /// Fails until the stage opens.
     FailUntilOpen,
     /// Returns `permanent(..)`.
@@ -84,6 +86,10 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
         Act::Hold => stage.opened().await,
         Act::Meet => meet(&stage, id, tx).await?,
         Act::Fail(times) if attempt <= times => return Err(format!("attempt {attempt} fails").into()),
+        Act::FailAfter(millis) => {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            return Err(format!("attempt {attempt} fails").into());
+        }
         Act::FailUntilOpen if !stage.is_open() => return Err("the cause is still there".into()),
         Act::Fail(_) | Act::FailUntilOpen => {}
         Act::Permanent => return Err(permanent("no attempt can cure it")),

@@ -9,7 +9,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::{Broker, WINDOW};
@@ -26,12 +26,44 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Apache Kafka.
 pub struct Kafka {
     topic: String,
+    partitions: i32,
     admin: AdminClient<DefaultClientContext>,
     producer: FutureProducer,
     /// How many were published.
     turn: AtomicI32,
     /// It looks at what the group has committed, and never joins it.
     observer: Arc<BaseConsumer>,
+}
+
+impl Kafka {
+    /// With so many partitions, once it is made.
+    pub fn partitions(mut self, partitions: i32) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// Publishes to one partition, in this order.
+    ///
+    /// # Errors
+    /// The broker cannot be reached or refuses it.
+    pub async fn publish_to(&self, partition: i32, payloads: &[Vec<u8>]) -> Result<()> {
+        for window in payloads.chunks(WINDOW) {
+            confirmed(window.iter().map(|payload| self.send(partition, payload)).collect::<Result<_>>()?).await?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, partition: i32, payload: &[u8]) -> Result<DeliveryFuture> {
+        let record = FutureRecord::<(), _>::to(&self.topic).partition(partition).payload(payload);
+        Ok(self.producer.send_result(record).map_err(|(error, _)| error)?)
+    }
+}
+
+async fn confirmed(acks: Vec<DeliveryFuture>) -> Result<()> {
+    for ack in acks {
+        ack.await.context("the producer ended")?.map_err(|(error, _)| error)?;
+    }
+    Ok(())
 }
 
 impl Broker for Kafka {
@@ -45,6 +77,7 @@ impl Broker for Kafka {
         config.set("bootstrap.servers", address);
         Ok(Self {
             topic: name.to_owned(),
+            partitions: PARTITIONS,
             admin: config.create()?,
             producer: config.clone().set("enable.idempotence", "true").create()?,
             turn: AtomicI32::new(0),
@@ -57,7 +90,7 @@ impl Broker for Kafka {
         let _ = self.delete().await;
         // A deletion goes on for a while after it was answered.
         for _ in 0..100 {
-            let topic = NewTopic::new(&self.topic, PARTITIONS, TopicReplication::Fixed(1));
+            let topic = NewTopic::new(&self.topic, self.partitions, TopicReplication::Fixed(1));
             let topic = topic.set("retention.ms", "3600000");
             match self.admin.create_topics([&topic], &AdminOptions::new()).await?.pop() {
                 Some(Ok(_)) => return Ok(()),
@@ -75,23 +108,20 @@ impl Broker for Kafka {
             let mut acks = Vec::with_capacity(window.len());
             for payload in window {
                 // In turn, so that a copy is mostly in another partition than its original.
-                let partition = self.turn.fetch_add(1, Ordering::Relaxed).rem_euclid(PARTITIONS);
-                let record = FutureRecord::<(), _>::to(&self.topic).partition(partition).payload(payload);
-                acks.push(self.producer.send_result(record).map_err(|(error, _)| error)?);
+                let partition = self.turn.fetch_add(1, Ordering::Relaxed).rem_euclid(self.partitions);
+                acks.push(self.send(partition, payload)?);
             }
-            for ack in acks {
-                ack.await.context("the producer ended")?.map_err(|(error, _)| error)?;
-            }
+            confirmed(acks).await?;
         }
         Ok(())
     }
 
     /// By the offsets that the group has committed.
     async fn left(&self) -> Result<u64> {
-        let (observer, topic) = (self.observer.clone(), self.topic.clone());
+        let (observer, topic, partitions) = (self.observer.clone(), self.topic.clone(), self.partitions);
         let left = tokio::task::spawn_blocking(move || {
             let mut asked = TopicPartitionList::new();
-            asked.add_partition_range(&topic, 0, PARTITIONS - 1);
+            asked.add_partition_range(&topic, 0, partitions - 1);
             let committed = observer.committed_offsets(asked, PATIENCE)?;
             let mut left = 0;
             for partition in committed.elements() {

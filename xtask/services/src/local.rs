@@ -25,7 +25,7 @@ pub(crate) struct Local {
 impl Local {
     /// Makes an instance with data of its own, and starts it. Nothing of it is left behind if that fails.
     pub(crate) fn create(server: &dyn Server) -> Result<Self> {
-        let home = place::new_home(server.name())?;
+        let home = place::new_home(server.name(), server.root().as_deref())?;
         let (name, chosen) = (server.name().to_owned(), server.chosen());
         let local = Self { server: name, home, port: place::free_port()?, chosen };
         let started = server.create(&local.home, local.port).and_then(|()| local.start());

@@ -46,11 +46,16 @@ pub(crate) fn as_servant(command: &mut Command, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A new, empty directory for the data of one instance, that the servant owns and can reach.
-pub(crate) fn new_home(server: &str) -> Result<PathBuf> {
+/// A new, empty directory for the data of one instance, that the servant owns and can reach: within `system`, where the
+/// server sees nothing else.
+pub(crate) fn new_home(server: &str, system: Option<&Path>) -> Result<PathBuf> {
     let record = record();
     fs::create_dir_all(&record).with_context(|| format!("cannot create {}", record.display()))?;
-    let home = if servant()?.is_none() || reachable(&record) { record } else { PathBuf::from("/var/tmp") };
+    let home = match system {
+        Some(system) => system.join("var/tmp"),
+        None if servant()?.is_none() || reachable(&record) => record,
+        None => PathBuf::from("/var/tmp"),
+    };
     let home = home.join(format!("idem-{server}-{}-{}", std::process::id(), number()));
     fs::create_dir(&home).with_context(|| format!("cannot create {}", home.display()))?;
     fs::set_permissions(&home, fs::Permissions::from_mode(0o700))?;

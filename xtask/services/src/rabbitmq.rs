@@ -17,6 +17,9 @@ use crate::{Instance, daemon, place, process};
 ///
 /// Each instance is a cluster of its own, with its own node name, ports, cookie and port mapper (epmd), so that any
 /// number of them, and an installed one, run side by side.
+///
+/// Where `IDEM_RABBITMQ_ROOT` is set, it is the directory of another Debian system with a RabbitMQ in it, which is run
+/// instead of the installed one: `cargo xtask matrix rabbitmq` makes one with RabbitMQ 4. Only root can do that.
 #[derive(Debug, Clone, Copy)]
 pub struct RabbitMq;
 
@@ -33,6 +36,9 @@ impl RabbitMq {
 
 /// Where Debian keeps the script that runs as whoever calls it; the one in `PATH` changes the user.
 const SCRIPT: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+
+/// Where Debian keeps Erlang's port mapper.
+const EPMD: &str = "/usr/bin/epmd";
 
 impl Server for RabbitMq {
     fn name(&self) -> &'static str {
@@ -52,7 +58,15 @@ impl Server for RabbitMq {
     }
 
     fn is_installed(&self) -> bool {
-        script().is_some() && epmd().is_some()
+        self.root().is_some() || (script().is_some() && epmd().is_some())
+    }
+
+    fn chosen(&self) -> Option<PathBuf> {
+        self.root()
+    }
+
+    fn root(&self) -> Option<PathBuf> {
+        std::env::var_os("IDEM_RABBITMQ_ROOT").filter(|path| !path.is_empty()).map(PathBuf::from)
     }
 
     fn create(&self, home: &Path, _port: u16) -> Result<()> {
@@ -67,24 +81,32 @@ impl Server for RabbitMq {
         let (mapper, node) = ports.split_once(' ').context("the ports of RabbitMQ are damaged")?;
         let _ = fs::remove_file(home.join("pid"));
 
-        let mut epmd = Command::new(epmd().context("epmd, a program of Erlang, is not installed")?);
+        let system = system_of(home);
+        let mut epmd = match &system {
+            Some(system) => within(system, home, EPMD)?,
+            None => as_servant(epmd().context("epmd, a program of Erlang, is not installed")?, home)?,
+        };
         epmd.args(["-address", "127.0.0.1", "-port", mapper]);
-        place::as_servant(&mut epmd, home)?;
         let epmd = daemon::detach(&mut epmd, home, "epmd.log")?;
         place::write(&home.join("epmd.pid"), &epmd.to_string())?;
 
-        let mut server = Command::new(script().context("RabbitMQ is not installed")?);
+        let mut server = match &system {
+            Some(system) => within(system, home, SCRIPT)?,
+            None => as_servant(script().context("RabbitMQ is not installed")?, home)?,
+        };
+        // As the server sees its data.
+        let data = system.as_ref().map_or_else(|| home.to_owned(), |system| seen_from(system, home));
         server
             .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
             .env("RABBITMQ_NODENAME", format!("idem{port}@localhost"))
             .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
             .env("RABBITMQ_NODE_PORT", port.to_string())
             .env("RABBITMQ_DIST_PORT", node)
-            .env("RABBITMQ_MNESIA_BASE", home.join("mnesia"))
-            .env("RABBITMQ_LOG_BASE", home.join("logs"))
-            .env("RABBITMQ_PID_FILE", home.join("pid"))
-            .env("RABBITMQ_CONFIG_FILE", home.join("rabbitmq.conf"))
-            .env("RABBITMQ_ENABLED_PLUGINS_FILE", home.join("plugins"))
+            .env("RABBITMQ_MNESIA_BASE", data.join("mnesia"))
+            .env("RABBITMQ_LOG_BASE", data.join("logs"))
+            .env("RABBITMQ_PID_FILE", data.join("pid"))
+            .env("RABBITMQ_CONFIG_FILE", data.join("rabbitmq.conf"))
+            .env("RABBITMQ_ENABLED_PLUGINS_FILE", data.join("plugins"))
             .env("ERL_EPMD_PORT", mapper)
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             // The script then becomes the server, instead of waiting for it as a process between.
@@ -94,7 +116,6 @@ impl Server for RabbitMq {
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
                 "+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
             );
-        place::as_servant(&mut server, home)?;
         daemon::launch("RabbitMQ", &mut server, home, || greets(port))
     }
 
@@ -105,6 +126,35 @@ impl Server for RabbitMq {
     fn shutdown(&self) -> Signal {
         Signal::SIGTERM
     }
+}
+
+fn as_servant(program: PathBuf, home: &Path) -> Result<Command> {
+    let mut command = Command::new(program);
+    place::as_servant(&mut command, home)?;
+    Ok(command)
+}
+
+/// The other system in which this instance was made, if it was.
+fn system_of(home: &Path) -> Option<PathBuf> {
+    let system = home.ancestors().nth(3)?;
+    (system != Path::new("/") && system.join(EPMD.trim_start_matches('/')).is_file()).then(|| system.to_owned())
+}
+
+/// A path within another system, as a program sees it there.
+fn seen_from(system: &Path, path: &Path) -> PathBuf {
+    Path::new("/").join(path.strip_prefix(system).unwrap_or(path))
+}
+
+/// A program of another system, in `home`, which is within that system.
+fn within(system: &Path, home: &Path, program: &str) -> Result<Command> {
+    let mut command = Command::new("chroot");
+    if let Some(user) = place::servant()? {
+        command.arg(format!("--userspec={}:{}", user.uid, user.gid));
+    }
+    // `chroot` begins in the root directory, and processes are told apart by theirs.
+    let at_home = r#"cd "$0" && export HOME="$0" && exec "$@""#;
+    command.arg(system).args(["/bin/sh", "-c", at_home]).arg(seen_from(system, home)).arg(program);
+    Ok(command)
 }
 
 /// Whether a broker answers the first eight bytes of AMQP 0-9-1 with a method frame, `connection.start`.

@@ -32,6 +32,11 @@ pub(crate) trait Server: Sync {
         None
     }
 
+    /// The system of which its programs are, where that is not this one. The data of its instances lies there.
+    fn root(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Makes the data of a new instance in `home`, an empty directory.
     fn create(&self, home: &Path, port: u16) -> Result<()>;
 

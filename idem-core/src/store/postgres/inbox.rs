@@ -7,18 +7,18 @@ use uuid::Uuid;
 
 use crate::Reason;
 use crate::store::{
-    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Survey, envelope,
+    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Survey, envelope,
 };
 
 use super::rows::{self, COLUMNS, secs};
 use super::{Postgres, Txn};
 
-/// The words of the index of rows without a mark, which a statement has to repeat to be given the index.
-pub(super) const ORDINARY: &str = "i.state = 'parked' AND i.starts = 0 AND i.breaks = 0";
+/// The words of the index of ordinary rows, which a statement has to repeat to be given the index.
+pub(super) const ORDINARY: &str = "i.state = 'parked' AND i.starts = 0 AND i.breaks <= 1";
 /// The same of the index of rows that may have ended a process or a connection, without those that are to be judged.
-pub(super) const SUSPECT: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 1) AND i.starts < 3";
-const JUDGED: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 1) AND i.starts >= 3";
-const _: () = assert!(MAX_STARTS == 3);
+pub(super) const SUSPECT: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts < 4";
+const JUDGED: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= 4";
+const _: () = assert!(MAX_STARTS == 4);
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
@@ -34,7 +34,8 @@ pub(super) const SIGHT: &str = "
 pub(super) const REMOVE: &str = "
     DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING 1";
 
-/// One statement for every outcome: $3 attempts more, $4 starts back, $5 breaks more, $6 due in seconds, $7 dead.
+/// One statement for every outcome: $3 attempts more, $4 starts back, $5 breaks more, $6 due in seconds, $7 dead, $9 the
+/// starts of a reservation that is given up.
 pub(super) fn note() -> String {
     let reason = format!(
         "coalesce($7::text, CASE WHEN $5 > 0 AND breaks + $5 >= {MAX_BREAKS} THEN '{}' END)",
@@ -44,7 +45,7 @@ pub(super) fn note() -> String {
         "UPDATE {{schema}}.inbox_messages SET
             token = NULL,
             attempts = attempts + $3,
-            starts = CASE WHEN $3 > 0 THEN 0 ELSE greatest(starts - $4, 0) END,
+            starts = coalesce($9, CASE WHEN $3 > 0 THEN 0 ELSE greatest(starts - $4, 0) END),
             breaks = CASE WHEN $3 > 0 THEN 0 ELSE breaks + $5 END,
             due_at = coalesce(now() + $6::float8 * interval '1 second', due_at),
             reason = {reason},
@@ -59,34 +60,54 @@ pub(super) const IS_PARKED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'";
 
+pub(super) const MAKE_DUE: &str = "
+    UPDATE {schema}.inbox_messages SET due_at = now()
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'
+        AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > now()";
+
+pub(super) const COUNT_START: &str = "
+    UPDATE {schema}.inbox_messages SET starts = $3, due_at = now() + $4::float8 * interval '1 second'
+    WHERE id = $1 AND token = $2 RETURNING 1";
+
+pub(super) const EXTEND: &str = "
+    WITH held AS MATERIALIZED (
+        SELECT id FROM {schema}.inbox_messages WHERE id = ANY($1) AND token = $2 FOR UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.inbox_messages AS i SET due_at = now() + $3::float8 * interval '1 second'
+    FROM held WHERE i.id = held.id";
+
 pub(super) const UNSTART: &str = "
     UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1";
 
 /// Handler by handler, so that the index gives the oldest ones of each without reading those of others. The rows are
 /// locked while they are sought: those that run are skipped and not counted against the limit.
-/// Materialized, since a limit that is evaluated again for each joined row takes more rows than it says.
-pub(super) fn take(which: &str) -> String {
+/// Materialized, since a limit that is evaluated again for each joined row takes more rows than it says. The lengths of
+/// payloads are known without reading them (octet_length of a value that is stored apart asks its pointer).
+pub(super) fn take(which: &str, starts: u32) -> String {
     format!(
         "WITH due AS MATERIALIZED (
-            SELECT found.id, found.due_at FROM unnest($1::int[]) AS handler (id), LATERAL (
-                SELECT i.id, i.due_at FROM {{schema}}.inbox_messages AS i
+            SELECT found.id, found.due_at, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
+                SELECT i.id, i.due_at, octet_length(i.payload) + octet_length(i.envelope) AS bytes
+                FROM {{schema}}.inbox_messages AS i
                 WHERE i.handler_id = handler.id AND {which} AND i.due_at <= now()
                 ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.due_at LIMIT $2
+        ), fit AS MATERIALIZED (
+            SELECT id, due_at, sum(bytes) OVER (ORDER BY due_at, id) - bytes AS before FROM due
         )
         UPDATE {{schema}}.inbox_messages AS i
-        SET starts = i.starts + 1, token = $3, due_at = now() + $4::float8 * interval '1 second'
-        FROM due, {{schema}}.handlers AS h
-        WHERE i.id = due.id AND h.id = i.handler_id
+        SET starts = i.starts + {starts}, token = $3, due_at = now() + $4::float8 * interval '1 second'
+        FROM fit AS due, {{schema}}.handlers AS h
+        WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
         RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due_at) * 1000000)::bigint"
     )
 }
 
-/// A taken row has a start, so that the small index of suspects has it.
+/// A taken row has a start or is a suspect, so that the small index of suspects has it.
 pub(super) fn taken() -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 1) AND i.token = $1 ORDER BY i.id"
+        WHERE i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.token = $1 ORDER BY i.id"
     )
 }
 
@@ -155,7 +176,7 @@ impl Postgres {
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, Fault> {
@@ -163,8 +184,9 @@ impl Postgres {
             Kind::Ordinary => &self.sql().take_ordinary,
             Kind::Suspect => &self.sql().take_suspect,
         };
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.ask(statement.query().bind(ids(handlers)).bind(limit).bind(token).bind(secs(lease))).await?;
+        let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let query = statement.query().bind(ids(handlers)).bind(limit).bind(token).bind(secs(lease)).bind(bytes);
+        let rows = self.ask(query).await?;
         rows::all_due(&rows)
     }
 
@@ -177,7 +199,7 @@ impl Postgres {
             Note::Failed { .. } => (1, 0, 0),
             Note::Broke { .. } => (0, 1, 1),
             Note::GivenBack { .. } => (0, 1, 0),
-            Note::Dead { .. } => (0, 0, 0),
+            Note::Dead { .. } | Note::Released => (0, 0, 0),
         };
         let (due, reason, error) = match note {
             Note::Failed { next: Ok(due), error } | Note::Broke { due, error } => (Some(*due), None, Some(error)),
@@ -185,16 +207,32 @@ impl Postgres {
                 (None, Some(reason.as_str()), Some(error))
             }
             Note::GivenBack { due } => (Some(*due), None, None),
+            Note::Released => (Some(Duration::ZERO), None, None),
         };
         let query = self.sql().note.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
-        let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes));
+        let reserved = matches!(note, Note::Released).then(|| number(row.starts));
+        let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes)).bind(reserved);
         Ok(!self.ask(query).await?.is_empty())
+    }
+
+    pub(super) async fn count_row_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        let query = self.sql().count_start.query().bind(row.id).bind(row.token);
+        Ok(!self.ask(query.bind(number(row.starts + 1)).bind(secs(lease))).await?.is_empty())
+    }
+
+    pub(super) async fn extend_rows(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        self.ask(self.sql().extend.query().bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
     }
 
     pub(super) async fn has_parked(&self, identity: &Identity) -> Result<bool, Fault> {
         let query = self.sql().is_parked.query().bind(identity.handler.0);
         let rows = self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
         Ok(!rows.is_empty())
+    }
+
+    pub(super) async fn make_row_due(&self, identity: &Identity) -> Result<(), Fault> {
+        let query = self.sql().make_due.query().bind(identity.handler.0);
+        self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(|_| ())
     }
 
     pub(super) async fn take_back_start(&self, row: &Row) -> Result<(), Fault> {

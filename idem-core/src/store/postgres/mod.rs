@@ -52,8 +52,8 @@ use uuid::Uuid;
 use crate::{Error, Key};
 
 use super::{
-    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise,
-    Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
+    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
+    Promise, Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
 };
 
 pub use options::PostgresOptions;
@@ -140,6 +140,10 @@ impl Store for Postgres {
 
     async fn waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
         self.names_waiting(consumer).await
+    }
+
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.any_claim(consumer).await
     }
 
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
@@ -259,11 +263,19 @@ impl Store for Postgres {
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, Fault> {
         self.take_rows(handlers, kind, limit, token, lease).await
+    }
+
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        self.count_row_start(row, lease).await
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        self.extend_rows(token, ids, lease).await
     }
 
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
@@ -276,6 +288,10 @@ impl Store for Postgres {
 
     async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
         self.has_parked(identity).await
+    }
+
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        self.make_row_due(identity).await
     }
 
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {

@@ -26,7 +26,7 @@ pub(super) fn list(state: &str) -> String {
     )
 }
 
-/// What ended a process or a connection runs as a suspect again, which one break makes of a row without starts; the
+/// What ended a process or a connection runs as a suspect again, which two breaks make of a row without starts; the
 /// breaks of before are forgiven.
 pub(super) fn replay() -> String {
     format!(
@@ -37,7 +37,7 @@ pub(super) fn replay() -> String {
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
             SET state = 'parked', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
-                breaks = CASE WHEN found.reason IN ('{}', '{}') THEN 1 ELSE 0 END
+                breaks = CASE WHEN found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
             FROM found WHERE i.id = found.id AND found.reason <> '{}' AND ($3 OR found.reason NOT IN ('{}', '{}'))
         )
         SELECT reason FROM found",

@@ -86,15 +86,15 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let statements = [
         (
             "ordinary",
-            inbox::take(inbox::ORDINARY),
-            "(int[], bigint, uuid, float8)",
-            "('{1,2}', 10, gen_random_uuid(), 10)",
+            inbox::take(inbox::ORDINARY, 1),
+            "(int[], bigint, uuid, float8, bigint)",
+            "('{1,2}', 10, gen_random_uuid(), 10, 1000000)",
         ),
         (
             "suspect",
-            inbox::take(inbox::SUSPECT),
-            "(int[], bigint, uuid, float8)",
-            "('{1,2}', 1, gen_random_uuid(), 10)",
+            inbox::take(inbox::SUSPECT, 0),
+            "(int[], bigint, uuid, float8, bigint)",
+            "('{1,2}', 1, gen_random_uuid(), 10, 1000000)",
         ),
         ("survey", inbox::survey(), "(int[], float8)", "('{1,2}', 30)"),
         ("judge", inbox::judge(), "(int[], float8)", "('{1,2}', 30)"),

@@ -41,7 +41,20 @@ pub(super) const WAITING: &str = "
     WHERE consumer = $1 AND EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
     ORDER BY name";
 
+/// A claim that was pruned has left its time. By the index, for each handler.
+pub(super) const HAS_HISTORY: &str = "
+    SELECT EXISTS (
+        SELECT FROM {schema}.handlers AS h
+        WHERE consumer = $1 AND (pruned_through IS NOT NULL
+            OR EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)))";
+
 impl Postgres {
+    pub(super) async fn any_claim(&self, consumer: &str) -> Result<bool, Fault> {
+        let rows = self.ask(self.sql().has_history.query().bind(consumer)).await?;
+        let row = rows.first().ok_or_else(|| Fault::Outage("the store answered nothing".into()))?;
+        Ok(row.try_get(0)?)
+    }
+
     pub(super) async fn intern(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
         let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let retention = secs(self.0.retention);

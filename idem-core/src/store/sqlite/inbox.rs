@@ -11,7 +11,7 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn};
 use crate::Reason;
 use crate::store::{
-    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Survey, envelope,
+    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Survey, envelope,
 };
 
 // ===== in a transaction =====
@@ -79,20 +79,20 @@ SELECT
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
             SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks = 0 AND due_at <= {now}
+            WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks <= 1 AND due_at <= {now}
         )
     ) AS ordinary,
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
             SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 1) AND starts < ?2
+            WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 2) AND starts < ?2
                 AND due_at <= {now}
         )
     ) AS suspect,
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
             SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 1) AND starts >= ?2
+            WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 2) AND starts >= ?2
                 AND due_at < {now} - ?3
         )
     ) AS judge"#;
@@ -115,14 +115,14 @@ pub(super) async fn survey(store: &Sqlite, handlers: &[HandlerId], lease: Durati
     Ok(survey)
 }
 
-/// What a take is about to take, and for how long that has been due: RETURNING knows only what a row has become. By the
-/// same indexes as the take, and not in one transaction with it, since a row that comes or goes meanwhile is only missing
-/// in a histogram.
+/// What a take is about to take, for how long that has been due, since RETURNING knows only what a row has become, and how
+/// large it is. By the same indexes as the take, and not in one transaction with it, since a row that comes or goes
+/// meanwhile is only missing in a histogram, or a little more than was meant.
 const DUE: &str = r#"
-SELECT m.id, {now} - m.due_at AS waited FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
+SELECT m.id, {now} - m.due_at AS waited, length(m.payload) + length(m.envelope) AS bytes FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id = h.value AND i.state = 'parked' AND i.starts = 0 AND i.breaks = 0 AND i.due_at <= {now}
+    WHERE i.handler_id = h.value AND i.state = 'parked' AND i.starts = 0 AND i.breaks <= 1 AND i.due_at <= {now}
     ORDER BY i.due_at LIMIT ?2
 )
 ORDER BY m.due_at LIMIT ?2"#;
@@ -130,10 +130,12 @@ ORDER BY m.due_at LIMIT ?2"#;
 /// The inner query is run for each handler, so that the index finds its earliest rows, however many are due and whatever
 /// other consumers have; SQLite has no LATERAL, and an `IN` list would sort all due rows.
 macro_rules! take {
-    ($kind:literal) => {
+    ($starts:literal, $kind:literal) => {
         concat!(
             r#"
-UPDATE "idem_inbox_messages" SET starts = starts + 1, due_at = {now} + ?3, token = ?4
+UPDATE "idem_inbox_messages" SET starts = starts + "#,
+            $starts,
+            r#", due_at = {now} + ?3, token = ?4
 WHERE id IN (
     SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
     WHERE m.id IN (
@@ -149,14 +151,14 @@ RETURNING {row}"#
         )
     };
 }
-pub(super) const TAKE_ORDINARY: &str = take!("i.starts = 0 AND i.breaks = 0");
-pub(super) const TAKE_SUSPECT: &str = take!("(i.starts >= 1 OR i.breaks >= 1) AND i.starts < ?5");
+pub(super) const TAKE_ORDINARY: &str = take!("1", "i.starts = 0 AND i.breaks <= 1");
+pub(super) const TAKE_SUSPECT: &str = take!("0", "(i.starts >= 1 OR i.breaks >= 2) AND i.starts < ?5");
 
 pub(super) async fn take(
     store: &Sqlite,
     handlers: &[HandlerId],
     kind: Kind,
-    limit: usize,
+    limit: Limit,
     token: Uuid,
     lease: Duration,
 ) -> Result<Vec<Row>, Fault> {
@@ -164,20 +166,24 @@ pub(super) async fn take(
         Kind::Ordinary => TAKE_ORDINARY,
         Kind::Suspect => TAKE_SUSPECT,
     };
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let query = sqlx::query(store.prefix.sql(text)).bind(ids(handlers)).bind(limit).bind(millis(lease)).bind(token);
-    let query = if kind == Kind::Suspect { query.bind(MAX_STARTS) } else { query };
+    let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
     let mut lane = store.file.lane().await?;
     let take = async {
         let due = sqlx::query(store.prefix.sql(DUE))
             .bind(ids(handlers))
-            .bind(if kind == Kind::Ordinary { limit } else { 0 })
+            .bind(if kind == Kind::Ordinary { most } else { 0 })
             .fetch_all(lane.connection())
             .await?;
         let mut waited = HashMap::with_capacity(due.len());
+        let (mut bytes, mut fit) = (0, 0);
         for row in &due {
             waited.insert(row.try_get::<i64, _>("id")?, duration(row.try_get("waited")?));
+            fit += i64::from(bytes < limit.bytes);
+            bytes += usize::try_from(row.try_get::<i64, _>("bytes")?).unwrap_or(0);
         }
+        let most = if kind == Kind::Ordinary { fit } else { most };
+        let query = sqlx::query(store.prefix.sql(text)).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
+        let query = if kind == Kind::Suspect { query.bind(MAX_STARTS) } else { query };
         let mut taken = rows(&query.fetch_all(lane.connection()).await?)?;
         taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
         Ok(taken)
@@ -216,6 +222,11 @@ const GIVEN_BACK: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = max(starts - 1, 0), due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;
 
+/// `?3` no time, `?4` the starts with which it was reserved.
+const RELEASED: &str = r#"
+UPDATE "idem_inbox_messages" SET token = NULL, starts = ?4, due_at = {now} + ?3
+WHERE id = ?1 AND token = ?2"#;
+
 pub(super) const DEAD: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = 0, breaks = 0, error = ?5, due_at = {now} + ?3,
     reason = ?4, state = 'dead', died_at = {now}
@@ -226,16 +237,37 @@ pub(super) async fn note(store: &Sqlite, row: &Row, note: &Note) -> Result<bool,
         Note::Failed { next, error } => (FAILED, next.unwrap_or_default(), next.err(), Some(error)),
         Note::Broke { due, error } => (BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
         Note::GivenBack { due } => (GIVEN_BACK, *due, None, None),
+        Note::Released => (RELEASED, Duration::ZERO, None, None),
         Note::Dead { reason, error } => (DEAD, Duration::ZERO, Some(*reason), Some(error)),
     };
     let mut query = sqlx::query(store.prefix.sql(text)).bind(row.id).bind(row.token).bind(millis(due));
     if let Some(error) = error {
         query = query.bind(reason.map(Reason::as_str)).bind(error.as_str());
     }
-    if matches!(note, Note::Broke { .. }) {
-        query = query.bind(MAX_BREAKS);
+    match note {
+        Note::Broke { .. } => query = query.bind(MAX_BREAKS),
+        Note::Released => query = query.bind(row.starts),
+        _ => {}
     }
     Ok(store.change(query).await? == 1)
+}
+
+pub(super) const COUNT_START: &str = r#"
+UPDATE "idem_inbox_messages" SET starts = ?3, due_at = {now} + ?4 WHERE id = ?1 AND token = ?2"#;
+
+pub(super) async fn count_start(store: &Sqlite, row: &Row, lease: Duration) -> Result<bool, Fault> {
+    let query = sqlx::query(store.prefix.sql(COUNT_START)).bind(row.id).bind(row.token);
+    Ok(store.change(query.bind(row.starts + 1).bind(millis(lease))).await? == 1)
+}
+
+pub(super) const EXTEND: &str = r#"
+UPDATE "idem_inbox_messages" SET due_at = {now} + ?3
+WHERE id IN (SELECT value FROM json_each(?1)) AND token = ?2"#;
+
+pub(super) async fn extend(store: &Sqlite, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+    let ids = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    let query = sqlx::query(store.prefix.sql(EXTEND)).bind(format!("[{ids}]")).bind(token).bind(millis(lease));
+    store.change(query).await.map(|_| ())
 }
 
 pub(super) const IS_PARKED: &str = r#"
@@ -252,6 +284,19 @@ pub(super) async fn is_parked(store: &Sqlite, identity: &Identity) -> Result<boo
     Ok(row.is_some())
 }
 
+pub(super) const MAKE_DUE: &str = r#"
+UPDATE "idem_inbox_messages" SET due_at = {now}
+WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'parked'
+    AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now}"#;
+
+pub(super) async fn make_due(store: &Sqlite, identity: &Identity) -> Result<(), Fault> {
+    let query = sqlx::query(store.prefix.sql(MAKE_DUE))
+        .bind(identity.handler.0)
+        .bind(identity.key.as_bytes())
+        .bind(identity.fingerprint.as_bytes());
+    store.change(query).await.map(|_| ())
+}
+
 const UNSTART: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
 
 pub(super) async fn unstart(store: &Sqlite, row: &Row) -> Result<(), Fault> {
@@ -260,7 +305,7 @@ pub(super) async fn unstart(store: &Sqlite, row: &Row) -> Result<(), Fault> {
 
 pub(super) const JUDGE: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}
-WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
+WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 2)
     AND starts >= ?2 AND due_at < {now} - ?3"#;
 
 pub(super) async fn judge(store: &Sqlite, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {

@@ -39,8 +39,8 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::{
-    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, NewRow, Note, Page, Promise,
-    Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
+    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
+    Promise, Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
 };
 use crate::{Error, Key};
 
@@ -144,6 +144,10 @@ impl Store for Sqlite {
         register::waiting(self, consumer).await
     }
 
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        register::has_history(self, consumer).await
+    }
+
     /// Any number: whoever wants the writer waits for its turn.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         let refused = || Error::Refused(format!("{connections} connections at once are more than can be counted"));
@@ -218,11 +222,19 @@ impl Store for Sqlite {
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, Fault> {
         inbox::take(self, handlers, kind, limit, token, lease).await
+    }
+
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        inbox::count_start(self, row, lease).await
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        inbox::extend(self, token, ids, lease).await
     }
 
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
@@ -235,6 +247,10 @@ impl Store for Sqlite {
 
     async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
         inbox::is_parked(self, identity).await
+    }
+
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        inbox::make_due(self, identity).await
     }
 
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {

@@ -13,10 +13,10 @@ pub(super) const LEVEL: &str = r#"
 SELECT
     (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND starts = 0 AND breaks = 0
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND starts = 0 AND breaks <= 1
     ) + (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 2)
     ) AS parked,
     (
         SELECT count(*) FROM "idem_inbox_messages"
@@ -26,11 +26,11 @@ SELECT
         SELECT min(due_at) FROM (
             SELECT (
                 SELECT min(due_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks = 0
+                WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks <= 1
             ) AS due_at FROM json_each(?1) AS h
             UNION ALL SELECT (
                 SELECT min(due_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 1)
+                WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 2)
             ) FROM json_each(?1) AS h
         )
         WHERE due_at <= {now}
@@ -107,10 +107,11 @@ async fn find(
     }))
 }
 
-/// What has ended processes or connections runs alone again: a break is left as its mark, since the starts are 0.
+/// What has ended processes or connections runs as a suspect again: two breaks are left as its mark, since the starts
+/// are 0.
 const REPLAY: &str = r#"
 UPDATE "idem_inbox_messages" SET state = 'parked', due_at = {now}, token = NULL, starts = 0,
-    breaks = CASE WHEN reason IN ('crashed', 'broke its connection') THEN 1 ELSE 0 END,
+    breaks = CASE WHEN reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
 

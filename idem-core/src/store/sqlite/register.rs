@@ -62,6 +62,21 @@ pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<String
     Ok(names)
 }
 
+/// A claim that was pruned has left its time.
+const HAS_HISTORY: &str = r#"
+SELECT EXISTS (
+    SELECT 1 FROM "idem_handlers" AS h
+    WHERE consumer = ?1 AND (pruned_through IS NOT NULL
+        OR EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id)))"#;
+
+pub(super) async fn has_history(store: &Sqlite, consumer: &str) -> Result<bool, Fault> {
+    let mut reader = store.file.reader().await?;
+    let query = sqlx::query_scalar(store.prefix.sql(HAS_HISTORY)).bind(consumer);
+    let any = query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    Ok(any)
+}
+
 /// Writes a page, since a full or read-only disk lets everything else through.
 const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::store::{Committed, HandlerId, Identity, Kind, NewRow, Promise, Store};
+use idem_core::store::{Committed, Filter, HandlerId, Identity, Kind, Limit, NewRow, Page, Promise, Store};
 use idem_core::{Delivery, Fingerprint, Key, Lends, Reason};
 use uuid::Uuid;
 
@@ -62,12 +62,12 @@ pub async fn every_way_to_deliver_has_one_effect<W: World>(world: W) {
 }
 
 /// Each time that it runs its process ends. The first time it was delivered directly, where deliveries run so, and then
-/// three times it was begun from the inbox, the last two times alone.
+/// four times it was begun from the inbox, the last two times with nothing beside it.
 pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world: W) {
     let line = Line::new(world).await;
     let trial = trial(line.world.clone(), line.desk.clone()).await;
     trial.publish(&order(Order::ok("killer")));
-    for _ in 0..if W::INBOX { 3 } else { 4 } {
+    for _ in 0..if W::INBOX { 4 } else { 5 } {
         let process = trial.start(Some(Crash::InHandler), 4).unwrap();
         soon(process.fate.sealed()).await;
         drop(process);
@@ -75,29 +75,115 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
     trial.publish(&order(Order::ok("innocent")));
     trial.run().await.unwrap();
     let dead = trial.dead_letters().await.unwrap();
-    assert_eq!((dead.len(), dead[0].reason, dead[0].starts), (1, Some(Reason::Crashed), 3));
+    assert_eq!((dead.len(), dead[0].reason, dead[0].starts), (1, Some(Reason::Crashed), 4));
     assert_eq!((line.effects("killer").await, line.effects("innocent").await), (0, 1));
 }
 
-/// A message on which a process has died runs while nothing else does, so that no neighbour can be blamed.
-pub async fn a_suspect_runs_alone<W: World>(world: W) {
+/// No row that runs beside it can be blamed, and none begins before its outcome is written.
+pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
     let line = Line::new(world).await;
-    let handler = park(&line, "billing", Order::new("suspect", &[Act::Wait])).await;
-    // Somebody takes it, and is never heard of again.
-    let taken = line.store.take(&[handler], Kind::Ordinary, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
-    assert_eq!(taken.len(), 1);
-
+    suspect(&line, 1).await;
     let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-    line.publish(Order::ok("neighbour"));
-    soon(line.queue.delivered(1)).await;
-    // Nothing can tell that it will not start. A neighbour that is not kept back has started by then.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(line.desk.runs("neighbour"), 0);
+    park(&line, "billing", Order::ok("neighbour")).await;
+    never_runs(&line, "neighbour").await;
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
     worker.stop().await;
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
+}
+
+/// One crash, which is what each deploy by force is for many rows, stops no direct work.
+pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world: W) {
+    if !W::FEATURES.concurrent || W::INBOX {
+        return;
+    }
+    let line = Line::new(world).await;
+    suspect(&line, 1).await;
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.publish(Order::ok("neighbour"));
+    assert_eq!(line.outcomes(1).await, ["processed"]);
+    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (0, 1));
+    line.desk.go.send_replace(true);
+    assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
+    worker.stop().await;
+}
+
+/// A message on which processes have died runs while nothing else does, so that no neighbour can be blamed.
+pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W) {
+    let line = Line::new(world).await;
+    suspect(&line, 2).await;
+    let worker = line.start();
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    line.publish(Order::ok("neighbour"));
+    soon(line.queue.delivered(1)).await;
+    never_runs(&line, "neighbour").await;
+    line.desk.go.send_replace(true);
+    assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
+    worker.stop().await;
+    assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
+}
+
+/// It was reserved, not begun, so that it is charged nothing, and another process finds it at once.
+pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = line.start();
+    park(&line, "billing", Order::new("running", &[Act::Wait])).await;
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    if !W::FEATURES.concurrent {
+        // What runs has the only writer.
+        line.desk.go.send_replace(true);
+        worker.stop().await;
+        return;
+    }
+    let left = suspect(&line, 1).await;
+    let filter = Filter { parked: true, ..Filter::default() };
+    let row = async || {
+        let rows = line.store.list("billing", &filter, Page::default()).await.unwrap();
+        rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
+    };
+    soon(async {
+        while row().await.token == left {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert_eq!(row().await.starts, 1, "it is counted when it begins");
+    let stopping = tokio::spawn(worker.stop());
+    soon(async {
+        while row().await.token.is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert_eq!((row().await.starts, line.desk.runs("suspect")), (1, 0));
+    line.desk.go.send_replace(true);
+    stopping.await.unwrap();
+}
+
+/// Nothing can tell that it will not start. A neighbour that is not kept back has started by then.
+async fn never_runs<W: World>(line: &Line<W>, id: &str) {
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(line.desk.runs(id), 0);
+}
+
+/// A row `suspect` that waits in its handler, with so many starts of processes that were never heard of again. Answers the
+/// token of the last of them.
+async fn suspect<W: World>(line: &Line<W>, starts: u32) -> Option<Uuid> {
+    let handler = park(line, "billing", Order::new("suspect", &[Act::Wait])).await;
+    let take = async |kind| {
+        let token = Uuid::new_v4();
+        let mut rows = line.store.take(&[handler], kind, Limit::rows(1), token, Duration::ZERO).await.unwrap();
+        assert_eq!(rows.len(), 1);
+        rows.remove(0)
+    };
+    let mut row = take(Kind::Ordinary).await;
+    for _ in 1..starts {
+        row = take(Kind::Suspect).await;
+        assert!(line.store.count_start(&row, Duration::ZERO).await.unwrap());
+    }
+    row.token
 }
 
 /// A process that ends while it runs a row: the row is found again after its lease, and runs once.

@@ -65,6 +65,23 @@ pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: Wor
     assert_eq!(sightings, [1, 1, 1, 1, 2, 2]);
 }
 
+/// It never runs, whatever else of it could be read, and its neighbours do.
+pub async fn what_cannot_be_represented_is_dead_and_kept<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let publication = Publication::from(Order::ok("odd")).event_type("Order");
+    let unfit = publication.clone().unrepresentable("the header 0 has the name fe6f, which is not UTF-8");
+    dead_and_whole(&line, unfit, Settings::default(), Reason::Unrepresentable).await;
+    assert_eq!(line.dead().await[0].error, "the header 0 has the name fe6f, which is not UTF-8");
+    line.publish(publication.clone());
+    line.publish(publication.unrepresentable("the header 0 has the name fe6e, which is not UTF-8"));
+    line.run(4).await;
+    assert_eq!(
+        (line.dead().await.len(), line.desk.runs("odd")),
+        (2, 1),
+        "another one of the same payload is kept, too"
+    );
+}
+
 /// The key is empty.
 pub async fn a_message_without_a_key_is_dead_and_kept_whole<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -25,10 +25,12 @@ fn lane(lane: u64, order: Order) -> Publication {
     Publication::from(order).lane(lane)
 }
 
-/// Makes all rows due.
+/// Makes all rows due whose turn has come.
 async fn hurry<W: World>(line: &Line<W>) {
     let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", Duration::from_secs(9000)));
-    line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier} WHERE state = 'parked'")).await;
+    line.world
+        .run(&format!("UPDATE {inbox} SET due_at = {earlier} WHERE state = 'parked' AND (attempts > 0 OR starts > 0)"))
+        .await;
 }
 
 async fn waits<W: World>(line: &Line<W>, runs: usize) {

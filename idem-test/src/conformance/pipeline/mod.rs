@@ -17,6 +17,7 @@ mod line;
 mod mode;
 mod orders;
 mod panics;
+mod redelivered;
 mod replay;
 mod routes;
 mod sets;
@@ -36,6 +37,7 @@ pub use failures::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
 pub use panics::*;
+pub use redelivered::*;
 pub use replay::*;
 pub use routes::*;
 pub use together::*;
@@ -104,6 +106,7 @@ macro_rules! pipeline_suite {
             a_dead_letter_moves_its_lane
             a_lane_waits_for_the_row_of_a_known_message
             what_is_redelivered_keeps_its_order
+            a_redelivered_message_is_stored_before_its_turn
             a_crash_in_the_middle_keeps_the_order
             a_drain_gives_a_lane_back_that_waits
             a_drain_finishes_what_runs_before_its_lane_moves_on
@@ -130,6 +133,7 @@ macro_rules! pipeline_suite {
             two_consumers_each_have_their_effect
             never_acks_before_commit
             redelivered_messages_are_stored_before_they_run
+            a_redelivered_message_is_stored_while_no_lane_is_free
             // failures
             an_error_rolls_back_and_parks
             a_panic_rolls_back_and_parks
@@ -159,6 +163,7 @@ macro_rules! pipeline_suite {
             a_drain_releases_a_failure_that_is_not_recorded
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
+            what_cannot_be_represented_is_dead_and_kept
             a_message_without_a_key_is_dead_and_kept_whole
             messages_without_a_key_are_told_apart_by_all_that_makes_them
             a_key_of_256_bytes_is_dead_and_one_of_255_is_not
@@ -208,7 +213,10 @@ macro_rules! pipeline_suite {
             every_way_to_deliver_has_one_effect
             a_message_that_kills_its_process_is_dead_as_crashed
             a_crash_while_a_row_runs_has_one_effect
-            a_suspect_runs_alone
+            a_row_with_one_start_runs_alone_among_rows
+            direct_deliveries_go_on_beside_a_row_with_one_start
+            a_row_with_two_starts_has_the_process_to_itself
+            a_suspect_that_waits_goes_back_when_the_worker_drains
         }
     };
 }

@@ -88,6 +88,7 @@ macro_rules! store_suite {
             take_takes_what_is_due_for_these_handlers
             take_takes_no_more_than_the_limit
             take_counts_a_start_and_sets_token_and_lease
+            take_is_bounded_in_bytes
             two_takes_never_share_a_row
             a_taken_row_is_due_again_after_its_lease
             taken_finds_what_a_take_has_taken
@@ -104,6 +105,7 @@ macro_rules! store_suite {
             a_start_with_a_stale_token_is_false
             a_second_start_is_false
             a_message_is_parked_until_its_row_is_done
+            a_row_that_waits_for_its_turn_is_made_due
             a_duplicate_does_not_wait_for_a_row_that_runs
             // notes
             a_failure_counts_an_attempt_and_resets_starts_and_breaks
@@ -119,7 +121,12 @@ macro_rules! store_suite {
             // suspects
             take_ordinary_never_takes_suspects
             take_suspect_never_takes_ordinary_rows
-            three_starts_are_not_taken_again
+            a_reserved_suspect_has_no_further_start
+            a_start_is_counted_once_however_often_it_is_repeated
+            a_released_suspect_is_as_it_was_reserved
+            leases_are_extended_by_token
+            to_extend_a_lease_never_waits_for_a_row_that_runs
+            four_starts_are_not_taken_again
             judge_waits_for_three_leases
             a_judged_row_is_not_brought_back_by_its_old_holder
             // operator
@@ -151,6 +158,7 @@ macro_rules! store_suite {
             register_is_stable
             concurrent_registration_agrees
             waiting_lists_handlers_with_rows
+            a_history_is_told_by_claims_and_by_what_was_pruned
             ten_migrations_at_once_are_one
             reserve_refuses_beyond_the_connections
             ping_is_answered

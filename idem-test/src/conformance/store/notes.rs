@@ -28,7 +28,8 @@ pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     assert!(stage.store.note(&row, &broke()).await.unwrap());
-    let row = stage.take_one(Kind::Suspect).await;
+    // One break is no more than a connection that was lost.
+    let row = stage.take_one(Kind::Ordinary).await;
     assert_eq!((row.starts, row.breaks), (1, 1));
 
     assert!(stage.store.note(&row, &failed(Ok(HOUR))).await.unwrap());
@@ -70,15 +71,16 @@ pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let old = taken(&stage).await;
     stage.end_leases().await;
-    let new = stage.take_one(Kind::Suspect).await;
+    let new = stage.begin_suspect().await;
     let given_back = Note::GivenBack { due: Duration::ZERO };
     let dead = Note::Dead { reason: Reason::Undecodable, error: "stale".to_owned() };
-    for note in [failed(Ok(HOUR)), failed(Err(Reason::Exhausted)), broke(), given_back, dead] {
+    for note in [failed(Ok(HOUR)), failed(Err(Reason::Exhausted)), broke(), given_back, Note::Released, dead] {
         assert!(!stage.store.note(&old, &note).await.unwrap(), "{note:?}");
     }
     let row = stage.one_parked().await;
     assert_eq!((row.token, row.starts, row.attempts, row.breaks), (new.token, 2, 0, 0));
-    assert_eq!((row.due_at, row.error.as_str()), (new.due_at, "first"));
+    assert_eq!(row.error, "first");
+    assert!(row.due_at >= new.due_at);
     assert!(stage.store.note(&new, &failed(Ok(HOUR))).await.unwrap());
 }
 
@@ -100,7 +102,7 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     let mut row = taken(&stage).await;
     for breaks in 1..MAX_BREAKS {
         assert!(stage.store.note(&row, &broke()).await.unwrap());
-        row = stage.take_one(Kind::Suspect).await;
+        row = if breaks < 2 { stage.take_one(Kind::Ordinary).await } else { stage.begin_suspect().await };
         assert_eq!((row.breaks, row.starts), (breaks, 1));
     }
     assert!(stage.store.note(&row, &broke()).await.unwrap());
@@ -138,11 +140,11 @@ pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W)
     let stage = Stage::new(world).await;
     let old = taken(&stage).await;
     stage.end_leases().await;
-    let new = stage.take_one(Kind::Suspect).await;
+    let new = stage.begin_suspect().await;
     assert_eq!(new.starts, 2);
     stage.store.unstart(&old).await.unwrap();
     let row = stage.one_parked().await;
-    assert_eq!((row.starts, row.token, row.due_at), (1, new.token, new.due_at));
+    assert_eq!((row.starts, row.token), (1, new.token));
 }
 
 /// An outcome may have reset the starts before.

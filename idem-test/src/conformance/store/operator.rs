@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Filter, Identity, Kind, Page, Promise, Replayed};
+use idem_core::store::{Claimed, Filter, Identity, Isolation, Kind, Limit, Page, Promise, Replayed};
 use idem_core::{Fingerprint, Key, Reason, Store};
 
 use super::stage::register;
@@ -122,7 +122,7 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
         assert_eq!((row.starts, row.token), (0, None));
         assert!(stage.take(Kind::Ordinary).await.is_empty(), "{reason}");
         let row = stage.take_one(Kind::Suspect).await;
-        assert_eq!(row.starts, 1, "{reason}");
+        assert_eq!((row.starts, row.isolation()), (0, Isolation::Inbox), "{reason}");
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
         committed(stage.commit(txn).await);
@@ -223,7 +223,8 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     stage.park("a").await;
     let parked = stage.one_parked().await.id;
     assert!(!stage.store.discard("billing", parked).await.unwrap());
-    let taken = stage.store.take(&[stage.handler], Kind::Ordinary, 1, uuid::Uuid::new_v4(), LEASE).await.unwrap();
+    let taken =
+        stage.store.take(&[stage.handler], Kind::Ordinary, Limit::rows(1), uuid::Uuid::new_v4(), LEASE).await.unwrap();
     assert!(!stage.store.discard("billing", taken[0].id).await.unwrap());
     let dead = stage.bury("b", Reason::Permanent).await;
     assert!(!stage.store.discard("shipping", dead).await.unwrap());

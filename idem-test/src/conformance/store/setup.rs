@@ -50,6 +50,24 @@ pub async fn waiting_lists_handlers_with_rows<W: World>(world: W) {
     assert_eq!(waiting, ["order_paid", "with a dead row"]);
 }
 
+/// A consumer whose claims are still there, or were pruned, is not new.
+pub async fn a_history_is_told_by_claims_and_by_what_was_pruned<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    register(&stage.store, "new", "without claims").await;
+    for consumer in ["billing", "new", "nobody"] {
+        assert!(!stage.store.has_history(consumer).await.unwrap(), "{consumer}");
+    }
+    stage.process("a").await;
+    assert!(stage.store.has_history("billing").await.unwrap());
+    let (claims, pruned) = (stage.world.own("processed_messages"), stage.world.own("handlers"));
+    stage.world.run(&format!("UPDATE {pruned} SET pruned_through = (SELECT processed_at FROM {claims})")).await;
+    stage.world.run(&format!("DELETE FROM {claims}")).await;
+    assert!(stage.store.has_history("billing").await.unwrap());
+    stage.world.run(&format!("UPDATE {pruned} SET pruned_through = NULL")).await;
+    stage.park("b").await;
+    assert!(stage.store.has_history("billing").await.unwrap());
+}
+
 /// Ten processes of one deployment start at once, and again.
 pub async fn ten_migrations_at_once_are_one<W: World>(world: W) {
     for _ in 0..2 {

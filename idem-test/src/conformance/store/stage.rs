@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Committed, Filter, HandlerId, Identity, Kind, NewRow, Page, Promise, Row, Standing};
+use idem_core::store::{
+    Claimed, Committed, Filter, HandlerId, Identity, Kind, Limit, NewRow, Page, Promise, Row, Standing,
+};
 use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Store};
 use uuid::Uuid;
 
@@ -178,7 +180,7 @@ impl<W: World> Stage<W> {
     }
 
     pub(super) async fn take(&self, kind: Kind) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, 100, Uuid::new_v4(), LEASE).await.unwrap()
+        self.store.take(&[self.handler], kind, Limit::rows(100), Uuid::new_v4(), LEASE).await.unwrap()
     }
 
     /// Takes the only row of this kind.
@@ -186,6 +188,13 @@ impl<W: World> Stage<W> {
         let mut rows = self.take(kind).await;
         assert_eq!(rows.len(), 1, "taken rows: {rows:?}");
         rows.remove(0)
+    }
+
+    /// Reserves the only suspect, and counts its start.
+    pub(super) async fn begin_suspect(&self) -> Row {
+        let row = self.take_one(Kind::Suspect).await;
+        assert!(self.store.count_start(&row, LEASE).await.unwrap());
+        Row { starts: row.starts + 1, ..row }
     }
 
     // ===== time =====

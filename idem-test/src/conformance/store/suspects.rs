@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Kind, MAX_STARTS, Note, Row};
+use idem_core::store::{Isolation, Kind, MAX_STARTS, Note, Row};
 use idem_core::{Reason, Store};
 
-use super::{LEASE, Stage, World};
+use super::{LEASE, Stage, World, committed};
 
 /// Takes the row as often as it can be, and lets each lease end by this much.
 async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
@@ -13,28 +13,114 @@ async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
     let mut row = stage.take_one(Kind::Ordinary).await;
     for starts in 2..=MAX_STARTS {
         stage.end_leases().await;
-        row = stage.take_one(Kind::Suspect).await;
+        row = stage.begin_suspect().await;
         assert_eq!(row.starts, starts);
     }
     stage.rows_earlier(LEASE + over).await;
     row
 }
 
-/// What was begun without an outcome, or has broken a connection, is not taken with others.
+/// What was begun without an outcome, or has broken connections again and again, is not taken with others.
 pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("crashed").await;
     stage.take_one(Kind::Ordinary).await;
     stage.park("broke").await;
-    let row = stage.take_one(Kind::Ordinary).await;
-    let broke = Note::Broke { due: Duration::ZERO, error: String::new() };
-    assert!(stage.store.note(&row, &broke).await.unwrap());
+    for breaks in 0..2 {
+        let row = stage.take_one(Kind::Ordinary).await;
+        assert_eq!(row.breaks, breaks, "one break is nothing");
+        let broke = Note::Broke { due: Duration::ZERO, error: String::new() };
+        assert!(stage.store.note(&row, &broke).await.unwrap());
+    }
     stage.end_leases().await;
 
     assert!(stage.take(Kind::Ordinary).await.is_empty());
     stage.park("ordinary").await;
     assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("ordinary"));
-    assert_eq!(stage.take(Kind::Suspect).await.len(), 2);
+    let suspects = stage.take(Kind::Suspect).await;
+    assert_eq!(suspects.iter().map(Row::isolation).collect::<Vec<_>>(), [Isolation::Inbox; 2]);
+}
+
+/// A holder that ends while it waits until its process is quiet has charged the suspect nothing.
+pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    stage.take_one(Kind::Ordinary).await;
+    for _ in 0..5 {
+        stage.end_leases().await;
+        let row = stage.take_one(Kind::Suspect).await;
+        assert_eq!((row.starts, row.isolation()), (1, Isolation::Inbox));
+        assert_eq!(stage.one_parked().await.token, row.token);
+        assert!(stage.take(Kind::Suspect).await.is_empty(), "one process has it");
+    }
+}
+
+/// The answer to the count may be lost, and it is asked for again; who has lost its lease counts nothing.
+pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let old = stage.take_one(Kind::Ordinary).await;
+    stage.end_leases().await;
+    let row = stage.take_one(Kind::Suspect).await;
+    stage.rows_earlier(LEASE).await;
+    for _ in 0..3 {
+        assert!(stage.store.count_start(&row, LEASE).await.unwrap());
+        assert_eq!(stage.one_parked().await.starts, 2);
+    }
+    assert!(stage.take(Kind::Suspect).await.is_empty(), "its lease has begun anew");
+    assert!(!stage.store.count_start(&old, LEASE).await.unwrap());
+    assert_eq!((stage.one_parked().await.starts, stage.one_parked().await.token), (2, row.token));
+    assert_eq!(Row { starts: 2, ..row }.isolation(), Isolation::Process);
+}
+
+/// Given up before it began, it is what it was, even if the count was written and its answer lost.
+pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    stage.take_one(Kind::Ordinary).await;
+    stage.end_leases().await;
+    let row = stage.take_one(Kind::Suspect).await;
+    assert!(stage.store.count_start(&row, LEASE).await.unwrap());
+    assert!(stage.store.note(&row, &Note::Released).await.unwrap());
+    assert!(!stage.store.note(&row, &Note::Released).await.unwrap());
+    let row = stage.take_one(Kind::Suspect).await;
+    assert_eq!((row.starts, row.attempts, row.breaks), (1, 0, 0));
+}
+
+/// The leases of those begin anew that still have the token, and of no others.
+pub async fn leases_are_extended_by_token<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for key in ["a", "b", "c"] {
+        stage.park(key).await;
+    }
+    let rows = stage.take(Kind::Ordinary).await;
+    let (token, ids) = (rows[0].token.unwrap(), [rows[0].id, rows[1].id]);
+    let given_back = Note::GivenBack { due: LEASE * 9 };
+    assert!(stage.store.note(&rows[1], &given_back).await.unwrap());
+    stage.end_leases().await;
+    let before = stage.parked().await;
+    stage.store.extend(token, &ids, LEASE).await.unwrap();
+    stage.store.extend(uuid::Uuid::new_v4(), &[rows[2].id], LEASE).await.unwrap();
+    stage.store.extend(token, &[], LEASE).await.unwrap();
+    for (row, after) in before.iter().zip(stage.parked().await) {
+        assert_eq!(after.due_at > row.due_at, row.id == rows[0].id, "{}", row.id);
+        assert_eq!((after.token, after.starts), (row.token, row.starts));
+    }
+}
+
+/// A row that runs is locked: to extend it would wait for its handler.
+pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    let row = stage.take_one(Kind::Ordinary).await;
+    let mut running = stage.begin().await;
+    assert!(stage.store.start(&mut running, &row).await.unwrap());
+    stage.store.extend(row.token.unwrap(), &[row.id], LEASE).await.unwrap();
+    committed(stage.commit(running).await);
+    assert!(stage.parked().await.is_empty());
 }
 
 /// And a suspect's turn is no turn for others.
@@ -45,15 +131,15 @@ pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
     assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("a"));
 }
 
-/// Three starts without an outcome are enough.
-pub async fn three_starts_are_not_taken_again<W: World>(world: W) {
+/// Four starts without an outcome are enough.
+pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 10).await;
     assert!(stage.take(Kind::Suspect).await.is_empty());
     assert!(stage.take(Kind::Ordinary).await.is_empty());
 }
 
-/// The third holder may have begun just before the end of its lease: it is judged only when that is long over.
+/// The fourth holder may have begun just before the end of its lease: it is judged only when that is long over.
 pub async fn judge_waits_for_three_leases<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 2).await;
@@ -68,12 +154,14 @@ pub async fn judge_waits_for_three_leases<W: World>(world: W) {
     assert!(dead.died_at.is_some());
     assert!(stage.is_waiting("a").await);
 
-    stage.park("two starts").await;
+    stage.park("three starts").await;
     stage.take_one(Kind::Ordinary).await;
-    stage.end_leases().await;
-    stage.take_one(Kind::Suspect).await;
+    for _ in 0..2 {
+        stage.end_leases().await;
+        stage.begin_suspect().await;
+    }
     stage.rows_earlier(LEASE * 10).await;
-    assert_eq!(judge().await, 0, "only three starts are judged");
+    assert_eq!(judge().await, 0, "only four starts are judged");
 }
 
 /// A holder that comes back after the judgement changes nothing any more.

@@ -16,8 +16,8 @@ async fn a_suspect_waits_for_what_runs_and_lets_nothing_start_before_it() {
     world.journal.until("it is parked", |journal| journal.of("suspect").len() == 1).await;
     world.publish(&Order::new("running", Act::Hold));
     world.stage.entered(2).await;
-    // As a process leaves it that has ended while it ran.
-    let started = "UPDATE {schema}.inbox_messages SET starts = 1, due_at = now()";
+    // As two processes leave it that have ended while it ran.
+    let started = "UPDATE {schema}.inbox_messages SET starts = 2, due_at = now()";
     world.pool.execute(world.stage.sql(started)).await.unwrap();
 
     // Others start until the inbox has been looked through. The one that does not is behind the suspect.

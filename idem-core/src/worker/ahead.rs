@@ -1,0 +1,76 @@
+//! Storing redelivered messages of an order ahead of their turn.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use crate::pipeline::{Pipeline, Step};
+use crate::store::Identity;
+use crate::{Acker, Delivery, Outcome, Store};
+
+use super::{extended, hold_wait};
+
+/// What storing a delivery before its turn came to.
+pub(crate) enum Ahead {
+    /// The message is in the inbox, or its claim is known: its ordering key waits for the row.
+    Row(Outcome, Box<Identity>),
+    /// The database has answered, and the message never runs.
+    Dead(Outcome),
+}
+
+/// When a row runs that was stored ahead of its turn and whose delivery never came again: the broker has dropped it. Long,
+/// so that the order outlives a worker that is down for a weekend.
+const DROPPED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+impl<S: Store> Pipeline<S> {
+    /// Stores a redelivered message of an order as soon as it is received: a broker that limits its deliveries may drop it
+    /// while it waits for its turn. The row is due when that comes. `None` where the worker drains, or the delivery is no
+    /// longer ours.
+    pub(super) async fn store_ahead<A: Acker>(&self, delivery: &Delivery, acker: &mut A) -> Option<Ahead> {
+        let mut holds = 0;
+        while acker.is_live() && !self.draining.is_cancelled() {
+            match extended(acker, pin!(self.try_store_ahead(delivery))).await {
+                (Step::Done(Outcome::Parked { attempt, .. }), Some(identity)) => {
+                    acker.stored();
+                    return Some(Ahead::Row(Outcome::Parked { attempt, due: Duration::ZERO }, identity));
+                }
+                (Step::Done(outcome @ Outcome::Duplicate), Some(identity)) => {
+                    return Some(Ahead::Row(outcome, identity));
+                }
+                (Step::Done(outcome), _) => return Some(Ahead::Dead(outcome)),
+                (Step::Hold(hold), _) => {
+                    self.meters(delivery).held();
+                    extended(acker, self.hold(hold, holds)).await;
+                    holds += 1;
+                }
+                (Step::InRow(..) | Step::Stopped, _) => return None,
+            }
+        }
+        None
+    }
+
+    async fn try_store_ahead(&self, delivery: &Delivery) -> (Step, Option<Box<Identity>>) {
+        let work = match self.receive(delivery) {
+            Ok(work) => work,
+            Err(unfit) => {
+                let _room = self.alone.acquire().await;
+                return (self.bury(delivery, unfit).await, None);
+            }
+        };
+        let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        let _room = self.alone.acquire().await;
+        let step = self.store_for_later(delivery, &work.identity, DROPPED).await;
+        (step, Some(Box::new(work.identity)))
+    }
+
+    /// Makes a row due that was stored ahead of its turn, here or by a process before this one.
+    pub(super) async fn make_due(&self, identity: &Identity) {
+        let mut holds = 0;
+        while let Err(fault) = self.store.make_due(identity).await {
+            drop(self.hold_for(fault));
+            self.outage.over().await;
+            tokio::time::sleep(hold_wait(holds)).await;
+            holds += 1;
+        }
+        self.parked.notify_one();
+    }
+}

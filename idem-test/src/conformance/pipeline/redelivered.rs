@@ -1,0 +1,134 @@
+//! What is redelivered: it must not wait before it is stored, since a broker may drop it after some more deliveries.
+
+use std::time::Duration;
+
+use idem_core::{Acker, BoxError, Delivery, Ordering, RetryPolicy, Settled, Source, Terms};
+use tokio::sync::watch;
+
+use crate::Queue;
+use crate::conformance::soon;
+
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+/// Nothing has run or waits for a lane: the message behind the first one is stored although its one lane is busy, be it alone,
+/// in batches, or where all is stored.
+pub async fn a_redelivered_message_is_stored_while_no_lane_is_free<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    line.publish(Order::ok("redelivered"));
+    let source = Again::new(&line);
+    let go = source.go.clone();
+    let worker = line.start_at(source, Settings { in_flight: 1, ..Settings::default() });
+    stored(&line).await;
+    go.send_replace(true);
+    let claims = line.world.own("processed_messages");
+    until(&line, 2, &format!("SELECT count(*) FROM {claims} WHERE processed_at IS NOT NULL")).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.effects("redelivered").await), (1, 1));
+}
+
+/// Its row is there while it waits for its turn, unacked, and runs when that comes: also where another process stored it.
+pub async fn a_redelivered_message_is_stored_before_its_turn<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
+    line.publish(Order::ok("redelivered"));
+    let hour = Duration::from_secs(3600);
+    let retry = RetryPolicy::new().first(hour).longest(hour);
+    let settings = Settings { ordering: Ordering::Key, retry, ..Settings::default() };
+    let first = line.start_at(Again::new(&line), settings.clone());
+    stored(&line).await;
+    line.outcomes(1).await;
+    first.crash().await;
+    assert_eq!((line.desk.log(), line.queue.counts().acks), (vec!["a".to_owned()], 0));
+
+    let second = line.start_with(settings);
+    let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", Duration::from_secs(9000)));
+    line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier} WHERE attempts > 0")).await;
+    soon(line.queue.idle()).await;
+    second.stop().await;
+    assert_eq!(line.desk.log(), ["a", "a", "redelivered"]);
+    assert_eq!((line.effects("a").await, line.effects("redelivered").await), (1, 1));
+}
+
+/// Waits until the redelivered message has a claim.
+async fn stored<W: World>(line: &Line<W>) {
+    let claims = line.world.own("processed_messages");
+    until(line, 1, &format!("SELECT count(*) FROM {claims} WHERE length(key) = {}", "redelivered".len())).await;
+}
+
+async fn until<W: World>(line: &Line<W>, number: i64, query: &str) {
+    soon(async {
+        while line.world.number(query).await != number {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+/// A source that hands out one delivery more than asked for, marks all behind the first as redelivered, and acks the first
+/// one only when it may.
+struct Again {
+    queue: Queue,
+    first: bool,
+    go: watch::Sender<bool>,
+}
+
+impl Again {
+    fn new<W: World>(line: &Line<W>) -> Self {
+        Self { queue: line.queue.clone(), first: true, go: watch::Sender::new(false) }
+    }
+}
+
+struct AgainAcker {
+    within: <Queue as Source>::Acker,
+    go: Option<watch::Receiver<bool>>,
+}
+
+impl Source for Again {
+    type Acker = AgainAcker;
+
+    fn system(&self) -> &'static str {
+        self.queue.system()
+    }
+
+    fn name(&self) -> &str {
+        self.queue.name()
+    }
+
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        self.queue.open(Terms { in_flight: terms.in_flight + 1, ..terms }).await
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, AgainAcker), BoxError> {
+        let (delivery, within) = self.queue.next().await?;
+        let first = std::mem::take(&mut self.first);
+        let go = first.then(|| self.go.subscribe());
+        Ok((delivery.with_redelivered(!first), AgainAcker { within, go }))
+    }
+
+    async fn drain(&mut self) {
+        self.queue.drain().await;
+    }
+
+    async fn close(&mut self) {
+        self.queue.close().await;
+    }
+}
+
+impl Acker for AgainAcker {
+    async fn ack(self) -> Result<Settled, BoxError> {
+        if let Some(mut go) = self.go {
+            let _ = go.wait_for(|go| *go).await;
+        }
+        self.within.ack().await
+    }
+
+    async fn release(self) -> Result<Settled, BoxError> {
+        self.within.release().await
+    }
+
+    fn is_live(&self) -> bool {
+        self.within.is_live()
+    }
+}
