@@ -20,5 +20,7 @@ mod prune;
 mod round_trips;
 #[path = "postgres_store/sessions.rs"]
 mod sessions;
+#[path = "postgres_store/versions.rs"]
+mod versions;
 #[path = "postgres_store/world.rs"]
 mod world;

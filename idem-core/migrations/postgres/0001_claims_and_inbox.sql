@@ -3,19 +3,22 @@
 -- `Postgres::connect` runs this file by itself. To run it by hand, as a role that may create tables, in one transaction:
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction \
---     -c 'CREATE SCHEMA idem' -c 'SET LOCAL search_path TO idem' -f 0001_claims_and_inbox.sql
+--     -c 'CREATE SCHEMA idem_store' -c 'SET LOCAL search_path TO idem_store' -f 0001_claims_and_inbox.sql
 --
 -- The role that runs the workers then needs
 --
---   GRANT USAGE ON SCHEMA idem TO worker;
---   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem TO worker;
+--   GRANT USAGE ON SCHEMA idem_store TO worker;
+--   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
 --
 -- and connects with `.verify_only()`. All times are the database's clock.
 
--- What has been applied to this schema.
+-- What has been applied to this schema. A version of idem that does not know a migration starts only where its `supports`
+-- is a migration that it knows.
 CREATE TABLE migrations (
     version    int PRIMARY KEY,
     name       text NOT NULL,
+    -- The lowest migration that an idem must know which uses the tables after this one.
+    supports   int NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
@@ -135,4 +138,4 @@ ALTER TABLE inbox_messages SET (
     autovacuum_analyze_scale_factor = 0.02
 );
 
-INSERT INTO migrations (version, name) VALUES (1, 'claims_and_inbox');
+INSERT INTO migrations (version, name, supports) VALUES (1, 'claims_and_inbox', 1);

@@ -3,7 +3,11 @@
 mod claim;
 pub mod envelope;
 mod fault;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod ledger;
 mod row;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod tables;
 
 #[cfg(feature = "postgres")]
 pub mod postgres;

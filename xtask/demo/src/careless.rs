@@ -27,7 +27,7 @@ pub(crate) async fn act(order: &Order, watch: &Watch, tx: &mut PgConnection) -> 
         Fate::Permanent => return Err(permanent("no attempt can cure this one")),
         Fate::Panic => panic(order.id),
         Fate::Hang => tokio::time::sleep(LONG).await,
-        Fate::SlowQuery => ignore(tx, "SELECT pg_sleep(8)").await,
+        Fate::SlowQuery => ignore(tx, "SELECT pg_sleep(3)").await,
         Fate::Swallow => ignore(tx, "SELECT 1/0").await,
         Fate::Deferred => run(tx, "INSERT INTO demo.parts (whole) VALUES (-1)").await?,
         Fate::Rollback => ignore(tx, "ROLLBACK").await,

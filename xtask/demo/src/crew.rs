@@ -16,6 +16,8 @@ use crate::journal::{Reader, Sum};
 /// A worker process.
 pub(crate) struct Member {
     number: usize,
+    /// At which ack after a commit it ends itself.
+    end_at: Option<u64>,
     child: Child,
     input: Option<ChildStdin>,
     journal: Reader,
@@ -64,13 +66,12 @@ impl Crew {
         let (journal, log) = (file("journal"), file("log"));
         let mut command = Command::new(std::env::current_exe()?);
         command.args(&self.call).arg("--journal").arg(&journal).envs(self.env.iter().cloned()).kill_on_drop(true);
-        if let Some(end) = self.ends.pop() {
-            command.arg(format!("--end-at={end}"));
-        }
+        let end_at = self.ends.pop();
+        command.args(end_at.map(|end| format!("--end-at={end}")));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut child = command.spawn().context("cannot start a worker")?;
         let input = child.stdin.take();
-        self.alive.push(Member { number: self.started, child, input, journal: Reader::open(&journal)?, log });
+        self.alive.push(Member { number: self.started, end_at, child, input, journal: Reader::open(&journal)?, log });
         Ok(())
     }
 
@@ -99,6 +100,8 @@ impl Crew {
     /// Keeps what a worker has written that has ended.
     fn bury(&mut self, member: Member) {
         let sum = &member.journal.sum;
+        // One that ended before its failpoint leaves it to the next one.
+        self.ends.extend(member.end_at.filter(|_| sum.ended_at.is_none()));
         self.killers.extend(sum.killed_by);
         self.ended.extend(sum.ended_at.map(|id| (sum.in_hand(), id)));
         self.dead.push(member.journal);

@@ -19,7 +19,7 @@ pub(crate) enum Fault {
 }
 
 /// How long the database is frozen: longer than a handler may take, and than a lease.
-const FROZEN: Duration = Duration::from_secs(5);
+const FROZEN: Duration = Duration::from_secs(4);
 
 /// What is still to come.
 #[derive(Debug)]

@@ -59,7 +59,7 @@ impl Ledger {
         let found =
             Found { effects: tables.effects().await?, inbox: tables.inbox().await?, claims: tables.claims().await? };
         let (astray, balance) = tables.balance().await?;
-        let verdict = Verdict::new(plan, done.crew, &found);
+        let verdict = Verdict::new(plan, |id| done.crew.died_with(id), &found);
         let count = |sum: fn(&Sum) -> u64| done.crew.sums().map(sum).sum::<u64>();
         let deliveries = count(|sum| sum.delivered);
         let mut wrong = Vec::new();

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use crate::crew::Crew;
 use crate::fate::{COMMITTED, CONFLICT, End};
 use crate::plan::{Order, Plan};
 use crate::tables::{Effects, InboxRow};
@@ -49,12 +48,12 @@ impl fmt::Display for Wrong {
 }
 
 impl Verdict {
-    /// Judges all messages.
-    pub(crate) fn new(plan: &Plan, crew: &Crew, found: &Found) -> Self {
+    /// Judges all messages. `died_with` tells whether a message ran in a process that was killed.
+    pub(crate) fn new(plan: &Plan, died_with: impl Fn(u64) -> bool, found: &Found) -> Self {
         let mut verdict = Self::default();
         for orders in plan.by_key().values() {
             match orders.as_slice() {
-                [order] => verdict.one(order, crew, found),
+                [order] => verdict.one(order, &died_with, found),
                 orders => verdict.conflicting(orders, found),
             }
         }
@@ -62,14 +61,14 @@ impl Verdict {
         verdict
     }
 
-    fn one(&mut self, order: &Order, crew: &Crew, found: &Found) {
+    fn one(&mut self, order: &Order, died_with: impl Fn(u64) -> bool, found: &Found) {
         let (effects, rows) = (found.effects(order), found.rows(order));
         let reasons: Vec<&str> = rows.iter().map(|row| row.reason.as_deref().unwrap_or("waits")).collect();
         match (order.fate.end(), effects, reasons.as_slice()) {
             (End::Effect, 1, []) => {}
             (End::Dead(reason), 0, [only]) if *only == reason => *self.dead.entry(reason.to_owned()).or_default() += 1,
             (End::Committed, 0 | 1, [COMMITTED]) => *self.dead.entry(COMMITTED.to_owned()).or_default() += 1,
-            (End::Committed, 1, []) if crew.died_with(order.id) => self.unwritten += 1,
+            (End::Committed, 1, []) if died_with(order.id) => self.unwritten += 1,
             (end, effects, rows) => {
                 let lost = u64::from(effects == 0 && rows.is_empty());
                 let one = u64::from(effects > 0 && !rows.is_empty() && end != End::Committed);
@@ -125,5 +124,92 @@ impl Found {
 
     fn rows(&self, order: &Order) -> &[InboxRow] {
         self.inbox.get(&order.id).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fastrand::Rng;
+
+    use super::*;
+    use crate::fate::Fate;
+
+    /// Messages that all became what they had to.
+    fn sound() -> (Plan, Found) {
+        let plan = Plan::new(300, 20, &mut Rng::with_seed(1));
+        let mut found = Found { effects: HashMap::new(), inbox: HashMap::new(), claims: HashMap::new() };
+        for orders in plan.by_key().values() {
+            for (place, order) in orders.iter().enumerate() {
+                match (place, order.fate.end()) {
+                    (0, End::Effect) => effect(&mut found, order.id),
+                    (0, End::Dead(reason)) => dead(&mut found, order.id, reason),
+                    (0, End::Committed) => dead(&mut found, order.id, COMMITTED),
+                    _ => dead(&mut found, order.id, CONFLICT),
+                }
+            }
+        }
+        (plan, found)
+    }
+
+    fn effect(found: &mut Found, id: u64) {
+        found.effects.entry(id).or_default().rows += 1;
+    }
+
+    fn dead(found: &mut Found, id: u64, reason: &str) {
+        let row = InboxRow { reason: Some(reason.to_owned()), text: String::new() };
+        found.inbox.entry(id).or_default().push(row);
+    }
+
+    fn first(plan: &Plan, fate: Fate) -> u64 {
+        plan.orders.iter().find(|order| order.fate == fate).map_or(0, |order| order.id)
+    }
+
+    /// What is lost, doubled and wrong once this was done to messages that were as they must be.
+    fn after(what: impl Fn(&Plan, &mut Found)) -> (u64, u64, usize) {
+        let (plan, mut found) = sound();
+        what(&plan, &mut found);
+        let verdict = Verdict::new(&plan, |_| false, &found);
+        (verdict.lost, verdict.doubled, verdict.wrong.len())
+    }
+
+    #[test]
+    fn what_became_what_it_had_to_is_not_wrong() {
+        assert_eq!(after(|_, _| {}), (0, 0, 0));
+        assert_eq!(after(|plan, found| effect(found, first(plan, Fate::Commit))), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_is_nowhere_is_lost_whatever_it_had_to_become() {
+        let lost = after(|plan, found| _ = found.inbox.remove(&first(plan, Fate::Poison)));
+        assert_eq!(lost, (1, 0, 1));
+        assert_eq!(after(|plan, found| _ = found.effects.remove(&first(plan, Fate::Flaky))), (1, 0, 1));
+    }
+
+    #[test]
+    fn a_second_effect_and_an_effect_of_a_dead_one_are_doubled() {
+        assert_eq!(after(|plan, found| effect(found, first(plan, Fate::SetRole))), (0, 1, 1));
+        assert_eq!(after(|plan, found| effect(found, first(plan, Fate::Rollback))), (0, 1, 1));
+        let twice = |plan: &Plan, found: &mut Found| (0..2).for_each(|_| effect(found, first(plan, Fate::CommitWrite)));
+        assert_eq!(after(twice), (0, 1, 1));
+    }
+
+    #[test]
+    fn a_dead_letter_of_another_reason_is_wrong() {
+        let other = |plan: &Plan, found: &mut Found| {
+            found.inbox.remove(&first(plan, Fate::Killer));
+            dead(found, first(plan, Fate::Killer), "exhausted");
+        };
+        assert_eq!(after(other), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_commit_of_a_process_that_was_killed_may_be_unwritten() {
+        let (plan, mut found) = sound();
+        let id = first(&plan, Fate::CommitHang);
+        found.inbox.remove(&id);
+        effect(&mut found, id);
+        assert_eq!(Verdict::new(&plan, |_| false, &found).wrong.len(), 1);
+        let verdict = Verdict::new(&plan, |died| died == id, &found);
+        assert_eq!((verdict.unwritten, verdict.wrong.len()), (1, 0));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) const NAME: &str = "idem-demo";
 pub(crate) const CONSUMER: &str = "demo";
 /// How many attempts a message has. Three would do for those that fail twice, but a message of a handler that is late
 /// because the machine is may be charged as well.
-const ATTEMPTS: u32 = 5;
+const ATTEMPTS: u32 = 4;
 /// How many batches a worker runs at once, where it runs batches.
 const BATCHES: usize = 4;
 /// How long a worker waits at its start for servers that are just being restarted.
@@ -62,8 +62,8 @@ fn tune<Src: Source>(
 ) -> Worker<Postgres, Src, Watch, Json, Staffed> {
     let journal = watch.journal.clone();
     let worker = worker
-        .retry(RetryPolicy::new().attempts(ATTEMPTS).first(Duration::from_millis(200)).factor(2.0))
-        .deadline(Duration::from_secs(3))
+        .retry(RetryPolicy::new().attempts(ATTEMPTS).first(Duration::from_millis(100)).factor(2.0))
+        .deadline(Duration::from_secs(2))
         .lease(Duration::from_secs(1))
         .poll(Duration::from_millis(200))
         .observe(move |delivery, outcome| {
