@@ -3,6 +3,7 @@
 mod batch;
 mod conclude;
 mod leases;
+mod looks;
 mod memory;
 mod operator;
 mod run;

@@ -11,6 +11,7 @@ use crate::Store;
 use crate::pipeline::Pipeline;
 use crate::store::{Fault, HandlerId, Kind, Limit, MAX_STARTS, Row};
 
+use super::looks::Looks;
 use super::memory::Memory;
 
 /// Runs the inbox of a worker until it drains, and then finishes what runs.
@@ -23,6 +24,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         memory: Memory::default(),
         pipeline: pipeline.clone(),
         surveyed: None,
+        looks: Looks::default(),
     };
     tokio::select! {
         () = runner.serve() => {}
@@ -37,6 +39,7 @@ pub(super) struct Runner<S: Store> {
     memory: Memory,
     /// When it was last looked what is due, as long as there is more of it than there are slots.
     surveyed: Option<Instant>,
+    looks: Looks,
 }
 
 /// For how long takes go on without a survey while every slot is wanted: so much later does a suspect stop new starts.
@@ -68,8 +71,10 @@ impl<S: Store> Runner<S> {
         let store = &self.pipeline.store;
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
-        let survey = store.survey(&self.handlers, lease).await?;
+        let began = Instant::now();
+        let survey = store.survey_since(&self.handlers, lease, self.looks.survey(began)).await?;
         self.surveyed = Some(Instant::now());
+        self.looks.surveyed(began, survey.ordinary, survey.suspect);
         if survey.judge {
             let crashed = store.judge(&self.handlers, lease).await?;
             if crashed > 0 {
@@ -84,7 +89,7 @@ impl<S: Store> Runner<S> {
     }
 
     /// Starts rows, as many as can begin at once. Answers whether as many were due.
-    async fn ordinary(&self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
+    async fn ordinary(&mut self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
         let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
         let mut slots = vec![first];
         while let Ok(slot) = self.slots.clone().try_acquire_owned() {
@@ -98,8 +103,11 @@ impl<S: Store> Runner<S> {
             return Ok(false);
         }
         let size = self.pipeline.pace.size();
-        let wanted = Limit { rows: slots.len() * size, bytes: self.memory.left(&room_in_memory) };
+        let began = Instant::now();
+        let (bytes, since) = (self.memory.left(&room_in_memory), self.looks.take(began));
+        let wanted = Limit { rows: slots.len() * size, bytes, since };
         let rows = self.take(Kind::Ordinary, wanted).await?;
+        self.looks.taken(began, &rows);
         let bytes = rows.iter().map(Row::bytes).sum();
         let all = rows.len() == wanted.rows || bytes >= wanted.bytes;
         self.memory.grow(&mut room_in_memory, bytes);

@@ -24,7 +24,7 @@ pub use claim::{Claimed, Committed, Fate, HandlerId, Identity, Promise, Standing
 pub use fault::Fault;
 pub use row::{
     Filter, Isolation, JUDGE_LEASES, Kind, Level, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
-    Row, Survey,
+    Row, Since, Survey,
 };
 
 /// The database seam. Each method is one statement, or one short transaction of its own; what they are for, and in what
@@ -256,6 +256,17 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// What is to be done for these handlers now. Cheap at any number of rows: it is asked at each poll.
     fn survey(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<Survey, Fault>> + Send;
+
+    /// [`survey`](Self::survey) of what became due since then, for a store that has to step over what is gone before it
+    /// finds what is there.
+    fn survey_since(
+        &self,
+        handlers: &[HandlerId],
+        lease: Duration,
+        _since: Since,
+    ) -> impl Future<Output = Result<Survey, Fault>> + Send {
+        self.survey(handlers, lease)
+    }
 
     /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts the start of
     /// ordinary ones. Rows that another transaction has locked are skipped. A row that is larger than the limit is taken

@@ -104,12 +104,23 @@ pub struct Limit {
     pub rows: usize,
     /// Of about so many bytes together: the last of them goes beyond.
     pub bytes: usize,
+    /// Only what became due no longer ago than this, where that is quicker to find; `None`: however long ago.
+    pub since: Option<Duration>,
+}
+
+/// How far back a survey has to look, where that is quicker; `None`: to the oldest that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Since {
+    /// For ordinary rows.
+    pub ordinary: Option<Duration>,
+    /// For suspects.
+    pub suspect: Option<Duration>,
 }
 
 impl Limit {
     /// At most so many, however large they are.
     pub fn rows(rows: usize) -> Self {
-        Self { rows, bytes: usize::MAX }
+        Self { rows, bytes: usize::MAX, since: None }
     }
 }
 

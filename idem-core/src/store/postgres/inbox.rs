@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use crate::Reason;
 use crate::store::{
-    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Survey, envelope,
+    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Since, Survey,
+    envelope,
 };
 
 use super::rows::{self, COLUMNS, secs};
@@ -83,6 +84,9 @@ pub(super) const UNSTART: &str = "
 /// locked while they are sought: those that run are skipped and not counted against the limit.
 /// Materialized, since a limit that is evaluated again for each joined row takes more rows than it says. The lengths of
 /// payloads are known without reading them (octet_length of a value that is stored apart asks its pointer).
+///
+/// $6 bounds the way back: under an old snapshot the index keeps an entry for each row that was taken since, and a look from
+/// the oldest one steps over all of them.
 pub(super) fn take(which: &str, starts: u32) -> String {
     format!(
         "WITH due AS MATERIALIZED (
@@ -90,6 +94,7 @@ pub(super) fn take(which: &str, starts: u32) -> String {
                 SELECT i.id, i.due_at, octet_length(i.payload) + octet_length(i.envelope) AS bytes
                 FROM {{schema}}.inbox_messages AS i
                 WHERE i.handler_id = handler.id AND {which} AND i.due_at <= now()
+                  AND i.due_at >= now() - $6::float8 * interval '1 second'
                 ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.due_at LIMIT $2
         ), fit AS MATERIALIZED (
@@ -113,6 +118,7 @@ pub(super) fn taken() -> String {
 
 /// A row that runs looks due once its lease is over, and is none of what is to be done: it is locked, and skipped.
 pub(super) fn survey() -> String {
+    let back = |seconds: &str| format!("i.due_at >= now() - {seconds} * interval '1 second'");
     let any = |which: &str, due: &str, lock: &str| {
         format!(
             "EXISTS (SELECT FROM unnest($1::int[]) AS handler (id), LATERAL (
@@ -122,9 +128,13 @@ pub(super) fn survey() -> String {
     };
     format!(
         "SELECT {}, {}, {}",
-        any(ORDINARY, "i.due_at <= now()", ""),
-        any(SUSPECT, "i.due_at <= now()", "FOR KEY SHARE SKIP LOCKED"),
-        any(JUDGED, "i.due_at < now() - $2::float8 * interval '1 second'", "FOR KEY SHARE SKIP LOCKED"),
+        any(ORDINARY, &format!("i.due_at <= now() AND {}", back("$3::float8")), ""),
+        any(SUSPECT, &format!("i.due_at <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
+        any(
+            JUDGED,
+            &format!("i.due_at < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),
+            "FOR KEY SHARE SKIP LOCKED"
+        ),
     )
 }
 
@@ -166,8 +176,9 @@ impl Postgres {
         Ok(!txn.ask(self.sql().remove.query().bind(row.id).bind(row.token)).await?.is_empty())
     }
 
-    pub(super) async fn look(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
-        let rows = self.ask(self.sql().survey.query().bind(ids(handlers)).bind(over(lease))).await?;
+    pub(super) async fn look(&self, handlers: &[HandlerId], lease: Duration, since: Since) -> Result<Survey, Fault> {
+        let query = self.sql().survey.query().bind(ids(handlers)).bind(over(lease));
+        let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
         let Some(row) = rows.first() else { return Ok(Survey::default()) };
         Ok(Survey { ordinary: row.try_get(0)?, suspect: row.try_get(1)?, judge: row.try_get(2)? })
     }
@@ -184,8 +195,10 @@ impl Postgres {
             Kind::Ordinary => &self.sql().take_ordinary,
             Kind::Suspect => &self.sql().take_suspect,
         };
+        let since = back(limit.since);
         let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let query = statement.query().bind(ids(handlers)).bind(limit).bind(token).bind(secs(lease)).bind(bytes);
+        let query =
+            statement.query().bind(ids(handlers)).bind(limit).bind(token).bind(secs(lease)).bind(bytes).bind(since);
         let rows = self.ask(query).await?;
         rows::all_due(&rows)
     }
@@ -246,6 +259,11 @@ impl Postgres {
     pub(super) async fn judge_rows(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
         Ok(self.ask(self.sql().judge.query().bind(ids(handlers)).bind(over(lease))).await?.len() as u64)
     }
+}
+
+/// How many seconds a look goes back, at most a hundred years.
+fn back(since: Option<Duration>) -> f64 {
+    secs(since.unwrap_or(Duration::MAX))
 }
 
 /// For how many seconds a last lease has to be over.

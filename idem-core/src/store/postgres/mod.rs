@@ -53,7 +53,7 @@ use crate::{Error, Key};
 
 use super::{
     Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
-    Promise, Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
+    Promise, Pruned, Replayed, Reservation, Row, Since, Standing, Store, Survey, Ticket, Undone,
 };
 
 pub use options::PostgresOptions;
@@ -256,7 +256,11 @@ impl Store for Postgres {
     }
 
     async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
-        self.look(handlers, lease).await
+        self.look(handlers, lease, Since::default()).await
+    }
+
+    async fn survey_since(&self, handlers: &[HandlerId], lease: Duration, since: Since) -> Result<Survey, Fault> {
+        self.look(handlers, lease, since).await
     }
 
     async fn take(

@@ -87,16 +87,16 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
         (
             "ordinary",
             inbox::take(inbox::ORDINARY, 1),
-            "(int[], bigint, uuid, float8, bigint)",
-            "('{1,2}', 10, gen_random_uuid(), 10, 1000000)",
+            "(int[], bigint, uuid, float8, bigint, float8)",
+            "('{1,2}', 10, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
         (
             "suspect",
             inbox::take(inbox::SUSPECT, 0),
-            "(int[], bigint, uuid, float8, bigint)",
-            "('{1,2}', 1, gen_random_uuid(), 10, 1000000)",
+            "(int[], bigint, uuid, float8, bigint, float8)",
+            "('{1,2}', 1, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
-        ("survey", inbox::survey(), "(int[], float8)", "('{1,2}', 30)"),
+        ("survey", inbox::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
         ("judge", inbox::judge(), "(int[], float8)", "('{1,2}', 30)"),
         ("taken", inbox::taken(), "(uuid)", "(gen_random_uuid())"),
     ];
@@ -170,5 +170,52 @@ async fn prune_reads_nothing_of_what_another_handler_keeps() {
         assert!(buffers < 500, "it reads {buffers} buffers");
         conn.execute("ROLLBACK").await.unwrap();
     }
+    conn.execute(sqlx::raw_sql(in_schema("DROP SCHEMA {schema} CASCADE"))).await.unwrap();
+}
+
+/// A report that runs for ten minutes keeps an index entry for each row that was taken meanwhile: a look that does not go
+/// back beyond the last one steps over none of them.
+#[tokio::test]
+async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
+    let Some((store, schema)) = world().await else { return };
+    crate::Store::register(&store, "billing", &["a", "b"]).await.unwrap();
+    let mut lane = store.lanes().own().await.unwrap();
+    let conn = lane.connection();
+    let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let mut report = <PgConnection as sqlx::Connection>::connect(&url).await.unwrap();
+    let taken = "
+        SET statement_timeout = 0;
+        ALTER TABLE {schema}.inbox_messages SET UNLOGGED, SET (autovacuum_enabled = off);
+        INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, starts, state, envelope, payload)
+        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', n / 2 % 2, 'parked',
+               '', ''
+        FROM generate_series(1, 40000) AS n";
+    conn.execute(sqlx::raw_sql(in_schema(taken))).await.unwrap();
+    let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM {schema}.inbox_messages";
+    report.execute(sqlx::raw_sql(in_schema(open))).await.unwrap();
+    let due = "
+        DELETE FROM {schema}.inbox_messages;
+        INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
+        SELECT 1, int4send(n), '', 'parked', '', '' FROM generate_series(1, 10) AS n;
+        ANALYZE {schema}.inbox_messages; SET plan_cache_mode = force_generic_plan";
+    conn.execute(sqlx::raw_sql(in_schema(due))).await.unwrap();
+
+    let take = "(int[], bigint, uuid, float8, bigint, float8)";
+    let statements = [
+        ("survey", inbox::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
+        ("ordinary", inbox::take(inbox::ORDINARY, 1), take, "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)"),
+    ];
+    for (name, statement, types, values) in statements {
+        conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();
+        let mut buffers = Vec::new();
+        for back in ["20", "3.2e9"] {
+            buffers.push(explain(conn, &format!("EXECUTE {name}{}", values.replace("BACK", back))).await.0);
+        }
+        println!("{name}: {buffers:?} buffers, bounded and not");
+        assert!(buffers[0] < 200, "{name} reads {buffers:?} buffers");
+        assert!(buffers[1] > 5 * buffers[0], "{name} finds no dead rows to step over: {buffers:?} buffers");
+    }
+    drop(report);
     conn.execute(sqlx::raw_sql(in_schema("DROP SCHEMA {schema} CASCADE"))).await.unwrap();
 }

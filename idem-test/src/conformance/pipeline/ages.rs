@@ -145,6 +145,21 @@ pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
     assert_eq!(line.effects("a").await, 1);
 }
 
+/// A worker looks for what has become due since it last looked, and every few seconds for all that is due.
+pub async fn a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let late = RetryPolicy::new().first(HOUR).longest(HOUR);
+    line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
+    let worker = line.start_with(Settings { retry: late, ..Settings::default() });
+    line.outcomes(1).await;
+    line.publish(Order::ok("b"));
+    line.outcomes(2).await;
+    let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", 9 * HOUR));
+    line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
+    assert_eq!(line.outcomes(3).await, ["parked 1", "processed", "processed"]);
+    worker.stop().await;
+}
+
 /// The text names both durations, and the cures.
 pub async fn a_broker_that_keeps_messages_for_longer_refuses_the_start<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -182,6 +182,7 @@ macro_rules! pipeline_suite {
             a_short_retention_prunes_no_claims_of_another_service
             of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it
             a_row_of_the_inbox_is_never_too_old
+            a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs
             a_broker_that_keeps_messages_for_longer_refuses_the_start
             // panics
             a_key_or_fingerprint_that_panics_is_a_dead_letter

@@ -98,7 +98,7 @@ pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
         stage.rows_earlier(Duration::from_secs(1)).await;
     }
     for expected in [&["a", "b"][..], &["c"], &["d", "e"], &[]] {
-        let limit = Limit { rows: 9, bytes: 150_000 };
+        let limit = Limit { rows: 9, bytes: 150_000, since: None };
         let rows = stage.store.take(&[stage.handler], Kind::Ordinary, limit, Uuid::new_v4(), LEASE).await.unwrap();
         let mut keys: Vec<_> = rows.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();
