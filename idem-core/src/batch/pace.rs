@@ -6,7 +6,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What deadlocks between batches change. Batches whose handlers write the same rows in different orders deadlock, and
 /// each deadlock costs the database's `deadlock_timeout` of a second: so the first one halves the batches and lets only
-/// one of them run at a time, and quiet lets them grow back, more slowly each time.
+/// one of them run at a time, and quiet lets them grow back, more slowly each time, until it has been quiet for long.
 pub(crate) struct Pace {
     most: usize,
     size: AtomicUsize,
@@ -14,6 +14,8 @@ pub(crate) struct Pace {
     narrow: AtomicUsize,
     /// How many will be wanted after the next deadlock.
     patience: AtomicUsize,
+    /// How many good batches there were since several may run at once again, or since the patience became less.
+    quiet: AtomicUsize,
     turns: RwLock<()>,
 }
 
@@ -38,6 +40,7 @@ impl Pace {
             size: AtomicUsize::new(most),
             narrow: AtomicUsize::new(0),
             patience: AtomicUsize::new(FIRST_PATIENCE),
+            quiet: AtomicUsize::new(0),
             turns: RwLock::new(()),
         }
     }
@@ -63,6 +66,7 @@ impl Pace {
         let doubled = |patience: usize| Some((patience * 2).min(LONGEST_PATIENCE));
         let patience = self.patience.fetch_update(Relaxed, Relaxed, doubled).unwrap_or(FIRST_PATIENCE);
         self.narrow.store(patience, Relaxed);
+        self.quiet.store(0, Relaxed);
         tracing::debug!(size = self.size(), patience, "batches deadlocked: one at a time for a while");
     }
 
@@ -71,7 +75,19 @@ impl Pace {
         let more = |size: usize| (size < self.most).then(|| (size + size.div_ceil(8)).min(self.most));
         let _ = self.size.fetch_update(Relaxed, Relaxed, more);
         let fewer = |narrow: usize| narrow.checked_sub(1);
-        let _ = self.narrow.fetch_update(Relaxed, Relaxed, fewer);
+        if self.narrow.fetch_update(Relaxed, Relaxed, fewer).is_err() {
+            self.forget();
+        }
+    }
+
+    /// As many good batches beside each other as the next deadlock would cost one by one halve that cost: what once
+    /// deadlocked need not do so for ever.
+    fn forget(&self) {
+        let patience = self.patience.load(Relaxed);
+        if patience > FIRST_PATIENCE && self.quiet.fetch_add(1, Relaxed) + 1 >= patience {
+            self.quiet.store(0, Relaxed);
+            self.patience.store((patience / 2).max(FIRST_PATIENCE), Relaxed);
+        }
     }
 }
 
@@ -94,6 +110,19 @@ mod tests {
         assert!(matches!(pace.turn().await, Turn::Shared { .. }));
         pace.shrink();
         assert_eq!(pace.narrow.load(Relaxed), 2 * FIRST_PATIENCE, "the next quiet has to be longer");
+    }
+
+    #[test]
+    fn long_quiet_forgets_old_deadlocks() {
+        let pace = Pace::new(100);
+        (0..4).for_each(|_| pace.shrink());
+        let patience = pace.patience.load(Relaxed);
+        assert_eq!(patience, 16 * FIRST_PATIENCE);
+        // One by one first, then beside each other: a half of it is forgotten each time.
+        let (one_by_one, beside) = (patience / 2, 16 + 8 + 4 + 2);
+        (0..one_by_one + beside * FIRST_PATIENCE).for_each(|_| pace.grow());
+        pace.shrink();
+        assert_eq!(pace.narrow.load(Relaxed), FIRST_PATIENCE, "as after the first one");
     }
 
     #[test]

@@ -112,7 +112,8 @@ impl<S: Store> Pipeline<S> {
                     return self.ended(self.late(ticket).await, new, &places);
                 }
             };
-            let round = if self.store.lost_race(error.as_ref()) { Round::Deadlock } else { blamed(&places) };
+            // Any other lost race is tried anew where its message is alone.
+            let round = if self.store.deadlocked(error.as_ref()) { Round::Deadlock } else { blamed(&places) };
             // The transaction may have been ended by this handler or by one before it, behind which nothing can be written.
             return self.broken(txn, || round, || Round::Split, new).await;
         }

@@ -87,6 +87,12 @@ pub trait Store: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Whether the lost race was a deadlock (40P01), for which another transaction is needed. Any other one can be of the
+    /// handler's own making, each time that it runs, and says nothing about the batches beside it.
+    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        self.lost_race(error)
+    }
+
     /// Rolls back. [`Fault::Outage`] means that the connection is lost; the transaction then ends by itself.
     /// Where a claim was made or a row started, it looks whether the handler had committed that before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, Fault>> + Send;

@@ -2,27 +2,44 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::Store;
 use crate::pipeline::Pipeline;
 use crate::store::Fault;
 
 const LEVEL: Duration = Duration::from_secs(15);
+/// Where counting fails, it is tried less and less often, up to this.
+const SELDOM: Duration = Duration::from_secs(300);
+/// How long the gauges may take. Shorter than any limit of a store for its own statements, so that a count that is too slow
+/// costs one connection, and passes for nothing worse.
+const COUNT: Duration = Duration::from_secs(5);
 const PRUNE: Duration = Duration::from_secs(60);
 
-/// Reads how full the inbox is, for the gauges, until it is dropped.
+/// Reads how full the inbox is, for the gauges, until it is dropped. No message depends on gauges, so that a failure of
+/// theirs is never an outage.
 pub(crate) async fn level<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
+    let mut wait = LEVEL;
     loop {
-        match pipeline.store.level(&handlers).await {
-            Ok(level) => {
+        match timeout(COUNT, pipeline.store.level(&handlers)).await {
+            Ok(Ok(level)) => {
+                wait = LEVEL;
                 pipeline.gauges.parked.set(level.parked as f64);
                 pipeline.gauges.dead.set(level.dead as f64);
                 pipeline.gauges.oldest_due.set(level.oldest_due.unwrap_or_default().as_secs_f64());
             }
-            Err(fault) => drop(pipeline.hold_for(fault)),
+            Ok(Err(fault)) => {
+                wait = (wait * 2).min(SELDOM);
+                tracing::warn!(error = crate::error::text(&fault), next = ?wait, "the gauges of the inbox are not known");
+            }
+            Err(_) => {
+                wait = (wait * 2).min(SELDOM);
+                tracing::warn!(limit = ?COUNT, next = ?wait, "counting the inbox took too long for its gauges");
+            }
         }
+        tokio::time::sleep(wait).await;
         pipeline.outage.over().await;
-        tokio::time::sleep(LEVEL).await;
     }
 }
 

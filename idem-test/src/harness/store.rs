@@ -154,6 +154,10 @@ impl<S: Store> Store for Crashing<S> {
         self.within.lost_race(error)
     }
 
+    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        self.within.deadlocked(error)
+    }
+
     async fn rollback(&self, txn: Self::Txn) -> Result<Undone, Fault> {
         self.within.rollback(txn.within).await
     }

@@ -79,12 +79,21 @@ impl From<sqlx::Error> for Fault {
 /// Whether an error, or one of its sources, is the server's word for a lost race. A wrapper that is transparent hands out
 /// the source of what it wraps, so that sqlx's own error may not be in the chain; its source is the boxed one.
 pub(super) fn is_lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
+    says(error, &["40001", "40P01"])
+}
+
+/// Whether it is the server's word for a deadlock.
+pub(super) fn is_deadlock(error: &(dyn std::error::Error + 'static)) -> bool {
+    says(error, &["40P01"])
+}
+
+fn says(error: &(dyn std::error::Error + 'static), codes: &[&str]) -> bool {
     crate::error::chain(error).any(|part| {
         let server = match part.downcast_ref::<sqlx::Error>() {
             Some(error) => error.as_database_error(),
             None => part.downcast_ref::<Box<dyn DatabaseError>>().map(AsRef::as_ref),
         };
         let code = server.and_then(DatabaseError::code);
-        matches!(code.as_deref(), Some("40001" | "40P01"))
+        code.is_some_and(|code| codes.contains(&code.as_ref()))
     })
 }

@@ -182,6 +182,10 @@ impl Store for Postgres {
         answer::is_lost_race(error)
     }
 
+    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        answer::is_deadlock(error)
+    }
+
     async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
         txn::rollback(txn).await
     }

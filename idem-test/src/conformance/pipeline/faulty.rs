@@ -14,10 +14,8 @@ use uuid::Uuid;
 /// What a method does instead of its work.
 pub(super) enum Do {
     Work,
-    #[expect(dead_code, reason = "for the classes of errors")]
     Fail(Fault),
     Panic,
-    #[expect(dead_code, reason = "for the gauges")]
     Hang,
 }
 
@@ -160,6 +158,10 @@ impl<S: Store> Store for Faulty<S> {
 
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
         self.within.lost_race(error)
+    }
+
+    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        self.within.deadlocked(error)
     }
 
     async fn begin(&self, deadline: Duration) -> Result<Self::Txn, Fault> {

@@ -74,6 +74,7 @@ macro_rules! pipeline_suite {
         $crate::__suite! { $crate::conformance::pipeline::InBatches<$world>, pipeline:
             // together
             a_failure_in_a_batch_costs_one_more_round
+            a_race_that_a_handler_loses_by_itself_costs_one_more_round
             nobody_is_charged_for_an_error_that_was_swallowed_before
             nobody_is_charged_for_an_error_that_was_swallowed_at_the_end
             a_rollback_in_a_batch_harms_nobody_else
@@ -188,6 +189,7 @@ macro_rules! pipeline_suite {
             a_key_or_fingerprint_that_panics_is_a_dead_letter
             a_task_that_panics_ends_the_worker_with_an_error
             a_panic_on_a_message_ends_the_worker_and_loses_nothing
+            gauges_that_fail_or_hang_are_no_outage
             // brake
             a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
             a_paused_worker_drains

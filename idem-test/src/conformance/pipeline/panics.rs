@@ -1,6 +1,9 @@
-//! Panics outside of handlers: those of a user's code cost their message, those of the worker's own tasks end it.
+//! What goes wrong outside of handlers: panics of a user's code cost their message, those of the worker's own tasks end it,
+//! and its gauges cost nothing.
 
+use idem_core::store::Fault;
 use idem_core::{Error, Reason};
+use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::soon;
@@ -50,4 +53,30 @@ pub async fn a_panic_on_a_message_ends_the_worker_and_loses_nothing<W: World>(wo
     assert_eq!((counts.deliveries, counts.acks, counts.ready), (1, 0, 1), "it was tried once, and is back");
     line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
     assert_eq!(line.effects("a").await, 1);
+}
+
+/// Gauges that fail or hang are no outage: nothing waits for them, and nobody asks whether the database is there.
+pub async fn gauges_that_fail_or_hang_are_no_outage<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for (n, hangs) in [false, true].into_iter().enumerate() {
+        let counted = watch::Sender::new(false);
+        let (asked, mut counting) = (counted.clone(), counted.subscribe());
+        let hook = move |at: &str, _: &[u8]| match at {
+            "level" => {
+                asked.send_replace(true);
+                if hangs { Do::Hang } else { Do::Fail(Fault::Outage("too slow".into())) }
+            }
+            // An outage would never end.
+            "ping" => Do::Hang,
+            _ => Do::Work,
+        };
+        let worker = line.start_over(hook, Settings::default());
+        soon(counting.wait_for(|counted| *counted)).await.unwrap();
+        for more in 1..=3 {
+            line.publish(Order::ok(&format!("{n} {more}")));
+            line.outcomes(3 * n + more).await;
+        }
+        soon(line.queue.idle()).await;
+        worker.stop().await;
+    }
 }

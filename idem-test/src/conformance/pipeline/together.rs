@@ -299,3 +299,21 @@ pub async fn a_batch_refuses_an_order<W: World>(world: W) {
     let refused = line.start_with(Settings { ordering: Ordering::Key, ..Settings::default() }).refused().await;
     assert!(refused.contains(".batch(..)") && refused.contains(".ordering(..)"), "{refused}");
 }
+
+/// An error by which the database says that a concurrent transaction was faster, but which the handler makes itself each time.
+/// It is taken alone after its first round, as any failure, so that its neighbours run once more and no more.
+pub async fn a_race_that_a_handler_loses_by_itself_costs_one_more_round<W: World>(world: W) {
+    if W::FEATURES.lost_race.is_none() {
+        return;
+    }
+    let line = Line::new(world).await;
+    let mut orders = numbers(12);
+    orders.insert(6, Order::new("loses", &[Act::LostRace, Act::Ok]).by_attempt());
+    let worker = taken_together(&line, &orders).await;
+    let outcomes = ends(&line, worker, 14).await;
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "processed").count(), 15);
+    each_has_one_effect(&line, &orders).await;
+    for order in numbers(12) {
+        assert!(line.desk.runs(&order.id) <= 2, "{} ran {} times", order.id, line.desk.runs(&order.id));
+    }
+}
