@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem::store::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
-    Reservation, Row, Standing, Survey, Undone,
+    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise, Pruned,
+    Replayed, Reservation, Row, Standing, Survey, Undone,
 };
 use idem::{Error, Key, Lends, Store};
 use uuid::Uuid;
@@ -95,8 +95,16 @@ impl Store for Nothing {
         Ok(Survey::default())
     }
 
-    async fn take(&self, _: &[HandlerId], _: Kind, _: usize, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
+    async fn take(&self, _: &[HandlerId], _: Kind, _: Limit, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
         Ok(Vec::new())
+    }
+
+    async fn count_start(&self, _: &Row, _: Duration) -> Answer<bool> {
+        Ok(true)
+    }
+
+    async fn extend(&self, _: Uuid, _: &[i64], _: Duration) -> Answer<()> {
+        Ok(())
     }
 
     async fn taken(&self, _: Uuid) -> Answer<Vec<Row>> {

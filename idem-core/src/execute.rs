@@ -1,7 +1,6 @@
 //! Handle, guard, commit: what a first delivery, a row of the inbox and a batch have in common.
 
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::time::Instant;
@@ -27,6 +26,7 @@ impl<S: Store> Pipeline<S> {
         let handled = self.handle(job, &mut txn, now).await;
         let ended = Instant::now();
         route.meters.handler.record(ended - now);
+        let ticket = self.store.ticket(&txn);
         let error = match handled {
             Handled::Returned(Ok(())) => {
                 let ran = Ran::of(self.store.commit(txn).await);
@@ -39,18 +39,22 @@ impl<S: Store> Pipeline<S> {
             // dropping the transaction closes it.
             Handled::Late => {
                 drop(txn);
-                return self.late().await;
+                return self.late(ticket).await;
             }
-            Handled::Stopped => return Ran::Stopped,
+            Handled::Stopped => {
+                drop(txn);
+                return self.cut_off(ticket, Ran::Stopped).await;
+            }
         };
         let lost_race = self.store.lost_race(error.as_ref());
         match self.store.rollback(txn).await {
             Ok(Undone::CommittedEarly) => Ran::CommittedEarly,
+            Ok(Undone::CommitRefused) => Ran::Failed(Failure::commit_refused()),
             Ok(Undone::Ended) => Ran::of(Committed::RolledBack),
             Ok(Undone::RolledBack) if lost_race => Ran::Retry(error),
             Ok(Undone::RolledBack) => Ran::Failed(Failure::of(&error)),
             // Only a statement of ours tells an outage, whatever the handler said.
-            Err(fault) => Ran::Broke(fault.into()),
+            Err(fault) => self.cut_off(ticket, Ran::Broke(fault.into())).await,
         }
     }
 
@@ -66,20 +70,6 @@ impl<S: Store> Pipeline<S> {
             // `None` where the deadline is beyond all time.
             () = at(now.checked_add(self.settings.deadline)) => Handled::Late,
             () = self.stop.cancelled() => Handled::Stopped,
-        }
-    }
-
-    /// A handler that ran into its deadline is charged only if the database answers at once: a database that hangs
-    /// makes every handler late.
-    pub(crate) async fn late(&self) -> Ran {
-        let deadline = self.settings.deadline;
-        match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
-            Ok(Ok(())) => {
-                let error = format!("the handler ran past its deadline of {deadline:?}: raise `.deadline(..)`");
-                Ran::Failed(Failure { error, given_up: None })
-            }
-            Ok(Err(fault)) => Ran::Broke(fault.into()),
-            Err(_) => Ran::Broke("the database did not answer within a second of the handler's deadline".into()),
         }
     }
 }

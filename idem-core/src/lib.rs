@@ -10,6 +10,7 @@ mod delivery;
 mod error;
 mod execute;
 mod extract;
+mod fate;
 mod fingerprint;
 mod handler;
 mod headers;

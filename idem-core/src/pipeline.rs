@@ -157,7 +157,10 @@ impl<S: Store> Pipeline<S> {
         let step = if delivery.redelivered() || self.settings.inbox {
             self.store_first(delivery, &work.identity).await
         } else {
-            self.run_beside(delivery, work.route, &work.identity, work.job).await
+            match self.run_beside(delivery, work.route, &work.identity, work.job).await {
+                Ok(step) => step,
+                Err(failure) => self.charge(delivery, &work.identity, &failure).await,
+            }
         };
         match (step, in_lane) {
             // Known is no more than that there is a claim: its row may be waiting.
@@ -179,10 +182,16 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Runs beside others, unless a suspect runs.
-    async fn run_beside(&self, delivery: &Delivery, route: &Route<S>, id: &Identity, job: Box<dyn Job<S>>) -> Step {
+    async fn run_beside(
+        &self,
+        delivery: &Delivery,
+        route: &Route<S>,
+        id: &Identity,
+        job: Box<dyn Job<S>>,
+    ) -> Result<Step, Failure> {
         let _room = self.gate.direct().await;
         if self.draining.is_cancelled() {
-            return Step::Stopped;
+            return Ok(Step::Stopped);
         }
         self.run(delivery, route, id, job).await
     }
@@ -213,13 +222,19 @@ impl<S: Store> Pipeline<S> {
         Ok(())
     }
 
-    /// The short way of a first delivery: begin, claim, handle, guard, commit.
-    async fn run(&self, delivery: &Delivery, route: &Route<S>, identity: &Identity, job: Box<dyn Job<S>>) -> Step {
+    /// The short way of a first delivery: begin, claim, handle, guard, commit. The error is a failure to charge it with.
+    async fn run(
+        &self,
+        delivery: &Delivery,
+        route: &Route<S>,
+        identity: &Identity,
+        job: Box<dyn Job<S>>,
+    ) -> Result<Step, Failure> {
         let mut job = Some(job);
         for round in 0.. {
             let ready = match job.take().map_or_else(|| self.again(route, delivery, identity), Ok) {
                 Ok(ready) => ready,
-                Err(unfit) => return self.bury(delivery, unfit).await,
+                Err(unfit) => return Ok(self.bury(delivery, unfit).await),
             };
             let began = Instant::now();
             let claimed = self.claimed(route, delivery, identity, Promise::Processed).await;
@@ -227,27 +242,27 @@ impl<S: Store> Pipeline<S> {
             route.meters.claim.record(opened - began);
             let (txn, old) = match claimed {
                 Ok(claimed) => claimed,
-                Err(step) => return step,
+                Err(step) => return Ok(step),
             };
             if let Some(why) = old {
-                return self.bury_too_old(txn, delivery, identity, &why).await;
+                return Ok(self.bury_too_old(txn, delivery, identity, &why).await);
             }
             match self.execute(route, ready, txn, opened).await {
-                Ran::Processed => return Step::Done(Outcome::Processed),
+                Ran::Processed => return Ok(Step::Done(Outcome::Processed)),
                 Ran::Retry(error) if round < IN_PLACE => {
                     tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried anew");
                 }
-                Ran::Retry(error) => return self.park(delivery, identity, Failure::of(&error)).await,
-                Ran::Failed(failure) => return self.park(delivery, identity, failure).await,
-                Ran::CommittedEarly => return self.committed_early(delivery, identity, 1).await,
+                Ran::Retry(error) => return Err(Failure::of(&error)),
+                Ran::Failed(failure) => return Err(failure),
+                Ran::CommittedEarly => return Ok(Step::Done(self.committed_early(delivery, identity, 1).await)),
                 Ran::Broke(error) => {
                     self.outage.report(error.as_ref());
-                    return Step::Hold(Hold::Broke);
+                    return Ok(Step::Hold(Hold::Broke));
                 }
-                Ran::Stopped => return Step::Stopped,
+                Ran::Stopped => return Ok(Step::Stopped),
             }
         }
-        Step::Stopped
+        Ok(Step::Stopped)
     }
 
     /// Decodes once more, since a run has consumed the message.

@@ -1,5 +1,7 @@
 //! What a run of a handler came to.
 
+use std::time::Duration;
+
 use crate::store::Committed;
 use crate::{BoxError, Reason};
 
@@ -44,6 +46,7 @@ impl Ran {
                 given_up: Some(Reason::RolledBack),
             }),
             Committed::CommittedEarly => Self::CommittedEarly,
+            Committed::CommitRefused => Self::Failed(Failure::commit_refused()),
             Committed::Refused(error) => Self::Failed(Failure::of(&error)),
             Committed::Retry(error) => Self::Retry(error),
             Committed::Unknown(error) => Self::Broke(error),
@@ -52,6 +55,18 @@ impl Ran {
 }
 
 impl Failure {
+    /// The handler ran past this deadline.
+    pub(crate) fn late(deadline: Duration) -> Self {
+        let error = format!("the handler ran past its deadline of {deadline:?}: raise `.deadline(..)`");
+        Self { error, given_up: None }
+    }
+
+    /// The handler ran COMMIT, and the database refused it.
+    pub(crate) fn commit_refused() -> Self {
+        let error = "the handler ran COMMIT, which was refused, so that nothing of it stands: let idem commit";
+        Self { error: error.to_owned(), given_up: Some(Reason::Committed) }
+    }
+
     pub(crate) fn of(error: &BoxError) -> Self {
         let given_up = crate::error::is_permanent(error).then_some(Reason::Permanent);
         Self { error: crate::error::text(error.as_ref()), given_up }

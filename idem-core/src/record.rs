@@ -111,10 +111,23 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(after), "").await
     }
 
-    /// Parks a message whose first run has failed, or gives it up.
-    pub(crate) async fn park(&self, delivery: &Delivery, identity: &Identity, failure: Failure) -> Step {
-        let state = self.next(1, &failure);
-        self.record(delivery, identity, 1, state, &failure.error).await
+    /// Parks a message whose first run has failed, or gives it up. Where that cannot be written now, it alone is tried again,
+    /// and never the run: a handler whose last statement still holds the claim would run anew without being charged. A drain
+    /// ends that, and the delivery comes again.
+    pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, failure: &Failure) -> Step {
+        let mut tries = 0;
+        loop {
+            let state = self.next(1, failure);
+            match self.record(delivery, identity, 1, state, &failure.error).await {
+                Step::Hold(_) if self.draining.is_cancelled() => return Step::Stopped,
+                Step::Hold(hold) => {
+                    self.meters(delivery).held();
+                    self.hold(hold, tries).await;
+                    tries += 1;
+                }
+                step => return step,
+            }
+        }
     }
 
     /// Gives a message up that is too old. The claim of this transaction says that the message is processed, so that another
@@ -195,8 +208,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives a message up whose handler ran COMMIT. Its claim stands, so that it would pass for processed if this were
-    /// not written: insists until the database has answered.
-    pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Step {
+    /// not written: goes on until the database has answered, also when the worker stops, for as long as that lets it.
+    pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Outcome {
         let error = "the handler ended the transaction by COMMIT, so that effects may stand: let idem commit";
         let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error };
         let write = || async {
@@ -205,10 +218,8 @@ impl<S: Store> Pipeline<S> {
             self.store.insert(&mut txn, &row).await?;
             settled(self.store.commit(txn).await)
         };
-        match self.insist(write).await {
-            Some(()) => Step::Done(Outcome::Dead { reason: Reason::Committed }),
-            None => Step::Stopped,
-        }
+        self.persist(write).await;
+        Outcome::Dead { reason: Reason::Committed }
     }
 
     /// Repeats a write until the database has answered it. `None` when the worker stops before that.
@@ -216,19 +227,40 @@ impl<S: Store> Pipeline<S> {
         for tries in 0.. {
             match write().await {
                 Ok(answer) => return Some(answer),
-                Err(Fault::Outage(error)) => self.outage.report(error.as_ref()),
-                Err(fault) => tracing::debug!(%fault, "tried again"),
+                Err(fault) => self.tell(&fault),
             }
-            let wait = async {
-                self.outage.over().await;
-                tokio::time::sleep(crate::worker::hold_wait(tries)).await;
-            };
             tokio::select! {
-                () = wait => {}
+                () = self.pause(tries) => {}
                 () = self.stop.cancelled() => return None,
             }
         }
         None
+    }
+
+    /// Repeats what must not be left undone until the database has answered it. Only the end of the process's patience with
+    /// the worker ends it before that.
+    pub(crate) async fn persist<T, F: Future<Output = Result<T, Fault>>>(&self, write: impl Fn() -> F) -> T {
+        let mut tries = 0;
+        loop {
+            match write().await {
+                Ok(answer) => return answer,
+                Err(fault) => self.tell(&fault),
+            }
+            self.pause(tries).await;
+            tries += 1;
+        }
+    }
+
+    fn tell(&self, fault: &Fault) {
+        match fault {
+            Fault::Outage(error) => self.outage.report(error.as_ref()),
+            fault => tracing::debug!(%fault, "tried again"),
+        }
+    }
+
+    async fn pause(&self, tries: usize) {
+        self.outage.over().await;
+        tokio::time::sleep(crate::worker::hold_wait(tries)).await;
     }
 }
 
@@ -243,7 +275,7 @@ pub(crate) fn settled(committed: Committed) -> Result<(), Fault> {
         Committed::Done => Ok(()),
         Committed::Retry(error) => Err(Fault::Retry(error)),
         Committed::Refused(error) | Committed::Unknown(error) => Err(Fault::Outage(error)),
-        Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly => {
+        Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly | Committed::CommitRefused => {
             Err(Fault::Outage("the transaction was ended by somebody else".into()))
         }
     }

@@ -4,6 +4,8 @@
 
 #[path = "postgres_store/connect.rs"]
 mod connect;
+#[path = "postgres_store/fate.rs"]
+mod fate;
 #[path = "postgres_store/guard.rs"]
 mod guard;
 #[path = "postgres_store/inbox.rs"]
@@ -18,5 +20,7 @@ mod prune;
 mod round_trips;
 #[path = "postgres_store/sessions.rs"]
 mod sessions;
+#[path = "postgres_store/versions.rs"]
+mod versions;
 #[path = "postgres_store/world.rs"]
 mod world;

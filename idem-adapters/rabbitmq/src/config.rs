@@ -9,7 +9,9 @@ use lapin::tcp::RustlsConnector;
 use lapin::types::ShortString;
 use lapin::uri::{AMQPScheme, AMQPUri};
 
+use crate::bare::Bare;
 use crate::connection::{Link, connector};
+use crate::limit::Limits;
 use crate::queue_type::{self, Expected};
 use crate::source::Queue;
 
@@ -30,24 +32,32 @@ impl RabbitMq {
 
     /// The same with options.
     pub fn options(url: impl Into<String>) -> Options {
-        Options { url: url.into(), tls_ca: None, consumer_timeout: CONSUMER_TIMEOUT, replay_horizon: None }
+        Options {
+            url: url.into(),
+            tls_ca: None,
+            consumer_timeout: CONSUMER_TIMEOUT,
+            replay_horizon: None,
+            limit_by_policy: false,
+        }
     }
 
     /// An existing quorum queue, whatever its other arguments.
     ///
     /// # Errors
-    /// It does not exist, or is no quorum queue, or the user may not see to that: the text names the cure.
+    /// It does not exist, or is no quorum queue, or has a delivery limit (from RabbitMQ 4.0 on also where it has none of its
+    /// own and [`delivery_limit_by_policy`](Options::delivery_limit_by_policy) was not said), or the user may not see to that: the text names the cure.
     pub async fn queue(&self, name: impl Into<String>) -> Result<Queue, Error> {
         self.verified(name.into(), Expected::Existing).await
     }
 
-    /// A durable quorum queue, declared where it does not exist. An existing one is taken whatever its other arguments.
+    /// A durable quorum queue, declared where it does not exist; from RabbitMQ 4.0 on without a delivery limit
+    /// (`x-delivery-limit` of -1). An existing one is taken whatever its other arguments.
     ///
     /// It is declared again whenever the worker subscribes, so that it comes back after it was deleted; bindings do
     /// not come back.
     ///
     /// # Errors
-    /// There is such a queue of another type, or the user may not declare it: the text names the cure.
+    /// There is such a queue of another type or with a delivery limit, or the user may not declare it: the text names the cure.
     pub async fn declare(&self, name: impl Into<String>) -> Result<Queue, Error> {
         self.verified(name.into(), Expected::Declared).await
     }
@@ -69,8 +79,9 @@ impl RabbitMq {
                 name.len()
             )));
         }
+        let limits = self.config.limits(expected).await?;
         let link = Link::open(&self.config, &name).await?;
-        let verified = queue_type::verify(&link, &self.config.address, &name, expected, Default::default()).await;
+        let verified = queue_type::verify(&link, &self.config, &name, expected, limits, Default::default()).await;
         link.close().await;
         Ok(Queue::new(Arc::clone(&self.config), name, expected, verified?))
     }
@@ -82,6 +93,7 @@ pub struct Options {
     tls_ca: Option<Vec<u8>>,
     consumer_timeout: Duration,
     replay_horizon: Option<Duration>,
+    limit_by_policy: bool,
 }
 
 impl Options {
@@ -96,6 +108,14 @@ impl Options {
     /// worker whose deadline is more than half of it is warned when it subscribes.
     pub fn consumer_timeout(mut self, timeout: Duration) -> Self {
         self.consumer_timeout = timeout;
+        self
+    }
+
+    /// A policy lifts the delivery limit of the queues (`delivery-limit` of -1), so that one without a limit of its own is
+    /// taken from a RabbitMQ 4, and declared without one. idem cannot see policies: where there is none after all, RabbitMQ
+    /// drops each message at its 21st return.
+    pub fn delivery_limit_by_policy(mut self) -> Self {
+        self.limit_by_policy = true;
         self
     }
 
@@ -128,7 +148,8 @@ impl Options {
         }
         let tls = if encrypted { Some(connector(self.tls_ca.as_deref())?) } else { None };
         let address = Address::of(&uri);
-        Ok(Config { uri, address, tls, consumer_timeout: self.consumer_timeout, replay_horizon: self.replay_horizon })
+        let Self { consumer_timeout, replay_horizon, limit_by_policy, .. } = self;
+        Ok(Config { uri, address, tls, consumer_timeout, replay_horizon, limit_by_policy })
     }
 }
 
@@ -156,6 +177,23 @@ pub(crate) struct Config {
     pub(crate) tls: Option<RustlsConnector>,
     pub(crate) consumer_timeout: Duration,
     pub(crate) replay_horizon: Option<Duration>,
+    pub(crate) limit_by_policy: bool,
+}
+
+impl Config {
+    /// What the server does with a queue that has no delivery limit. It is asked each time, since it may be another version
+    /// by now.
+    pub(crate) async fn limits(&self, expected: Expected) -> Result<Limits, Error> {
+        let by_policy = self.limit_by_policy;
+        // Nothing is checked there.
+        if expected == Expected::Unverified {
+            return Ok(Limits { major: None, by_policy });
+        }
+        let bare = Bare::open(self).await?;
+        let major = bare.major();
+        bare.close().await;
+        Ok(Limits { major, by_policy })
+    }
 }
 
 /// `AMQPUri` shows its password.
@@ -271,6 +309,7 @@ mod tests {
             tls: None,
             consumer_timeout: CONSUMER_TIMEOUT,
             replay_horizon: None,
+            limit_by_policy: false,
         };
         let text = config.address.to_string();
         assert_eq!(text, "amqps://broker.example:5679 (user `al@ice`, virtual host `shop`)");

@@ -10,7 +10,8 @@ use serde_json::Value;
 /// What the broker counts at each delivery.
 const VOLATILE: &[&str] = &["x-delivery-count", "x-acquired-count", "x-delivered-count"];
 
-/// The facts of a delivery. `x-delivery-count` is no attempt: a crash raises it for all that was prefetched.
+/// The facts of a delivery. `x-delivery-count` is no attempt: a crash raises it for all that was prefetched. Producers can set
+/// it as well, so it is the server's only where the server says that it has delivered the message before.
 pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, redelivered: bool, facts: &lapin::BasicProperties) -> Delivery {
     let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
     Delivery::new(Arc::clone(queue), data)
@@ -19,6 +20,20 @@ pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, redelivered: bool, facts
         .with_event_type(text(facts.kind()))
         .with_volatile_headers(VOLATILE)
         .with_redelivered(redelivered)
+        .with_delivery_count(facts.headers().as_ref().filter(|_| redelivered).and_then(count))
+}
+
+fn count(table: &FieldTable) -> Option<u32> {
+    match table.inner().get("x-delivery-count")? {
+        AMQPValue::LongLongInt(count) => u32::try_from(*count).ok(),
+        AMQPValue::LongInt(count) => u32::try_from(*count).ok(),
+        AMQPValue::LongUInt(count) => Some(*count),
+        AMQPValue::ShortInt(count) => u32::try_from(*count).ok(),
+        AMQPValue::ShortUInt(count) => Some((*count).into()),
+        AMQPValue::ShortShortInt(count) => u32::try_from(*count).ok(),
+        AMQPValue::ShortShortUInt(count) => Some((*count).into()),
+        _ => None,
+    }
 }
 
 fn headers(table: &FieldTable) -> Headers {

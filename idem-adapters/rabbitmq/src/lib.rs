@@ -25,16 +25,20 @@
 //!
 //! A header of type string or bytes keeps its bytes. A number, a boolean and a timestamp (in seconds) become their
 //! text, a decimal its digits, a void `null`, an array and a table their JSON. The header `x-delivery-count`, which a
-//! quorum queue sets, is passed on but never counted with: it also rises for messages that were only prefetched.
+//! quorum queue sets, is the delivery count as well. It is no attempt: it also rises for messages that were only prefetched.
+//! From 5 on a message is stored before all else, and from 10 on an error in the log names it.
 //!
 //! # What the server has to promise
 //!
 //! * A quorum queue. Classic queues and streams are refused.
-//! * From RabbitMQ 4.0 on, a quorum queue drops a message after 20 redeliveries, or dead-letters it where it has a
-//!   dead-letter exchange. idem needs none of them and never returns a message because of a failure, but lost
-//!   connections count too. Lift the limit by a policy:
+//! * No delivery limit. From RabbitMQ 4.0 on, a quorum queue drops a message at its 21st return, or dead-letters it where
+//!   it has a dead-letter exchange, unless a limit of -1 is set. idem never returns a message because of a failure, but lost
+//!   connections, restarts and consumer timeouts are returns too, of all that was prefetched. So [`RabbitMq::declare`] sets
+//!   `x-delivery-limit` to -1 there; an existing queue with a limit of 0 or more is refused on every version, and one without
+//!   any from 4.0 on, unless [`Options::delivery_limit_by_policy`] says that a policy lifts it:
 //!   `rabbitmqctl set_policy no-limit '^orders$' '{"delivery-limit": -1}' --apply-to quorum_queues`
-//!   On a server older than 4.0 there is no limit unless one was set, and -1 there drops a message at its first return.
+//!   The argument of a queue goes before a policy. On a server older than 4.0 there is no limit unless one was set, and -1
+//!   there drops a message at its first return, so it is refused as well.
 //! * A consumer timeout well above the handler's deadline: see [`Options::consumer_timeout`].
 //! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
 //!   [`RabbitMq::queue_unverified`].
@@ -56,15 +60,20 @@
 //! # Limits
 //!
 //! AMQP's short strings (the properties `message-id` and `type`, the names of headers) are to be UTF-8. RabbitMQ passes
-//! others on, but lapin ends the connection at such a message, so that it has to be taken out of the queue by hand.
+//! others on, but lapin ends the connection at such a message, with all that was prefetched. From then on one message is
+//! taken at a time, until as many have passed as were prefetched, so that no other message is returned again; in an order
+//! until the next subscription. An error in the log names the queue and the delivery tag: take the message out of the queue
+//! by hand, since nothing behind it is delivered meanwhile.
 
 mod acker;
+mod bare;
 #[cfg(test)]
 mod captured;
 mod config;
 mod connection;
 mod delivery;
 mod error;
+mod limit;
 mod queue_type;
 mod source;
 

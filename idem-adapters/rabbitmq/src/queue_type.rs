@@ -16,9 +16,10 @@ use lapin::options::QueueDeclareOptions;
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-use crate::config::Address;
+use crate::config::{Address, Config};
 use crate::connection::Link;
 use crate::error::{answer, broker, refused};
+use crate::limit::{self, Limits};
 
 /// What is known of a queue before it is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +39,13 @@ const ROUNDS: usize = 32;
 /// each refused declaration costs a channel and a line in the server's log.
 pub(crate) async fn verify(
     link: &Link,
-    address: &Address,
+    config: &Config,
     name: &str,
     expected: Expected,
+    limits: Limits,
     known: FieldTable,
 ) -> Result<FieldTable, Error> {
+    let address = &config.address;
     if expected != Expected::Declared {
         exists(link, address, name).await?;
     }
@@ -52,24 +55,29 @@ pub(crate) async fn verify(
     let failed = |error| broker(format!("cannot look at queue `{name}` on {address}"), error);
     let mut arguments = known;
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
+        arguments.insert(limit::ARGUMENT.into(), limit);
+    }
     let mut started_anew = false;
     for _ in 0..ROUNDS {
         let channel = channel(link).await.map_err(failed)?;
         let Err(error) = channel.queue_declare(name.into(), DURABLE, arguments.clone()).await else {
+            limits.check(name, address, &arguments)?;
             return Ok(arguments);
         };
         let Some((kind, text)) = answer(&error) else { return Err(failed(error)) };
         match kind {
             AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => match judge(text) {
                 Verdict::NoQuorumQueue => return Err(no_quorum_queue(name, address, text)),
+                // Asked for without one, so that the answer names what the queue has.
+                Verdict::Limit => arguments = quorum(),
                 Verdict::Has(argument, value) => {
                     arguments.insert(argument, value);
                 }
                 // It was made anew with other arguments since they were learned.
                 Verdict::Unclear if !started_anew => {
                     started_anew = true;
-                    arguments = FieldTable::default();
-                    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+                    arguments = quorum();
                 }
                 Verdict::Unclear => break,
             },
@@ -82,6 +90,12 @@ pub(crate) async fn verify(
         "it cannot be found out whether queue `{name}` on {address} is a quorum queue, since RabbitMQ does not tell all \
          of its arguments: if it is one, use .queue_unverified(\"{name}\")"
     )))
+}
+
+fn quorum() -> FieldTable {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    arguments
 }
 
 /// Whether the queue of these arguments, learned or given, has one consumer at a time. There is no policy for it.
@@ -135,6 +149,8 @@ fn no_permission(name: &str, address: &Address, expected: Expected) -> Error {
 #[derive(Debug, PartialEq)]
 enum Verdict {
     NoQuorumQueue,
+    /// It has not the delivery limit that it was asked for.
+    Limit,
     /// It has this argument.
     Has(ShortString, AMQPValue),
     /// Neither.
@@ -154,6 +170,9 @@ fn judge(text: &str) -> Verdict {
     // A quorum queue is always durable, and neither exclusive nor deleted with its last consumer.
     if matches!(argument, "x-queue-type" | "durable" | "auto_delete" | "exclusive") {
         return Verdict::NoQuorumQueue;
+    }
+    if argument == limit::ARGUMENT && !rest.contains(": received none but") {
+        return Verdict::Limit;
     }
     let learned = rest
         .split_once(": received none but current is the value '")

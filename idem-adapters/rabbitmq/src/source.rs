@@ -30,6 +30,9 @@ pub struct Queue {
     /// The arguments of the queue, as far as they had to be learned.
     arguments: FieldTable,
     subscription: Option<Subscription>,
+    /// After a message that lapin could not read: how many more are taken one at a time. All that is prefetched goes back
+    /// when the connection ends, and each return counts against a delivery limit.
+    narrow: u16,
 }
 
 /// What one `open` made.
@@ -42,6 +45,14 @@ struct Subscription {
     live: bool,
     /// The lane of its deliveries, where an order is asked for.
     lane: Option<u64>,
+    /// How many deliveries may be unsettled when all goes well.
+    in_flight: u16,
+    /// Whether one at a time is taken instead.
+    narrow: bool,
+    /// Its consumer was cancelled, to be followed by a wide one.
+    cancelled: bool,
+    /// The tag of the last delivery.
+    tag: u64,
 }
 
 /// The limit to what a broker that does not answer can delay a shutdown by.
@@ -49,7 +60,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, expected: Expected, arguments: FieldTable) -> Self {
-        Self { config, name: name.into(), expected, arguments, subscription: None }
+        Self { config, name: name.into(), expected, arguments, subscription: None, narrow: 0 }
     }
 
     /// The queue and where it is, for errors.
@@ -61,9 +72,18 @@ impl Queue {
         broker(format!("the subscription to {} has ended", self.place()), source).into()
     }
 
-    fn broken(&self, error: lapin::Error) -> BoxError {
+    fn broken(&mut self, error: lapin::Error) -> BoxError {
         if !matches!(error.kind(), ErrorKind::ParsingError(_)) {
             return self.ended(error);
+        }
+        if let Some(Subscription { in_flight, tag, .. }) = self.subscription {
+            self.narrow = in_flight;
+            tracing::error!(
+                queue = %self.name,
+                delivery_tag = tag + 1,
+                "lapin cannot read a message; one at a time is taken until it is out of the way, so that no other is returned \
+                 again"
+            );
         }
         let what = format!(
             "lapin cannot read a message of {}, and ends the connection at it: look for a message id, a type or a \
@@ -75,13 +95,11 @@ impl Queue {
 
     async fn subscribe(&self, link: Link, terms: &Terms) -> lapin::Result<Subscription> {
         let channel = link.connection.create_channel().await?;
-        // Before the consumer, which takes its limit from it. `global` is refused by quorum queues.
-        channel.basic_qos(terms.in_flight, BasicQosOptions { global: false }).await?;
-        let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
-        let queue = self.name.as_ref().into();
-        let consumer = channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
+        let narrow = self.narrow > 0;
+        let consumer = consume(&channel, &self.name, if narrow { 1 } else { terms.in_flight }).await?;
         let lane = (terms.ordering == Ordering::Queue).then_some(0);
-        Ok(Subscription { consumer, channel, link, live: true, lane })
+        let in_flight = terms.in_flight;
+        Ok(Subscription { consumer, channel, link, live: true, lane, in_flight, narrow, cancelled: false, tag: 0 })
     }
 
     fn check(&self, terms: &Terms) -> Result<(), Error> {
@@ -138,6 +156,34 @@ impl Queue {
     }
 }
 
+impl Subscription {
+    /// Cancels a consumer that takes one at a time, when enough has passed. With an order it stays until the next
+    /// subscription: where a single consumer is cancelled, another one would go on beside what is still unsettled here.
+    async fn widen(&mut self, left: u16, queue: &str) -> lapin::Result<()> {
+        if !self.narrow || left > 0 || self.cancelled || self.lane.is_some() {
+            return Ok(());
+        }
+        let options = BasicCancelOptions { nowait: false };
+        tracing::debug!(queue, "as many messages have passed one at a time as were prefetched");
+        self.channel.basic_cancel(self.consumer.tag(), options).await?;
+        self.cancelled = true;
+        Ok(())
+    }
+
+    async fn consume_wide(&mut self, queue: &str) -> lapin::Result<()> {
+        self.consumer = consume(&self.channel, queue, self.in_flight).await?;
+        (self.narrow, self.cancelled) = (false, false);
+        Ok(())
+    }
+}
+
+async fn consume(channel: &Channel, queue: &str, in_flight: u16) -> lapin::Result<Consumer> {
+    // Before the consumer, which takes its limit from it. `global` is refused by quorum queues.
+    channel.basic_qos(in_flight, BasicQosOptions { global: false }).await?;
+    let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
+    channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await
+}
+
 impl Source for Queue {
     type Acker = RabbitMqAcker;
 
@@ -153,9 +199,10 @@ impl Source for Queue {
     async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
         self.check(&terms)?;
         self.close().await;
+        let limits = self.config.limits(self.expected).await?;
         let link = Link::open(&self.config, &self.name).await?;
-        let (address, known) = (&self.config.address, self.arguments.clone());
-        self.arguments = queue_type::verify(&link, address, &self.name, self.expected, known).await?;
+        let known = self.arguments.clone();
+        self.arguments = queue_type::verify(&link, &self.config, &self.name, self.expected, limits, known).await?;
         if let Err(refused) = self.check_order(&terms) {
             link.close().await;
             return Err(refused.into());
@@ -181,15 +228,25 @@ impl Source for Queue {
             let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else {
                 return Err(self.ended("it is not open: open it"));
             };
+            if let Err(error) = subscription.widen(self.narrow, &self.name).await {
+                break self.ended(error);
+            }
             match subscription.consumer.next().await {
                 // After a loss the stream still yields what it had buffered; the server has taken that back.
-                Some(Ok(message)) if !message.acker.usable() => continue,
+                Some(Ok(message)) if !message.acker.usable() => subscription.tag = message.delivery_tag,
                 Some(Ok(message)) => {
+                    subscription.tag = message.delivery_tag;
+                    self.narrow = self.narrow.saturating_sub(1);
                     let delivery = delivery(&self.name, message.data, message.redelivered, &message.properties);
                     let delivery = delivery.with_lane(subscription.lane);
                     return Ok((delivery, RabbitMqAcker::new(message.acker)));
                 }
                 Some(Err(error)) => break self.broken(error),
+                // The end of the narrow consumer: all that it had was handed out.
+                None if subscription.cancelled => match subscription.consume_wide(&self.name).await {
+                    Ok(()) => tracing::info!(queue = %self.name, "all is taken as before"),
+                    Err(error) => break self.ended(error),
+                },
                 // There is no error with it. From 4.3 on this is also what follows a consumer timeout.
                 None => {
                     break self.ended(

@@ -159,3 +159,52 @@ async fn a_message_that_lapin_cannot_read_is_named_as_the_cause() {
     queue.open(terms(4)).await.unwrap();
     loss(&mut queue).await;
 }
+
+/// All that is prefetched goes back with the connection, and each return counts against a delivery limit.
+#[tokio::test]
+async fn after_a_message_that_lapin_cannot_read_one_at_a_time_is_taken() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    let mut queue = world.open_through(&relay, 4).await;
+    for n in 0..3 {
+        world.publish(n.to_string()).await;
+    }
+    world.until_ready(0).await;
+    relay.publish_unreadable(&world.queue);
+    // Some may be handed out before the connection ends.
+    while tokio::time::timeout(common::LONG, queue.next()).await.unwrap().is_ok() {}
+
+    queue.open(terms(4)).await.unwrap();
+    for left in (0..3).rev() {
+        let (delivery, acker) = next(&mut queue).await;
+        assert_eq!(delivery.delivery_count(), Some(1), "it was returned once");
+        world.until_ready(left + 1).await;
+        assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+    }
+    // Nothing but the message itself is returned from now on.
+    world.publish("behind").await;
+    for _ in 0..2 {
+        loss(&mut queue).await;
+        queue.open(terms(4)).await.unwrap();
+    }
+    loss(&mut queue).await;
+    world.until_ready(2).await;
+    world.channel.queue_purge(world.queue.as_str().into(), Default::default()).await.unwrap();
+
+    // As many pass as were prefetched, and all is as before.
+    for n in 0..12 {
+        world.publish(n.to_string()).await;
+    }
+    queue.open(terms(4)).await.unwrap();
+    for n in 0..12_u32 {
+        let (delivery, acker) = next(&mut queue).await;
+        assert_eq!((delivery.payload(), delivery.redelivered()), (&n.to_string().into(), false));
+        // The fifth may come to the consumer that takes one at a time, which is being cancelled.
+        match n {
+            0..4 => world.until_ready(11 - n).await,
+            4 => {}
+            _ => world.until_ready(8_u32.saturating_sub(n)).await,
+        }
+        assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+    }
+}

@@ -74,7 +74,6 @@ async fn a_quorum_queue_is_taken_whatever_its_arguments() {
     let arguments = [
         ("x-dead-letter-exchange", text("it's")),
         ("x-dead-letter-routing-key", text("")),
-        ("x-delivery-limit", AMQPValue::LongInt(7)),
         ("x-message-ttl", AMQPValue::LongLongInt(60_000)),
         ("x-max-length", AMQPValue::ShortInt(100)),
         ("x-overflow", text("reject-publish")),

@@ -3,19 +3,22 @@
 -- `Postgres::connect` runs this file by itself. To run it by hand, as a role that may create tables, in one transaction:
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction \
---     -c 'CREATE SCHEMA idem' -c 'SET LOCAL search_path TO idem' -f 0001_claims_and_inbox.sql
+--     -c 'CREATE SCHEMA idem_store' -c 'SET LOCAL search_path TO idem_store' -f 0001_claims_and_inbox.sql
 --
 -- The role that runs the workers then needs
 --
---   GRANT USAGE ON SCHEMA idem TO worker;
---   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem TO worker;
+--   GRANT USAGE ON SCHEMA idem_store TO worker;
+--   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
 --
 -- and connects with `.verify_only()`. All times are the database's clock.
 
--- What has been applied to this schema.
+-- What has been applied to this schema. A version of idem that does not know a migration starts only where its `supports`
+-- is a migration that it knows.
 CREATE TABLE migrations (
     version    int PRIMARY KEY,
     name       text NOT NULL,
+    -- The lowest migration that an idem must know which uses the tables after this one.
+    supports   int NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
@@ -41,8 +44,44 @@ CREATE TABLE processed_messages (
     handler_id   int   NOT NULL,
     key          bytea NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
     fingerprint  bytea NOT NULL CHECK (octet_length(fingerprint) <= 255),
+    -- In one claim of each batch: the transaction that made it, which only idem commits. Null takes no room in a row.
+    batch_xid    xid8,
     PRIMARY KEY (handler_id, key)
 );
+
+-- Refuses the COMMIT of a handler that shares its transaction with other messages: their claims would be committed
+-- although their handlers have not run. idem sets `idem.commit` to the transaction's number before it commits.
+--
+-- The trigger is deferred, so that it fires at COMMIT. It also fires at SET CONSTRAINTS ALL IMMEDIATE, which a handler may
+-- run. The two are told apart by firing again: SET CONSTRAINTS ends although the trigger is queued again as deferred, and
+-- COMMIT fires it until none is left. So the second time within one command of the client, it is COMMIT.
+--
+-- It needs no rights but those of the worker, and runs only where a batch ends. Nobody needs EXECUTE on the function.
+CREATE FUNCTION refuse_commit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    touched bigint;
+BEGIN
+    IF current_setting('idem.commit', true) = NEW.batch_xid::text THEN
+        RETURN NULL;
+    END IF;
+    IF current_setting('idem.fired', true) IS DISTINCT FROM statement_timestamp()::text THEN
+        PERFORM set_config('idem.fired', statement_timestamp()::text, true);
+        EXECUTE format('SET CONSTRAINTS %I.%I DEFERRED', TG_TABLE_SCHEMA, TG_NAME);
+        EXECUTE format('UPDATE %I.%I SET batch_xid = batch_xid WHERE handler_id = $1 AND key = $2',
+                       TG_TABLE_SCHEMA, TG_TABLE_NAME)
+            USING NEW.handler_id, NEW.key;
+        GET DIAGNOSTICS touched = ROW_COUNT;
+        IF touched > 0 THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'ID001', MESSAGE = 'idem: the handler ran COMMIT: let idem commit',
+        HINT = 'Return Ok(()), and idem commits what the handler has written together with its claim.';
+END $$;
+
+CREATE CONSTRAINT TRIGGER refuse_commit AFTER INSERT OR UPDATE OF batch_xid ON processed_messages
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (NEW.batch_xid = pg_catalog.pg_current_xact_id()) EXECUTE FUNCTION refuse_commit();
 
 -- Finds what is to be pruned, of each handler by its own retention.
 CREATE INDEX processed_messages_dated ON processed_messages (handler_id, processed_at) WHERE processed_at IS NOT NULL;
@@ -99,4 +138,4 @@ ALTER TABLE inbox_messages SET (
     autovacuum_analyze_scale_factor = 0.02
 );
 
-INSERT INTO migrations (version, name) VALUES (1, 'claims_and_inbox');
+INSERT INTO migrations (version, name, supports) VALUES (1, 'claims_and_inbox', 1);

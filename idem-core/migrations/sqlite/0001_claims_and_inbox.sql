@@ -7,10 +7,13 @@
 -- and connect with `.verify_only()`. For a prefix other than `idem_`, replace `"idem_` throughout.
 -- All times are milliseconds since 1970 by the database's clock.
 
--- What has been applied under this prefix.
+-- What has been applied under this prefix. A version of idem that does not know a migration starts only where its
+-- `supports` is a migration that it knows.
 CREATE TABLE "idem_migrations" (
     version    INTEGER PRIMARY KEY,
     name       TEXT    NOT NULL,
+    -- The lowest migration that an idem must know which uses the tables after this one.
+    supports   INTEGER NOT NULL,
     applied_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER))
 ) STRICT;
 
@@ -96,4 +99,4 @@ CREATE TABLE "idem_pruner" (
 ) STRICT;
 INSERT INTO "idem_pruner" (id) VALUES (1);
 
-INSERT INTO "idem_migrations" (version, name) VALUES (1, 'claims_and_inbox');
+INSERT INTO "idem_migrations" (version, name, supports) VALUES (1, 'claims_and_inbox', 1);

@@ -5,7 +5,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::pipeline::{Pipeline, Step};
+use crate::pipeline::Pipeline;
 use crate::store::{Isolation, Row};
 use crate::worker::{Arrival, Hold, Waiting, extended_all};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
@@ -159,11 +159,8 @@ impl<S: Store> Pipeline<S> {
                     for place in new {
                         let item = &items[place];
                         let attempts = item.attempts + 1;
-                        let verdict = match self.committed_early(facts[item.at], &item.identity, attempts).await {
-                            Step::Done(outcome) => Verdict::Done(outcome),
-                            _ => Verdict::Stopped,
-                        };
-                        give(&mut verdicts, &items[place..=place], &verdict);
+                        let outcome = self.committed_early(facts[item.at], &item.identity, attempts).await;
+                        give(&mut verdicts, &items[place..=place], &Verdict::Done(outcome));
                     }
                 }
                 Round::Stopped => give(&mut verdicts, &items, &Verdict::Stopped),

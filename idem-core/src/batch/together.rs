@@ -94,6 +94,7 @@ impl<S: Store> Pipeline<S> {
             let began = Instant::now();
             let handled = self.handle(job, &mut txn, began).await;
             route.meters.handler.record(began.elapsed());
+            let ticket = self.store.ticket(&txn);
             let error = match handled {
                 Handled::Returned(Ok(())) => {
                     before = places;
@@ -101,14 +102,14 @@ impl<S: Store> Pipeline<S> {
                 }
                 Handled::Returned(Err(error)) => error,
                 Handled::Panicked(text) => text.into(),
-                Handled::Stopped => return Round::Stopped,
-                Handled::Late => {
-                    // Dropping the transaction closes the connection, whose state is not known.
+                // Dropping the transaction closes the connection, whose state is not known.
+                Handled::Stopped => {
                     drop(txn);
-                    return match self.late().await {
-                        Ran::Broke(error) => self.lost(error),
-                        _ => blamed(&places),
-                    };
+                    return self.ended(self.cut_off(ticket, Ran::Stopped).await, new, &places);
+                }
+                Handled::Late => {
+                    drop(txn);
+                    return self.ended(self.late(ticket).await, new, &places);
                 }
             };
             let round = if self.store.lost_race(error.as_ref()) { Round::Deadlock } else { blamed(&places) };
@@ -125,7 +126,9 @@ impl<S: Store> Pipeline<S> {
                 Round::Done(found.into_iter().map(Verdict::from).collect())
             }
             Committed::CommittedEarly => Round::CommittedEarly(new),
-            Committed::Swallowed | Committed::RolledBack | Committed::Refused(_) => Round::Split,
+            Committed::Swallowed | Committed::RolledBack | Committed::CommitRefused | Committed::Refused(_) => {
+                Round::Split
+            }
             Committed::Retry(_) => Round::Deadlock,
             Committed::Unknown(error) => self.lost(error),
         }
@@ -173,11 +176,12 @@ impl<S: Store> Pipeline<S> {
         ended: impl FnOnce() -> Round,
         new: Vec<usize>,
     ) -> Round {
+        let ticket = self.store.ticket(&txn);
         match self.store.rollback(txn).await {
-            Ok(Undone::RolledBack) => failed(),
+            Ok(Undone::RolledBack | Undone::CommitRefused) => failed(),
             Ok(Undone::Ended) => ended(),
             Ok(Undone::CommittedEarly) => Round::CommittedEarly(new),
-            Err(fault) => self.lost(fault.into()),
+            Err(fault) => self.ended(self.cut_off(ticket, Ran::Broke(fault.into())).await, new, &[]),
         }
     }
 
@@ -185,6 +189,16 @@ impl<S: Store> Pipeline<S> {
         match self.store.rollback(txn).await {
             Ok(_) => round,
             Err(fault) => Round::Outage(fault),
+        }
+    }
+
+    /// What it means for the batch that a call of a handler was cut off.
+    fn ended(&self, ran: Ran, new: Vec<usize>, places: &[usize]) -> Round {
+        match ran {
+            Ran::Broke(error) => self.lost(error),
+            Ran::Stopped => Round::Stopped,
+            Ran::CommittedEarly => Round::CommittedEarly(new),
+            _ => blamed(places),
         }
     }
 

@@ -11,24 +11,36 @@ use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::record::{Promised, settled};
 use crate::registry::{Route, Unfit};
 use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
+use crate::worker::Isolated;
 use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and writes what became of it. Whatever happens, the row is processed, noted, or left to the end
     /// of its lease.
     pub(crate) async fn run_row(&self, row: &Row) {
-        self.conclude(row, Verdict::Alone).await;
+        self.run_isolated(row, &mut None).await;
+    }
+
+    /// Runs a suspect, whose process is quiet for it until its outcome is written. Where it lost its connection, and has
+    /// not been there when a process ended, the others go on before that: its run is over, and a new connection to write
+    /// with takes a while.
+    pub(super) async fn run_isolated(&self, row: &Row, quiet: &mut Option<Isolated>) {
+        self.conclude_in(row, Verdict::Alone, quiet).await;
     }
 
     /// Writes what a batch has left to be written of a row, or runs it.
     pub(crate) async fn conclude(&self, row: &Row, verdict: Verdict) {
+        self.conclude_in(row, verdict, &mut None).await;
+    }
+
+    async fn conclude_in(&self, row: &Row, verdict: Verdict, quiet: &mut Option<Isolated>) {
         let span = telemetry::span(self.system, &self.consumer, &row.delivery);
         span.record("idem.handler", row.handler.as_str());
         span.record("idem.key", tracing::field::display(&row.identity.key));
         async {
             let run = match verdict {
                 Verdict::Alone if row.identity.key.as_bytes().is_empty() => self.readmit(row).await,
-                Verdict::Alone => self.rerun(row).await,
+                Verdict::Alone => self.rerun(row, quiet).await,
                 Verdict::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
@@ -51,7 +63,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Begin, start, handle, guard, commit; then the note of a failure. `None` where nothing became of it.
-    async fn rerun(&self, row: &Row) -> Option<Outcome> {
+    async fn rerun(&self, row: &Row, quiet: &mut Option<Isolated>) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         let taken = Instant::now();
         for round in 0.. {
@@ -81,11 +93,14 @@ impl<S: Store> Pipeline<S> {
                 Ran::Failed(failure) => return self.failed(row, failure).await,
                 Ran::CommittedEarly => {
                     let attempts = row.attempts + 1;
-                    self.committed_early(&row.delivery, &row.identity, attempts).await;
-                    return Some(Outcome::Dead { reason: Reason::Committed });
+                    return Some(self.committed_early(&row.delivery, &row.identity, attempts).await);
                 }
                 Ran::Broke(error) => {
                     self.outage.report(error.as_ref());
+                    // The only start is this one's.
+                    if row.starts == 1 {
+                        drop(quiet.take());
+                    }
                     return self.broke(row, &error.to_string()).await;
                 }
                 Ran::Stopped => {

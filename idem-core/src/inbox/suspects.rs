@@ -49,12 +49,15 @@ impl<S: Store> Runner<S> {
                 }
             }
             drop(held);
-            self.pipeline.run_row(&row).await;
+            let mut isolated = Some(isolated);
+            self.pipeline.run_isolated(&row, &mut isolated).await;
             any = true;
-            if isolation == Isolation::Process || since.elapsed() >= SURVEY {
-                break;
+            match isolated {
+                Some(isolated) if isolation == Isolation::Inbox && since.elapsed() < SURVEY => {
+                    quiet = Some((isolated, since));
+                }
+                _ => break,
             }
-            quiet = Some((isolated, since));
         }
         Ok(any)
     }

@@ -68,6 +68,8 @@ pub enum Undone {
     /// The handler had ended the transaction by COMMIT before it failed: the claim, and what it had written by then,
     /// stand.
     CommittedEarly,
+    /// The handler had run COMMIT before it failed, and the database refused that: nothing of the transaction is in it.
+    CommitRefused,
 }
 
 /// The answer to a commit.
@@ -81,6 +83,8 @@ pub enum Committed {
     RolledBack,
     /// The handler had ended the transaction by COMMIT: the claim, and what it had written by then, stand.
     CommittedEarly,
+    /// The handler had run COMMIT, which the database refused; nothing was written.
+    CommitRefused,
     /// The database refused to commit (a deferred constraint, for example); nothing was written.
     Refused(BoxError),
     /// Lost against a concurrent transaction (40001, 40P01), or out of time (57014); nothing was written, and a new
@@ -88,4 +92,21 @@ pub enum Committed {
     Retry(BoxError),
     /// No answer: it may have committed or not. The connection is closed. The claim will tell.
     Unknown(BoxError),
+}
+
+/// What a transaction is known by to other connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket(pub String);
+
+/// What became of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It has not ended: its connection was dropped, and the database has not noticed or still runs its last statement.
+    Running,
+    /// Nothing of it is in the database.
+    RolledBack,
+    /// Nor here; the handler had run COMMIT, which the database refused.
+    CommitRefused,
+    /// The claim, and what was written in it, stand.
+    Committed,
 }

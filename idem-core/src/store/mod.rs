@@ -3,7 +3,11 @@
 mod claim;
 pub mod envelope;
 mod fault;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod ledger;
 mod row;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod tables;
 
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -16,7 +20,7 @@ use uuid::Uuid;
 
 use crate::{Error, Key};
 
-pub use claim::{Claimed, Committed, HandlerId, Identity, Promise, Standing, Undone};
+pub use claim::{Claimed, Committed, Fate, HandlerId, Identity, Promise, Standing, Ticket, Undone};
 pub use fault::Fault;
 pub use row::{
     Filter, Isolation, JUDGE_LEASES, Kind, Level, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
@@ -86,6 +90,21 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Rolls back. [`Fault::Outage`] means that the connection is lost; the transaction then ends by itself.
     /// Where a claim was made or a row started, it looks whether the handler had committed that before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, Fault>> + Send;
+
+    /// What the transaction is known by when its connection is gone. `None` where it can only have been rolled back: no
+    /// claim was made and no row started in it, or no handler can commit it and this one has not tried.
+    fn ticket(&self, _txn: &Self::Txn) -> Option<Ticket> {
+        None
+    }
+
+    /// What became of a transaction that was dropped while it was a handler's, asked on another connection. Where it still
+    /// runs, the store may end it.
+    ///
+    /// # Errors
+    /// The database did not answer: it is asked again.
+    fn fate(&self, _ticket: &Ticket) -> impl Future<Output = Result<Fate, Fault>> + Send {
+        async { Ok(Fate::RolledBack) }
+    }
 
     // ===== claims, each in a transaction =====
 

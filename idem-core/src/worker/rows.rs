@@ -72,7 +72,9 @@ mod tests {
         let rows = Rows::default();
         let (first, twin, other) = (rows.watch(&identity("a")), rows.watch(&identity("a")), rows.watch(&identity("b")));
         let mut waits = [&first, &twin, &other].map(|watch| Box::pin(watch.ran.notified()));
-        waits.iter_mut().for_each(|wait| drop(wait.as_mut().enable()));
+        for wait in &mut waits {
+            wait.as_mut().enable();
+        }
         rows.ran(&identity("a"));
         let woken = waits.map(|wait| wait.now_or_never().is_some());
         assert_eq!(woken, [true, true, false]);

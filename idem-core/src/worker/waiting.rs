@@ -13,6 +13,7 @@ use super::ahead::Ahead;
 use super::{Arrival, Place, Queue, Unwinding};
 
 /// An ordered delivery that cannot run now.
+#[allow(clippy::large_enum_variant, reason = "most are of the large kind, and a box would be an allocation for each")]
 pub(crate) enum Waiting<A> {
     /// Another delivery of its ordering key comes first.
     Turn(Delivery, A, Place),

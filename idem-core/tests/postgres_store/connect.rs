@@ -207,6 +207,39 @@ async fn a_role_without_ddl_verifies_what_another_has_migrated() {
     role.end(&schema).await;
 }
 
+/// The default search path is `"$user", public`: a schema of the role's name takes what the application makes.
+#[tokio::test]
+async fn a_schema_of_the_roles_own_name_is_refused_while_the_search_path_begins_with_it() {
+    let Some(mut role) = Role::create().await else { return };
+    let name = role.name.clone();
+    role.run(format!(
+        "DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {name}', current_database()); END $$"
+    ))
+    .await;
+    let ours = |role: &Role| Postgres::options(&role.url).schema(&name);
+    let why = refusal(ours(&role).connect().await);
+    assert!(why.contains(&name) && why.contains(".schema(..)") && why.contains("SET search_path"), "{why}");
+    let there = "SELECT count(*) FROM pg_namespace WHERE nspname = $1";
+    let there: i64 = sqlx::query_scalar(there).bind(&name).fetch_one(&mut role.admin).await.unwrap();
+    assert_eq!(there, 0, "nothing is left in the way of the application");
+
+    role.run(format!("CREATE SCHEMA {name} AUTHORIZATION {name}")).await;
+    refusal(ours(&role).connect().await);
+    refusal(ours(&role).verify_only().connect().await);
+    for path in ["public", &format!("{name}, public")] {
+        role.run(format!("ALTER ROLE {name} SET search_path = {path}")).await;
+        ours(&role).connect().await.unwrap();
+    }
+    role.end(&name).await;
+}
+
+/// Demos and tests connect as a role `idem` to a database `idem`, and so may users.
+#[tokio::test]
+async fn the_default_schema_is_not_the_name_that_a_role_may_well_have() {
+    let shown = format!("{:?}", Postgres::options("postgres://idem@localhost/idem"));
+    assert!(shown.contains("schema: \"idem_store\""), "{shown}");
+}
+
 #[tokio::test]
 async fn the_files_can_be_run_by_hand() {
     let Some(url) = url() else { return };

@@ -1,7 +1,7 @@
 //! What a handler can do to its transaction, and how the commit tells.
 
 use idem_core::store::{Committed, Fault, Promise, Store};
-use sqlx::{Connection, Executor};
+use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};
 
@@ -68,6 +68,82 @@ abuse! {
         "CREATE TEMP TABLE parent (id int PRIMARY KEY);
          CREATE TEMP TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
          INSERT INTO child VALUES (1)" => Committed::Refused(_), 0;
+}
+
+/// Begins, and claims three at once, as a batch does.
+async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
+    let ids: Vec<_> = (0..3).map(|n| world.identity(&format!("{name} {n}"))).collect();
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), Promise::Processed).await.unwrap();
+    txn
+}
+
+#[tokio::test]
+async fn a_batch_is_committed_by_nobody_but_idem() {
+    let Some(mut world) = world().await else { return };
+    let claims = format!("{}.processed_messages", world.schema);
+    let disabled = format!("ALTER TABLE {claims} DISABLE TRIGGER ALL; COMMIT");
+    let ends: [&[&str]; 16] = [
+        &["COMMIT"],
+        &["END"],
+        &["COMMIT AND CHAIN"],
+        &["PREPARE TRANSACTION 'idem'"],
+        &[&disabled],
+        &["SET CONSTRAINTS ALL IMMEDIATE", "COMMIT"],
+        &["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL IMMEDIATE", "COMMIT"],
+        &["SET CONSTRAINTS ALL IMMEDIATE; COMMIT"],
+        &["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED", "COMMIT"],
+        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "ROLLBACK TO a", "COMMIT"],
+        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "RELEASE a", "COMMIT"],
+        &["SET LOCAL search_path = nowhere", "COMMIT"],
+        &["SET LOCAL TimeZone = 'Asia/Tokyo'", "SET CONSTRAINTS ALL IMMEDIATE", "SET LOCAL TimeZone = 'UTC'", "COMMIT"],
+        &["SET ROLE pg_monitor", "COMMIT"],
+        &["SET TRANSACTION READ ONLY", "COMMIT"],
+        &["RESET ALL; COMMIT"],
+    ];
+    for statements in ends {
+        let mut txn = batch(&world, "ended").await;
+        let (last, before) = statements.split_last().unwrap();
+        for statement in before {
+            lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
+        }
+        let refused = lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*last))).await.unwrap_err().to_string();
+        let named = [
+            "let idem commit",
+            "prepared transactions are disabled",
+            "pending trigger events",
+            "permission denied",
+            "read-only",
+        ];
+        assert!(named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
+        let undone = world.store.rollback(txn).await.unwrap();
+        assert_ne!(undone, idem_core::store::Undone::CommittedEarly, "{statements:?}");
+        assert_eq!(world.claims().await, 0, "{statements:?}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_handler_in_a_batch_looks_at_its_constraints_and_idem_commits() {
+    let Some(mut world) = world().await else { return };
+    let looks: [&[&str]; 6] = [
+        &["SET CONSTRAINTS ALL IMMEDIATE"],
+        &["SET CONSTRAINTS ALL IMMEDIATE", "SELECT 1", "SET CONSTRAINTS ALL IMMEDIATE"],
+        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "ROLLBACK TO a"],
+        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "RELEASE a"],
+        &["SET LOCAL search_path = nowhere", "SET CONSTRAINTS ALL IMMEDIATE"],
+        &["SET LOCAL ROLE pg_monitor"],
+    ];
+    for (n, statements) in looks.into_iter().enumerate() {
+        let mut txn = batch(&world, &n.to_string()).await;
+        for statement in statements {
+            lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
+        }
+        let answer = world.store.commit(txn).await;
+        assert!(matches!(answer, Committed::Done), "{statements:?}: {answer:?}");
+        assert_eq!(world.claims().await, 3 * (n as i64 + 1));
+    }
+    world.end().await;
 }
 
 #[tokio::test]

@@ -206,3 +206,48 @@ async fn many_connects_to_new_files_at_once_are_harmless() {
         }
     }
 }
+
+/// What a start says, as it migrates and as it only verifies; `None` where it starts.
+async fn starts(dir: &Dir) -> Option<String> {
+    let options = || Sqlite::options(&dir.url());
+    let refused = [options().connect().await, options().verify_only().connect().await].map(|answer| match answer {
+        Ok(_) => None,
+        Err(idem_core::Error::Refused(why)) => Some(why),
+        Err(other) => panic!("not refused: {other:?}"),
+    });
+    assert_eq!(refused[0], refused[1]);
+    refused.into_iter().next().flatten()
+}
+
+#[tokio::test]
+async fn a_newer_file_is_refused_unless_it_says_that_it_supports_this_version() {
+    let world = World::new().await;
+    world.sql("INSERT INTO idem_migrations (version, name, supports) VALUES (7, 'later', 7)").await;
+    let why = starts(&world.dir).await.unwrap();
+    for part in ["orders.db", "0007", "later", "0001"] {
+        assert!(why.contains(part), "{why}");
+    }
+    world.sql("UPDATE idem_migrations SET supports = 1 WHERE version = 7").await;
+    assert_eq!(starts(&world.dir).await, None, "it only adds something");
+    world.sql("INSERT INTO idem_migrations (version, name, supports) VALUES (8, 'much_later', 7)").await;
+    assert!(starts(&world.dir).await.unwrap().contains("much_later"));
+}
+
+#[tokio::test]
+async fn a_missing_column_is_named_at_the_start() {
+    let world = World::new().await;
+    let asked = "SELECT t.name, c.name FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c
+                 WHERE t.type = 'table' AND t.name LIKE 'idem%'";
+    let columns = sqlx::query_as::<_, (String, String)>(asked).fetch_all(&mut world.outsider().await).await.unwrap();
+    assert!(columns.len() > 25, "{columns:?}");
+    for (table, column) in columns {
+        world.sql(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
+        let why = starts(&world.dir).await.unwrap_or_else(|| panic!("it starts without {column} of {table}"));
+        for part in ["orders.db", table.trim_start_matches("idem_"), &column, "migrations/sqlite"] {
+            assert!(why.contains(part), "{why}");
+        }
+        world.sql(&format!("ALTER TABLE {table} RENAME COLUMN gone TO {column}")).await;
+    }
+    world.sql("DROP TABLE idem_inbox_messages").await;
+    assert!(starts(&world.dir).await.unwrap().contains("the table `inbox_messages`"));
+}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use idem_core::store::sqlite::{SqliteOptions, Txn};
-use idem_core::store::{Claimed, Committed, HandlerId, Identity, NewRow, Promise};
+use idem_core::store::{Committed, HandlerId, Identity, NewRow, Promise};
 use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Sqlite, Store};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};

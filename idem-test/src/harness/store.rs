@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::{
     Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Survey, Undone,
+    Replayed, Reservation, Row, Standing, Survey, Ticket, Undone,
 };
 use idem_core::{Error, Key, Lends, Store};
 use uuid::Uuid;
@@ -140,6 +140,14 @@ impl<S: Store> Store for Crashing<S> {
 
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
         self.within.retention(handlers).await
+    }
+
+    fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
+        self.within.ticket(&txn.within)
+    }
+
+    async fn fate(&self, ticket: &Ticket) -> Result<idem_core::store::Fate, Fault> {
+        self.within.fate(ticket).await
     }
 
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {

@@ -39,10 +39,13 @@ impl World for PostgresWorld {
     const FEATURES: Features = Features {
         concurrent: true,
         errors_abort: true,
+        refuses_commit: false,
         bounded: true,
         suicide: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
         lost_race: Some("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$"),
+        check_constraints: Some("SET CONSTRAINTS ALL IMMEDIATE"),
         long: "SELECT pg_sleep(30)",
+        stuck: "SET LOCAL statement_timeout = 0; SET LOCAL client_connection_check_interval = 0; SELECT pg_sleep(60)",
     };
 
     async fn make() -> Option<Self> {

@@ -39,11 +39,13 @@ impl World for SqliteWorld {
     const FEATURES: Features = Features {
         concurrent: false,
         errors_abort: false,
+        refuses_commit: true,
         bounded: false,
         suicide: None,
         lost_race: None,
-        long: "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000000) \
-               SELECT count(*) FROM n",
+        check_constraints: None,
+        long: LONG,
+        stuck: LONG,
     };
 
     async fn make() -> Option<Self> {
@@ -101,3 +103,6 @@ impl World for SqliteWorld {
         None
     }
 }
+
+const LONG: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000000) \
+                    SELECT count(*) FROM n";

@@ -19,7 +19,8 @@ use crate::{Instance, daemon, place, process};
 /// number of them, and an installed one, run side by side.
 ///
 /// Where `IDEM_RABBITMQ_ROOT` is set, it is the directory of another Debian system with a RabbitMQ in it, which is run
-/// instead of the installed one: `cargo xtask matrix rabbitmq` makes one with RabbitMQ 4. Only root can do that.
+/// instead of the installed one. Only root can do that. On Debian this makes one with RabbitMQ 4:
+/// `debootstrap --variant=minbase --include=rabbitmq-server trixie DIRECTORY`
 #[derive(Debug, Clone, Copy)]
 pub struct RabbitMq;
 

@@ -12,6 +12,7 @@ use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// Nothing here takes that long; a test that waits for it has failed.
@@ -54,8 +55,30 @@ impl World {
         Some(Self { url, queue, channel, connection })
     }
 
-    /// Each queue removes itself some time after its test, also after one that failed.
+    /// A queue of this kind. A quorum queue has no delivery limit.
     pub(crate) async fn declare(&self, kind: &str, arguments: &[(&str, AMQPValue)]) {
+        let mut arguments = arguments.to_vec();
+        if kind == "quorum" && self.major().await >= 4 {
+            arguments.push(("x-delivery-limit", AMQPValue::LongInt(-1)));
+        }
+        self.declare_as_is(kind, &arguments).await;
+    }
+
+    /// The first number of the server's version, from the first frame that it sends.
+    pub(crate) async fn major(&self) -> u32 {
+        let mut server = tokio::net::TcpStream::connect(relay::authority(&self.url)).await.unwrap();
+        server.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
+        let mut head = [0; 7];
+        server.read_exact(&mut head).await.unwrap();
+        let mut start = vec![0; u32::from_be_bytes(head[3..].try_into().unwrap()) as usize];
+        server.read_exact(&mut start).await.unwrap();
+        let name = b"\x07versionS";
+        let at = start.windows(name.len()).position(|bytes| bytes == name).unwrap() + name.len() + 4;
+        u32::from(start[at] - b'0')
+    }
+
+    /// Each queue removes itself some time after its test, also after one that failed.
+    pub(crate) async fn declare_as_is(&self, kind: &str, arguments: &[(&str, AMQPValue)]) {
         let mut table = FieldTable::default();
         table.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
         if kind != "stream" {

@@ -1,14 +1,15 @@
 //! What has to be true of a server, so that an acked message cannot be lost.
 
+use std::collections::HashMap;
+
 use sqlx::Row as _;
 
+use crate::store::tables::{self, TABLES};
 use crate::{BoxError, Error};
 
 use super::answer::Failure;
 use super::lanes::{Lane, OWN};
-
-/// The tables that messages are kept in.
-const TABLES: [&str; 3] = ["handlers", "processed_messages", "inbox_messages"];
+use super::migrate;
 
 /// Makes an error of what was tried.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
@@ -35,7 +36,27 @@ pub(super) async fn server(lane: &mut Lane, allow_unsafe: bool, failed: &Failed<
     settings.unsafe_ones().into_iter().try_for_each(|why| judge(why, allow_unsafe))
 }
 
-/// The tables: logged, and open to our role.
+/// Where unqualified names of this session land: not in idem's schema by accident. The default search path begins with
+/// `"$user"`, so that a schema of the role's name hides what the application has in `public` as soon as it is there.
+pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> Result<(), Error> {
+    let asked = sqlx::query(
+        "SELECT 1 WHERE current_user = $1 AND (current_schemas(false))[1] = $1
+             AND current_setting('search_path') LIKE '%$user%'",
+    );
+    let unclear = |failure: Failure| failed("cannot read the search path of", failure.into_error());
+    if lane.bound(OWN, asked.bind(schema)).await.map_err(unclear)?.is_empty() {
+        return Ok(());
+    }
+    let name = super::sql::quoted(schema);
+    Err(Error::Refused(format!(
+        "the schema {schema:?} has the name of the role, whose search path begins with \"$user\": what the application \
+         makes without naming a schema would land among idem's tables, and hide what it has in other schemas. Choose \
+         another one, `.schema(..)`, or name the path: ALTER ROLE {name} SET search_path = public (or {name}, public, if \
+         the application's tables are there)"
+    )))
+}
+
+/// The tables: all there, logged, and open to our role.
 pub(super) async fn tables(
     lane: &mut Lane,
     schema: &str,
@@ -50,7 +71,9 @@ pub(super) async fn tables(
          WHERE n.nspname = $1 AND c.relname = ANY($2)",
     );
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
-    let rows = lane.alone(asked.bind(schema).bind(&TABLES[..])).await.map_err(unclear)?;
+    columns(lane, schema).await.map_err(unclear)??;
+    let messages = ["handlers", "processed_messages", "inbox_messages"];
+    let rows = lane.alone(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
     for row in rows {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
         let (table, logged, role, open): (String, bool, String, bool) =
@@ -74,6 +97,22 @@ pub(super) async fn tables(
         }
     }
     Ok(())
+}
+
+/// All columns that the statements name.
+async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Failure> {
+    let asked = sqlx::query(
+        "SELECT c.relname::text, array_agg(a.attname::text)
+         FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+         JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+         WHERE n.nspname = $1 AND c.relname = ANY($2) GROUP BY c.relname",
+    );
+    let names = TABLES.map(|(table, _)| table);
+    let mut found = HashMap::new();
+    for row in lane.alone(asked.bind(schema).bind(&names[..])).await? {
+        found.insert(row.try_get(0)?, row.try_get(1)?);
+    }
+    Ok(tables::check(&migrate::place(schema), migrate::CURE, &TABLES, &found))
 }
 
 /// Refuses what would lose messages, or warns where the user insists.

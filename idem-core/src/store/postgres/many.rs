@@ -24,12 +24,12 @@ const MANY_WAIT: u64 = 100;
 ///
 /// `OFFSET 0` keeps NOT EXISTS a look into the index for each key (PostgreSQL does not pull up a sublink with OFFSET). As a
 /// join it is hashed while the table has no statistics, and reads all claims for each batch until autovacuum comes.
-fn claim(on_conflict: &str) -> String {
+fn claim(on_conflict: &str, batch: &str) -> String {
     format!(
         "
     WITH claimed AS (
-        INSERT INTO {{schema}}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
-        SELECT new.handler_id, new.key, new.fingerprint, CASE WHEN $4 THEN now() END
+        INSERT INTO {{schema}}.processed_messages AS claim (handler_id, key, fingerprint, processed_at, batch_xid)
+        SELECT new.handler_id, new.key, new.fingerprint, CASE WHEN $4 THEN now() END, {batch}
         FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS new (handler_id, key, fingerprint)
         WHERE (SELECT set_config('lock_timeout', $5, true)) IS NOT NULL AND NOT EXISTS (
             SELECT FROM {{schema}}.processed_messages AS known
@@ -55,13 +55,19 @@ fn claim(on_conflict: &str) -> String {
 /// Where nobody else claims the same keys at the same moment, which is nearly always. ON CONFLICT looks into the index once
 /// more and marks each row as tentative, which takes a third of the statement's time; without it a lost race is an error.
 pub(super) fn claim_alone() -> String {
-    claim("")
+    // One claim says that only idem commits this transaction. The first one is new: otherwise the statement fails.
+    claim("", "CASE WHEN $4 AND row_number() OVER (ORDER BY new.handler_id, new.key) = 1 THEN pg_current_xact_id() END")
 }
 
 /// Where somebody may.
 pub(super) fn claim_beside() -> String {
-    claim("ON CONFLICT (handler_id, key) DO NOTHING")
+    // Which of them is new is not known here; [`MARK`] follows.
+    claim("ON CONFLICT (handler_id, key) DO NOTHING", "NULL::xid8")
 }
+
+/// Says of one claim that only idem commits its transaction.
+pub(super) const MARK: &str = "
+    UPDATE {schema}.processed_messages SET batch_xid = pg_current_xact_id() WHERE handler_id = $1 AND key = $2";
 
 const ANSWER: &str = "
     SELECT claim.handler_id, claim.key, claim.fingerprint,
@@ -93,7 +99,10 @@ pub(super) const START: &str = "
         DELETE FROM {schema}.inbox_messages AS i USING unnest($1::bigint[], $2::uuid[]) AS ours (id, token)
         WHERE i.id = ours.id AND i.token = ours.token RETURNING i.id, i.handler_id, i.key
     ), dated AS (
-        UPDATE {schema}.processed_messages AS claim SET processed_at = now() FROM gone
+        UPDATE {schema}.processed_messages AS claim
+        SET processed_at = now(),
+            batch_xid = CASE WHEN gone.id = (SELECT min(id) FROM gone) THEN pg_current_xact_id() END
+        FROM gone
         WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
     )
     SELECT array_agg(id), pg_current_xact_id()::text, set_config('lock_timeout', $3, true)
@@ -151,6 +160,7 @@ impl Postgres {
             true => txn.ask_alone(claim(&self.sql().claim_alone)).await?,
             false => None,
         };
+        let marked = alone.is_some();
         let rows = match alone {
             Some(rows) => rows,
             None => txn.ask(claim(&self.sql().claim_beside)).await?,
@@ -163,6 +173,16 @@ impl Postgres {
         let pruned: HashMap<i32, Option<i64>> = distinct.iter().copied().zip(pruned).collect();
         let made = |handler| Claimed::New { pruned_through: pruned.get(&handler).copied().flatten().map(time) };
         let new: (Option<Vec<i32>>, Option<Vec<Vec<u8>>>) = (row.try_get(0)?, row.try_get(1)?);
+        if promise == Promise::Processed {
+            txn.guard_batch();
+            if !marked {
+                let (first, key) = match &new {
+                    (Some(handlers), Some(keys)) => (handlers.first().copied(), keys.first().map(Vec::as_slice)),
+                    _ => (handlers.first().copied(), keys.first().copied()),
+                };
+                txn.ask(self.sql().mark.query().bind(first).bind(key)).await?;
+            }
+        }
         let (Some(new_handlers), Some(new_keys)) = new else { return Ok(handlers.into_iter().map(made).collect()) };
         let new = new_handlers.iter().copied().zip(new_keys.iter().map(Vec::as_slice)).collect::<HashSet<_>>();
         let claimed = |at: (i32, &[u8])| if new.contains(&at) { made(at.0) } else { Claimed::Found };
@@ -202,6 +222,7 @@ impl Postgres {
         let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
         let started: Vec<i64> = found.try_get(0)?;
         txn.guard(found.try_get(1)?);
+        txn.guard_batch();
         let started: HashSet<i64> = started.into_iter().collect();
         Ok(ids.iter().map(|id| started.contains(id)).collect())
     }

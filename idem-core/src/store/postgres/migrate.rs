@@ -5,16 +5,25 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::Error;
+use crate::store::ledger::{self, Applied};
+use crate::store::tables;
 
 use super::answer::Failure;
-use super::check::Failed;
+use super::check::{self, Failed};
 use super::lanes::{Lane, OWN};
 use super::sql::quoted;
 
 /// Number, name and text of each migration, in order. The files write the ledger themselves, so that they can be run by
-/// hand. A migration keeps the version of idem before it working: both run side by side during a rolling deploy.
-const MIGRATIONS: &[(i32, &str, &str)] =
+/// hand. A migration keeps the version of idem before it working, and says so in the ledger (`supports`): both run side by
+/// side during a rolling deploy.
+const MIGRATIONS: &[Migration] =
     &[(1, "0001_claims_and_inbox.sql", include_str!("../../../migrations/postgres/0001_claims_and_inbox.sql"))];
+
+type Migration = (i32, &'static str, &'static str);
+
+/// How what is missing is made.
+pub(super) const CURE: &str = "add it as idem-core/migrations/postgres has it, or give `.schema(..)` a new name, under \
+                               which nothing is known of what was processed before";
 
 /// A migration may wait for another process that migrates, and for the tables' locks.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,9 +36,16 @@ pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed
              idem-core/migrations/postgres as a role that may, as their heads say, and connect with `.verify_only()`",
             failure.into_error()
         )),
+        // An undefined column, which can only be one of the ledger's.
+        Some("42703") => tables::lacks(
+            &place(schema),
+            CURE,
+            &format!("a column of the table `migrations` ({})", failure.into_error()),
+        ),
         _ => failed("cannot migrate", failure.into_error()),
     };
-    let missing = look(lane, schema).await.map_err(explain)?;
+    let missing = unknown(schema, look(lane, schema).await.map_err(explain)?)?;
+    check::path(lane, schema, failed).await?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -40,12 +56,16 @@ pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed
              tables, as its head says, or connect once without `.verify_only()`"
         )));
     }
-    apply(lane, schema).await.map_err(explain)
+    create(lane, schema).await.map_err(explain)?;
+    // Once more, since a schema that was not there was in nobody's way; a refusal takes it back.
+    check::path(lane, schema, failed).await?;
+    let applied = ledger(lane, schema).await.map_err(explain)?;
+    apply(lane, schema, unknown(schema, applied)?).await.map_err(explain)
 }
 
-/// In one transaction under a lock, so that of ten processes that start at once one migrates and nine find it done.
-/// Where it fails, the connection is closed with the transaction.
-async fn apply(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
+/// Begins one transaction under a lock, so that of ten processes that start at once one migrates and nine find it done, and
+/// makes the schema. Where anything fails, the connection is closed with the transaction.
+async fn create(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
     let begin =
         "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
     lane.ask(OWN, sqlx::raw_sql(begin)).await?;
@@ -56,8 +76,13 @@ async fn apply(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
     if lane.bound(OWN, there).await?.is_empty() {
         lane.ask(PATIENCE, sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {}", quoted(schema))))).await?;
     }
+    Ok(())
+}
+
+/// Runs what is missing, and commits.
+async fn apply(lane: &mut Lane, schema: &str, missing: Vec<Migration>) -> Result<(), Failure> {
     let path = format!("SET LOCAL search_path TO {}", quoted(schema));
-    for (_, file, text) in missing(lane, schema).await? {
+    for (_, file, text) in missing {
         lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(path.clone()))).await?;
         lane.ask(PATIENCE, sqlx::raw_sql(text)).await?;
         tracing::info!(schema, file, "migrated");
@@ -67,24 +92,38 @@ async fn apply(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
 }
 
 /// In a transaction, so that a pooler gives all of it to one session.
-async fn look(lane: &mut Lane, schema: &str) -> Result<Vec<(i32, &'static str, &'static str)>, Failure> {
+async fn look(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {
     lane.ask(OWN, sqlx::raw_sql("BEGIN")).await?;
-    let missing = missing(lane, schema).await?;
+    let applied = ledger(lane, schema).await?;
     lane.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
-    Ok(missing)
+    Ok(applied)
 }
 
-/// What the ledger does not have. What it has beyond this version's migrations belongs to a newer version.
-async fn missing(lane: &mut Lane, schema: &str) -> Result<Vec<(i32, &'static str, &'static str)>, Failure> {
+/// What the ledger does not have. What it has beyond this version's migrations belongs to a newer version, which has to
+/// support this one.
+fn unknown(schema: &str, applied: Vec<Applied>) -> Result<Vec<Migration>, Error> {
+    let latest = MIGRATIONS.iter().map(|(version, ..)| i64::from(*version)).max().unwrap_or(0);
+    ledger::check(&place(schema), latest, &applied)?;
+    let is_there = |version: i32| applied.iter().any(|applied| applied.version == i64::from(version));
+    Ok(MIGRATIONS.iter().filter(|(version, ..)| !is_there(*version)).copied().collect())
+}
+
+/// The schema, in the words of an error.
+pub(super) fn place(schema: &str) -> String {
+    format!("the schema {schema:?}")
+}
+
+async fn ledger(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {
     let ledger = format!("{}.migrations", quoted(schema));
     let there = sqlx::query("SELECT to_regclass($1) IS NOT NULL").bind(&ledger);
     let there = lane.bound(OWN, there).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
-    let mut applied = Vec::<i32>::new();
+    let mut applied = Vec::new();
     if there {
-        let asked = sqlx::raw_sql(AssertSqlSafe(format!("SELECT version FROM {ledger}")));
-        for row in lane.ask(OWN, asked).await? {
-            applied.push(row.try_get(0)?);
+        let asked = format!("SELECT version, name, supports FROM {ledger}");
+        for row in lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(asked))).await? {
+            let (version, supports): (i32, i32) = (row.try_get(0)?, row.try_get(2)?);
+            applied.push(Applied { version: version.into(), name: row.try_get(1)?, supports: supports.into() });
         }
     }
-    Ok(MIGRATIONS.iter().filter(|(version, ..)| !applied.contains(version)).copied().collect())
+    Ok(applied)
 }

@@ -8,6 +8,7 @@
 //! | `lanes`, `room`, `session` | connections, how many there are, and what their sessions are like |
 //! | `answer` | what the server's errors mean |
 //! | `txn` | begin, guard and commit, roll back |
+//! | `fate` | what became of a transaction that was cut off |
 //! | `register` | handlers as small integers |
 //! | `claim` | claims |
 //! | `inbox`, `rows` | inbox rows |
@@ -20,6 +21,7 @@
 mod answer;
 mod check;
 mod claim;
+mod fate;
 mod inbox;
 mod lanes;
 mod many;
@@ -50,8 +52,8 @@ use uuid::Uuid;
 use crate::{Error, Key};
 
 use super::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page, Promise,
-    Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Undone,
+    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
+    Promise, Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
 };
 
 pub use options::PostgresOptions;
@@ -182,6 +184,14 @@ impl Store for Postgres {
 
     async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
         txn::rollback(txn).await
+    }
+
+    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
+        txn.ticket()
+    }
+
+    async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
+        fate::of(self.lanes(), ticket).await
     }
 
     async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {

@@ -30,7 +30,7 @@ impl PostgresOptions {
     pub(super) fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
-            schema: "idem".to_owned(),
+            schema: "idem_store".to_owned(),
             connections: 32,
             retention: Duration::from_secs(7 * 24 * 3600),
             verify_only: false,
@@ -40,7 +40,10 @@ impl PostgresOptions {
         }
     }
 
-    /// The schema of idem's tables; default `idem`. Any name of 1 to 63 bytes without NUL will do; it is quoted.
+    /// The schema of idem's tables; default `idem_store`. Any name of 1 to 63 bytes without NUL will do; it is quoted.
+    ///
+    /// A schema with the name of the role is refused while the role's search path says `"$user"`: PostgreSQL would put the
+    /// application's own tables there, too.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
@@ -53,8 +56,13 @@ impl PostgresOptions {
         self
     }
 
-    /// For how long claims are kept after their message was processed; default 7 days. A duplicate that comes later
-    /// is processed again.
+    /// For how long claims are kept after their message was processed; default 7 days. A message that comes again after
+    /// that becomes a dead letter, too old, or is processed again where the broker has no clock.
+    ///
+    /// A worker that starts writes it into the table `handlers` for each of its handlers. The greater value wins, so that two
+    /// versions of a service, and services that share a schema, never prune what another one needs. To lower it, start all
+    /// workers with the lower value, and then
+    /// `UPDATE idem_store.handlers SET retention = '3 days' WHERE consumer = 'billing'`. NULL keeps them for ever.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -110,7 +118,8 @@ impl PostgresOptions {
     /// Connects, migrates idem's tables (or verifies them) and checks the settings of the server.
     ///
     /// # Errors
-    /// [`Error::Refused`] for an option or a setting that cannot work or that would lose messages; the text names the
+    /// [`Error::Refused`] for an option or a setting that cannot work or that would lose messages, for tables that lack a
+    /// column, and for tables that a newer version of idem has changed so that this one may not use them; the text names the
     /// cure. [`Error::Database`] where the URL is wrong, the server is away or does not let us in.
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;

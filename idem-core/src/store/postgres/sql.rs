@@ -65,6 +65,7 @@ statements! {
     start = claim::START,
     claim_alone = many::claim_alone(),
     claim_beside = many::claim_beside(),
+    mark = many::MARK,
     standing_many = many::standing(),
     known = many::known(),
     start_many = many::START,

@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 
 use crate::BoxError;
-use crate::store::{Committed, Fault, Undone};
+use crate::store::{Committed, Fault, Ticket, Undone};
 
 use super::answer::Failure;
 use super::lanes::{Answer, LOCK_WAIT, Lane, Lanes, OWN};
@@ -18,6 +18,8 @@ pub struct Txn {
     lane: Lane,
     // The transaction's number, once it has made a claim or started a row.
     xid: Option<String>,
+    // Whether the database refuses a COMMIT that is not idem's.
+    batch: bool,
     // How long a statement of our own waits for a lock, in milliseconds.
     lock_wait: u64,
     // A handler's.
@@ -158,7 +160,7 @@ impl Txn {
     /// In this lane, where a transaction has begun.
     pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
         let lock_wait = lock_wait(statement_timeout(&lane, deadline));
-        Self { lane, xid: None, lock_wait, deadline, fresh: true, lent: false, shared: false }
+        Self { lane, xid: None, batch: false, lock_wait, deadline, fresh: true, lent: false, shared: false }
     }
 
     /// One of idem's own statements.
@@ -200,6 +202,16 @@ impl Txn {
     /// Remembers the transaction's number, which the guard compares.
     pub(super) fn guard(&mut self, xid: String) {
         self.xid = Some(xid);
+    }
+
+    /// Remembers that one of the claims carries the transaction's number, so that COMMIT needs leave.
+    pub(super) fn guard_batch(&mut self) {
+        self.batch = true;
+    }
+
+    /// What it is known by to other connections.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        self.xid.clone().map(Ticket)
     }
 
     /// The connection, for a handler.
@@ -246,13 +258,18 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     }
     let durable = txn.lane.is_durable().then(|| txn.lane.session().synchronous_commit());
     let same = (txn.shared && !txn.lane.resets()).then(|| txn.lane.session().same());
+    // One more statement, which gives leave to the COMMIT behind it.
+    let (leave, needed) = match &txn.xid {
+        Some(xid) if txn.batch => (format!("; SELECT pg_catalog.set_config('idem.commit', '{xid}', true)"), 3),
+        _ => (String::new(), 2),
+    };
     let text = match &txn.xid {
         // The number comes from the server and consists of digits.
         Some(xid) if txn.lane.is_pooled() => {
-            format!("{}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
+            format!("{}{leave}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
         }
-        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'); COMMIT"),
-        Some(xid) => format!("EXECUTE idem_guard('{xid}'); COMMIT"),
+        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'){leave}; COMMIT"),
+        Some(xid) => format!("EXECUTE idem_guard('{xid}'){leave}; COMMIT"),
         // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
         None => "SELECT 1; COMMIT".to_owned(),
     };
@@ -264,7 +281,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
             return Committed::Done;
         }
         // Guard and COMMIT were answered; what failed is the cleaning behind them. The connection is closed.
-        Some(_) if finished >= 2 => return Committed::Done,
+        Some(_) if finished >= needed => return Committed::Done,
         Some(Failure::Lost(error)) => return Committed::Unknown(error),
         Some(failure @ Failure::Refused(_)) => failure,
     };

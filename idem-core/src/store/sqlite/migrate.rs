@@ -1,20 +1,26 @@
 //! The tables: made, or looked for.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sqlx::Connection as _;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Connection as _, Row as _};
 
 use super::answer;
 use super::sql::Prefix;
 use crate::Error;
+use crate::store::ledger::{self, Applied};
+use crate::store::tables::{self, TABLES};
 
 /// What there is, in order. Old and new versions of idem work side by side while a new one is rolled out, so each
-/// migration has to keep the version before it working, and one that a newer version has applied is no error.
+/// migration has to keep the version before it working, and says so in the ledger (`supports`).
 pub(super) const MIGRATIONS: &[(i64, &str)] =
     &[(1, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/0001_claims_and_inbox.sql")))];
+
+/// How what is missing is made.
+const CURE: &str = "add it as idem-core/migrations/sqlite has it, or give `.prefix(..)` a new one, under which nothing is \
+                    known of what was processed before";
 
 /// For how long the file is asked to go into WAL mode while others use it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,8 +37,8 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
         )));
     }
     let mut txn = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-    let applied = applied(&mut txn, prefix).await.map_err(failed)?;
-    for (version, text) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
+    let place = place(path, prefix);
+    for (version, text) in missing(&mut txn, &place, prefix).await.map_err(failed)?? {
         sqlx::raw_sql(prefix.sql(text)).execute(&mut *txn).await.map_err(|error| Error::Database {
             what: format!(
                 "migration {version:04} does not fit the SQLite file {}: if tables of another origin begin with {:?}, \
@@ -43,12 +49,14 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
             source: error.into(),
         })?;
     }
+    columns(&mut txn, &place, prefix).await.map_err(failed)??;
     txn.commit().await.map_err(failed)
 }
 
 /// Looks for what there has to be, and changes nothing.
 pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefix: &Prefix) -> Result<(), Error> {
     let failed = |error: sqlx::Error| Error::Database { what: answer::trouble(path, &error), source: error.into() };
+    let place = place(path, prefix);
     let path = path.display();
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *connection).await.map_err(failed)?;
     if mode != "wal" {
@@ -57,11 +65,10 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
              once without verify_only()"
         )));
     }
-    let applied = applied(connection, prefix).await.map_err(failed)?;
-    let missing = MIGRATIONS.iter().map(|(version, _)| *version).filter(|version| !applied.contains(version));
-    let missing = missing.map(|version| format!("{version:04}")).collect::<Vec<_>>();
+    let missing = missing(connection, &place, prefix).await.map_err(failed)??;
+    let missing = missing.iter().map(|(version, _)| format!("{version:04}")).collect::<Vec<_>>();
     if missing.is_empty() {
-        return Ok(());
+        return columns(connection, &place, prefix).await.map_err(failed)?;
     }
     Err(Error::Refused(format!(
         "the SQLite file {path} lacks migration {} under the prefix {:?}: connect once without verify_only(), or run it by \
@@ -87,13 +94,69 @@ async fn wal(connection: &mut SqliteConnection) -> Result<String, sqlx::Error> {
 
 const LEDGER: &str = r#"SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)"#;
 
-/// The versions in the ledger; none where there is no ledger.
-async fn applied(connection: &mut SqliteConnection, prefix: &Prefix) -> Result<BTreeSet<i64>, sqlx::Error> {
-    let ledger = format!("{}migrations", prefix.as_str());
-    let exists: bool = sqlx::query_scalar(LEDGER).bind(ledger).fetch_one(&mut *connection).await?;
-    if !exists {
-        return Ok(BTreeSet::new());
+/// The file and the tables in it, in the words of an error.
+fn place(path: &Path, prefix: &Prefix) -> String {
+    format!("the SQLite file {}, in which the tables begin with {:?},", path.display(), prefix.as_str())
+}
+
+/// What the ledger does not have; all where there is no ledger. What it has beyond this version's migrations belongs to a
+/// newer version, which has to support this one.
+async fn missing(
+    connection: &mut SqliteConnection,
+    place: &str,
+    prefix: &Prefix,
+) -> Result<Result<Vec<(i64, &'static str)>, Error>, sqlx::Error> {
+    let applied = match applied(connection, place, prefix).await? {
+        Ok(applied) => applied,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    let latest = MIGRATIONS.iter().map(|(version, _)| *version).max().unwrap_or(0);
+    if let Err(refused) = ledger::check(place, latest, &applied) {
+        return Ok(Err(refused));
     }
-    let versions = sqlx::query_scalar(prefix.sql(r#"SELECT version FROM "idem_migrations""#));
-    Ok(versions.fetch_all(connection).await?.into_iter().collect())
+    let is_there = |version| applied.iter().any(|applied| applied.version == version);
+    Ok(Ok(MIGRATIONS.iter().filter(|(version, _)| !is_there(*version)).copied().collect()))
+}
+
+async fn applied(
+    connection: &mut SqliteConnection,
+    place: &str,
+    prefix: &Prefix,
+) -> Result<Result<Vec<Applied>, Error>, sqlx::Error> {
+    let ledger = format!("{}migrations", prefix.as_str());
+    let exists: bool = sqlx::query_scalar(LEDGER).bind(&ledger).fetch_one(&mut *connection).await?;
+    if !exists {
+        return Ok(Ok(Vec::new()));
+    }
+    let found = HashMap::from([("migrations".to_owned(), columns_of(connection, &ledger).await?)]);
+    if let Err(refused) = tables::check(place, CURE, &TABLES[..1], &found) {
+        return Ok(Err(refused));
+    }
+    let asked = sqlx::query(prefix.sql(r#"SELECT version, name, supports FROM "idem_migrations""#));
+    let rows = asked.fetch_all(connection).await?;
+    let row = |row: &SqliteRow| -> Result<Applied, sqlx::Error> {
+        Ok(Applied { version: row.try_get(0)?, name: row.try_get(1)?, supports: row.try_get(2)? })
+    };
+    rows.iter().map(row).collect::<Result<_, _>>().map(Ok)
+}
+
+/// All tables and columns that the statements name.
+async fn columns(
+    connection: &mut SqliteConnection,
+    place: &str,
+    prefix: &Prefix,
+) -> Result<Result<(), Error>, sqlx::Error> {
+    let wanted: Vec<_> = TABLES.into_iter().chain([("pruner", &["id", "token", "until"][..])]).collect();
+    let mut found = HashMap::new();
+    for (table, _) in &wanted {
+        let there = columns_of(connection, &format!("{}{table}", prefix.as_str())).await?;
+        if !there.is_empty() {
+            found.insert((*table).to_owned(), there);
+        }
+    }
+    Ok(tables::check(place, CURE, &wanted, &found))
+}
+
+async fn columns_of(connection: &mut SqliteConnection, table: &str) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar("SELECT name FROM pragma_table_info(?1)").bind(table).fetch_all(connection).await
 }

@@ -39,8 +39,8 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page, Promise,
-    Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Undone,
+    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
+    Promise, Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
 };
 use crate::{Error, Key};
 
@@ -110,7 +110,9 @@ impl Sqlite {
             Committed::Retry(_) => Err(Fault::Busy),
             Committed::Refused(error) | Committed::Unknown(error) => Err(Fault::Outage(error)),
             // No handler had it in hand.
-            Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly => Err(Fault::Busy),
+            Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly | Committed::CommitRefused => {
+                Err(Fault::Busy)
+            }
         }
     }
 }
@@ -170,6 +172,14 @@ impl Store for Sqlite {
 
     async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
         txn::rollback(self, txn).await
+    }
+
+    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
+        txn.commit_was_refused().then(|| Ticket(String::new()))
+    }
+
+    async fn fate(&self, _: &Ticket) -> Result<Fate, Fault> {
+        Ok(Fate::CommitRefused)
     }
 
     async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {

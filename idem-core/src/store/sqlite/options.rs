@@ -41,8 +41,13 @@ impl SqliteOptions {
         self
     }
 
-    /// For how long claims are kept after their message was processed; 7 days by default. A duplicate that comes later
-    /// is processed again. Zero is refused.
+    /// For how long claims are kept after their message was processed; 7 days by default. A message that comes again after
+    /// that becomes a dead letter, too old, or is processed again where the broker has no clock. Zero is refused.
+    ///
+    /// A worker that starts writes it into the table `idem_handlers` for each of its handlers, in milliseconds. The greater
+    /// value wins, so that two versions of a service, and services that share a file, never prune what another one needs. To
+    /// lower it, start all workers with the lower value, and then
+    /// `UPDATE idem_handlers SET retention = 3 * 86400000 WHERE consumer = 'billing'`. NULL keeps them for ever.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -61,7 +66,8 @@ impl SqliteOptions {
     ///
     /// # Errors
     /// [`Error::Refused`] where a setting cannot work: a database in memory, `mode=ro`, a retention of zero, an invalid
-    /// prefix; with [`verify_only`](Self::verify_only), a file without the tables of this version. [`Error::Database`]
+    /// prefix, tables that lack a column, or that a newer version of idem has changed so that this one may not use them; with
+    /// [`verify_only`](Self::verify_only), a file without the tables of this version. [`Error::Database`]
     /// where the file cannot be opened or written. The text names the file and the cure.
     pub async fn connect(self) -> Result<Sqlite, Error> {
         let Some(prefix) = Prefix::new(&self.prefix) else {

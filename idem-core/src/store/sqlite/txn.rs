@@ -31,6 +31,11 @@ impl Txn {
         self.lane.connection()
     }
 
+    /// Whether the handler ran COMMIT.
+    pub(super) fn commit_was_refused(&self) -> bool {
+        self.lane.watch().refused()
+    }
+
     /// Marks the transaction as the one that made this claim. A savepoint cannot outlive its transaction, so that its
     /// release fails in any other: after ROLLBACK, after COMMIT, and after either of them and a new BEGIN (where reading
     /// the claim again would find it).
@@ -85,9 +90,12 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
 /// The handler ended the transaction, by statements of its own, or silently: by a failing `INSERT OR ROLLBACK`, a full
 /// disk, an interrupt. The connection is closed, since nobody knows what else the handler did to it.
 async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -> Committed {
-    // Without this, a copy that another process took over after the ROLLBACK would look like our own commit.
+    // Without these, a copy that another process took over after the ROLLBACK would look like our own commit.
     if txn.lane.watch().rolled_back() {
         return Committed::RolledBack;
+    }
+    if txn.lane.watch().refused() {
+        return Committed::CommitRefused;
     }
     // Fails where no other transaction was begun.
     let _ = txn.lane.run("ROLLBACK").await;
@@ -121,6 +129,7 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, Fau
         Err(error) if code(&error) == Some(ERROR) => match txn.guarded {
             Some(claim) => match ended(store, txn, claim).await {
                 Committed::CommittedEarly => Ok(Undone::CommittedEarly),
+                Committed::CommitRefused => Ok(Undone::CommitRefused),
                 Committed::Unknown(error) => Err(Fault::Outage(error)),
                 _ => Ok(Undone::RolledBack),
             },

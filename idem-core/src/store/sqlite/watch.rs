@@ -13,8 +13,8 @@ const IDLE: u8 = 0;
 const GUARDED: u8 = 1;
 /// It was rolled back, and not by us.
 const ROLLED_BACK: u8 = 2;
-/// It was committed, and not by us.
-const COMMITTED: u8 = 3;
+/// A COMMIT that is not ours was refused, which rolled it back.
+const REFUSED: u8 = 3;
 
 /// How many virtual machine steps pass between two looks at the clock: some 100 µs.
 const STEPS: i32 = 10_000;
@@ -54,11 +54,13 @@ impl Watch {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Where the transaction was rolled back behind our back (`ROLLBACK`, `INSERT OR ROLLBACK`, a full disk), each later
-    /// statement of the handler would commit by itself. They are refused, so that nothing of the handler stands.
+    /// Refuses each COMMIT that is not ours. SQLite makes a ROLLBACK of one that is refused.
+    ///
+    /// Where the transaction was rolled back behind our back (that way, or by `ROLLBACK`, `INSERT OR ROLLBACK`, a full disk),
+    /// each later statement of the handler would commit by itself. They are refused, so that nothing of the handler stands.
     fn allows_commit(&self) -> bool {
-        let _ = self.state.compare_exchange(GUARDED, COMMITTED, SeqCst, SeqCst);
-        self.state.load(SeqCst) != ROLLED_BACK
+        let _ = self.state.compare_exchange(GUARDED, REFUSED, SeqCst, SeqCst);
+        self.state.load(SeqCst) == IDLE
     }
 
     /// From now on the end of the transaction is noted, since it would not be ours.
@@ -74,6 +76,11 @@ impl Watch {
     /// Whether the guarded transaction was rolled back, and not by us.
     pub(super) fn rolled_back(&self) -> bool {
         self.state.load(SeqCst) == ROLLED_BACK
+    }
+
+    /// Whether the handler ran COMMIT, which was refused.
+    pub(super) fn refused(&self) -> bool {
+        self.state.load(SeqCst) == REFUSED
     }
 
     /// Statements are interrupted after this time.

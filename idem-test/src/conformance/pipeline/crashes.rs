@@ -128,8 +128,10 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
 /// It was reserved, not begun, so that it is charged nothing, and another process finds it at once.
 pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = line.start();
+    // Due only when the other one runs.
+    let left = suspect_for(&line, 1, Duration::from_secs(3)).await;
     park(&line, "billing", Order::new("running", &[Act::Wait])).await;
+    let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     if !W::FEATURES.concurrent {
         // What runs has the only writer.
@@ -137,7 +139,6 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
         worker.stop().await;
         return;
     }
-    let left = suspect(&line, 1).await;
     let filter = Filter { parked: true, ..Filter::default() };
     let row = async || {
         let rows = line.store.list("billing", &filter, Page::default()).await.unwrap();
@@ -168,20 +169,24 @@ async fn never_runs<W: World>(line: &Line<W>, id: &str) {
     assert_eq!(line.desk.runs(id), 0);
 }
 
-/// A row `suspect` that waits in its handler, with so many starts of processes that were never heard of again. Answers the
-/// token of the last of them.
-async fn suspect<W: World>(line: &Line<W>, starts: u32) -> Option<Uuid> {
+/// A row `suspect` that waits in its handler, with so many starts of processes that were never heard of again.
+async fn suspect<W: World>(line: &Line<W>, starts: u32) {
+    suspect_for(line, starts, Duration::ZERO).await;
+}
+
+/// The same, with a lease. Answers the token of the last process.
+async fn suspect_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> Option<Uuid> {
     let handler = park(line, "billing", Order::new("suspect", &[Act::Wait])).await;
     let take = async |kind| {
         let token = Uuid::new_v4();
-        let mut rows = line.store.take(&[handler], kind, Limit::rows(1), token, Duration::ZERO).await.unwrap();
+        let mut rows = line.store.take(&[handler], kind, Limit::rows(1), token, lease).await.unwrap();
         assert_eq!(rows.len(), 1);
         rows.remove(0)
     };
     let mut row = take(Kind::Ordinary).await;
     for _ in 1..starts {
         row = take(Kind::Suspect).await;
-        assert!(line.store.count_start(&row, Duration::ZERO).await.unwrap());
+        assert!(line.store.count_start(&row, lease).await.unwrap());
     }
     row.token
 }

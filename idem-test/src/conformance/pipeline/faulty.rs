@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, NewRow, Note, Page, Promise, Pruned, Replayed,
-    Reservation, Row, Standing, Survey, Undone,
+    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise,
+    Pruned, Replayed, Reservation, Row, Standing, Survey, Ticket, Undone,
 };
 use idem_core::{BoxError, Delivery, Error, Fingerprint, Handler, Key, KeyError, Lends, Store};
 use uuid::Uuid;
@@ -198,6 +198,18 @@ impl<S: Store> Store for Faulty<S> {
         self.within.sight_many(&mut txn.0, ids).await
     }
 
+    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
+        self.within.between(&mut txn.0).await
+    }
+
+    fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
+        self.within.ticket(&txn.0)
+    }
+
+    async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
+        self.within.fate(ticket).await
+    }
+
     async fn start(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
         self.within.start(&mut txn.0, row).await
     }
@@ -214,11 +226,27 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         handlers: &[HandlerId],
         kind: Kind,
-        limit: usize,
+        limit: Limit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, Fault> {
         self.within.take(handlers, kind, limit, token, lease).await
+    }
+
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.within.has_history(consumer).await
+    }
+
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        self.within.count_start(row, lease).await
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        self.within.extend(token, ids, lease).await
+    }
+
+    async fn make_due(&self, id: &Identity) -> Result<(), Fault> {
+        self.within.make_due(id).await
     }
 
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {

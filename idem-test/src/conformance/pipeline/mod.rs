@@ -9,6 +9,7 @@ mod crashes;
 mod dead;
 mod drain;
 mod duplicates;
+mod endings;
 mod failures;
 mod faulty;
 mod lanes;
@@ -31,6 +32,7 @@ pub use crashes::*;
 pub use dead::*;
 pub use drain::*;
 pub use duplicates::*;
+pub use endings::*;
 pub use failures::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
@@ -147,6 +149,18 @@ macro_rules! pipeline_suite {
             a_lost_race_is_retried_in_place
             lost_races_without_end_are_a_failure
             a_message_that_breaks_its_connection_is_given_up_and_others_go_on
+            // endings
+            a_commit_before_the_deadline_is_dead
+            a_commit_before_the_connection_is_lost_is_dead
+            a_commit_before_the_end_of_the_patience_is_dead
+            a_commit_harms_no_other_message
+            a_commit_that_is_not_looked_at_harms_no_other_message
+            a_commit_that_is_cut_off_harms_no_other_message
+            a_commit_on_a_connection_that_is_lost_harms_no_other_message
+            a_handler_checks_its_constraints_among_others
+            a_statement_that_outlives_its_handler_is_charged_once
+            a_failure_is_recorded_again_and_the_handler_not_run_again
+            a_drain_releases_a_failure_that_is_not_recorded
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
             what_cannot_be_represented_is_dead_and_kept

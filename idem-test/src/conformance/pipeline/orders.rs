@@ -44,6 +44,20 @@ pub(super) enum Act {
     CommitBegin,
     /// Commits, and then fails.
     CommitFail,
+    /// Commits, and then runs past its deadline.
+    CommitHang,
+    /// Commits, and then breaks its connection.
+    CommitSuicide,
+    /// Commits, and then waits until the test lets it go.
+    CommitWait,
+    /// Commits, whatever comes of it, and writes again.
+    CommitWrite,
+    /// Checks its deferred constraints before it ends.
+    Constraints,
+    /// Runs a statement for longer than it may, which the database does not give up by itself.
+    Stuck,
+    /// Waits until the test lets it go, and fails.
+    WaitFail,
     Nested,
     LostRace,
     Suicide,
@@ -117,6 +131,13 @@ impl Desk {
         W::execute(tx, &format!("INSERT INTO {} (name) VALUES {rows}", self.effects)).await
     }
 
+    /// Until the test lets it go.
+    async fn wait(&self) -> Result<(), BoxError> {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        self.go.subscribe().wait_for(|go| *go).await?;
+        Ok(())
+    }
+
     pub(super) fn run(&self, id: &str) -> usize {
         self.log.lock().unwrap().push(id.to_owned());
         let mut runs = self.runs.lock().unwrap();
@@ -165,10 +186,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Permanent => return Err(permanent("never")),
             Act::Panic => panic!("the handler panics"),
             Act::Hang => std::future::pending().await,
-            Act::Wait => {
-                desk.waiting.send_modify(|waiting| *waiting += 1);
-                desk.go.subscribe().wait_for(|go| *go).await?;
-            }
+            Act::Wait => desk.wait().await?,
             Act::Swallow => drop(W::execute(tx, "INSERT INTO there_is_no_such_table VALUES (1)").await),
             Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
             Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
@@ -184,6 +202,28 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::CommitFail => {
                 W::execute(tx, "COMMIT").await?;
                 return Err("failed behind its own COMMIT".into());
+            }
+            Act::CommitHang => {
+                let _ = W::execute(tx, "COMMIT").await;
+                std::future::pending().await
+            }
+            Act::CommitSuicide => {
+                let _ = W::execute(tx, "COMMIT").await;
+                W::execute(tx, W::FEATURES.suicide.unwrap()).await?;
+            }
+            Act::CommitWait => {
+                let _ = W::execute(tx, "COMMIT").await;
+                desk.wait().await?;
+            }
+            Act::CommitWrite => {
+                let _ = W::execute(tx, "COMMIT").await;
+                desk.write::<W>(&["behind its COMMIT"], tx).await?;
+            }
+            Act::Constraints => W::execute(tx, W::FEATURES.check_constraints.unwrap()).await?,
+            Act::Stuck => W::execute(tx, W::FEATURES.stuck).await?,
+            Act::WaitFail => {
+                desk.wait().await?;
+                return Err("failed when it was let go".into());
             }
             Act::Nested => {
                 W::nested(tx, &nested, End::Commit).await?;

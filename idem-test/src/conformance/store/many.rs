@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Fault, HandlerId, Identity, Kind, NewRow, Promise};
+use idem_core::store::{Claimed, Fault, HandlerId, Identity, Kind, NewRow, Promise, Undone};
 use idem_core::{Delivery, Fingerprint, Key, Reason, Store};
 use tokio::sync::Barrier;
 
@@ -198,7 +198,7 @@ fn one_of(handler: HandlerId, round: usize, n: usize) -> Identity {
 pub async fn the_guard_watches_over_many_claims<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("found").await;
-    for (sql, expected) in [("ROLLBACK", "RolledBack"), ("COMMIT", "CommittedEarly"), ("SELECT 1", "Done")] {
+    for (sql, expected) in [("ROLLBACK", "RolledBack"), ("SELECT 1", "Done")] {
         let keys = [format!("{sql} 1"), format!("{sql} 2"), "found".to_owned()];
         let all = sorted(keys.iter().map(|key| stage.id(key)).collect());
         let mut txn = stage.begin().await;
@@ -207,6 +207,35 @@ pub async fn the_guard_watches_over_many_claims<W: World>(world: W) {
         let answer = stage.commit(txn).await;
         assert_eq!(format!("{answer:?}"), expected, "{sql}");
     }
+}
+
+/// Where claims share a transaction, only idem commits it: a COMMIT of the handler is an error, after which none of them
+/// stands, however they were opened.
+pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.process("found").await;
+    for (n, sql) in ["COMMIT", "END", "COMMIT; BEGIN"].into_iter().enumerate() {
+        let keys = [format!("{n} 1"), format!("{n} 2"), "found".to_owned()];
+        let all = sorted(keys.iter().map(|key| stage.id(key)).collect());
+        let mut txn = stage.begin().await;
+        stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await.unwrap();
+        stage.effect(&mut txn, "effect").await;
+        stage.execute(&mut txn, sql).await.unwrap_err();
+        let answer = format!("{:?}", stage.commit(txn).await);
+        assert!(["RolledBack", "CommitRefused"].contains(&&*answer), "{sql}: {answer}");
+        assert_eq!((stage.effects("effect").await, stage.standing(&keys[0]).await), (0, None), "{sql}");
+    }
+
+    stage.park("a").await;
+    stage.park("b").await;
+    let rows = stage.take(Kind::Ordinary).await;
+    let mut txn = stage.begin().await;
+    assert_eq!(stage.store.start_many(&mut txn, &rows.iter().collect::<Vec<_>>()).await.unwrap(), [true, true]);
+    stage.execute(&mut txn, "COMMIT").await.unwrap_err();
+    let undone = stage.store.rollback(txn).await.unwrap();
+    assert_ne!(undone, Undone::CommittedEarly);
+    assert_eq!(stage.parked().await.len(), 2);
+    assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
 }
 
 /// Parked and dead rows go in together, each as it is; one that is there counts a sighting.

@@ -170,6 +170,7 @@ macro_rules! store_suite {
             many_claims_that_waited_find_what_was_committed
             overlapping_claims_of_many_never_deadlock
             the_guard_watches_over_many_claims
+            a_commit_by_the_handler_of_one_of_many_is_refused
             many_rows_are_inserted_at_once
             // races
             two_claims_at_once_have_one_effect_a_thousand_times

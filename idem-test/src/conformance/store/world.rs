@@ -60,14 +60,20 @@ pub struct Features {
     pub concurrent: bool,
     /// A failed statement aborts its transaction. Otherwise whatever worked can be committed.
     pub errors_abort: bool,
+    /// The database refuses the COMMIT of every handler. Otherwise only that of one that shares its transaction with others.
+    pub refuses_commit: bool,
     /// The store has a number of connections, and refuses a worker that needs more.
     pub bounded: bool,
     /// A statement that breaks the connection which runs it.
     pub suicide: Option<&'static str>,
     /// A statement that fails as one does that lost against a concurrent transaction.
     pub lost_race: Option<&'static str>,
+    /// A statement that checks what was deferred until COMMIT.
+    pub check_constraints: Option<&'static str>,
     /// A statement that runs for at least 30 seconds.
     pub long: &'static str,
+    /// One that runs for so long whatever the limits of its session are.
+    pub stuck: &'static str,
 }
 
 /// How a store is set up.

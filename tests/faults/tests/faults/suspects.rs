@@ -80,7 +80,10 @@ async fn neighbours_keep_their_throughput(
     let after = [shipping.journal.committed(), control.journal.committed()];
     let [beside, alone] = [after[0] - before[0], after[1] - before[1]];
     println!("{mode:?}: {beside} beside them, {alone} alone, {deaths} deaths");
-    assert!(beside as f64 >= 0.9 * alone as f64, "{beside} beside them, {alone} alone");
+    // What they cost is a number of pauses, in which a new connection is opened here and there, and not a share: so a
+    // shorter time may lose what a tenth of a minute is.
+    let share = if mode == Mode::Inbox { 1.0 - 6.0 / window().as_secs_f64() } else { 0.9 };
+    assert!(beside as f64 >= share * alone as f64, "{beside} beside them, {alone} alone");
     let dead: Vec<_> = billing.rows(&store).await.into_iter().filter(|row| row.reason.is_some()).collect();
     assert!(dead.iter().any(|row| row.reason == Some(Reason::Crashed)), "the killer is not dead: {dead:?}");
     assert!(dead.iter().all(|row| is(row, "killer") || is(row, "breaker")), "an innocent is dead: {dead:?}");

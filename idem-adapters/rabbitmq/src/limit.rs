@@ -1,0 +1,73 @@
+//! How often a queue delivers a message before it drops it.
+//!
+//! From RabbitMQ 4.0 on, a quorum queue without a limit of its own has one of 20 returns, and drops the message after that
+//! without a line in its log, or dead-letters it. The end of a connection counts as a return of all that was prefetched.
+//! There, -1 means no limit. Before 4.0 there is none unless one is set, and -1 drops a message at its first return.
+
+use idem_core::Error;
+use lapin::types::{AMQPValue, FieldTable};
+
+use crate::config::Address;
+use crate::error::refused;
+
+pub(crate) const ARGUMENT: &str = "x-delivery-limit";
+
+/// What is known of the server and said by the user.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The first number of the server's version.
+    pub(crate) major: Option<u32>,
+    /// A policy lifts the limit.
+    pub(crate) by_policy: bool,
+}
+
+impl Limits {
+    /// Whether a queue without the argument has a limit.
+    fn is_limited(self) -> bool {
+        self.major.is_none_or(|major| major >= 4)
+    }
+
+    /// The argument for a queue that is declared here.
+    pub(crate) fn to_declare(self) -> Option<AMQPValue> {
+        (self.is_limited() && !self.by_policy).then_some(AMQPValue::LongLongInt(-1))
+    }
+
+    /// Refuses a queue of these arguments that drops messages.
+    pub(crate) fn check(self, name: &str, address: &Address, arguments: &FieldTable) -> Result<(), Error> {
+        match arguments.inner().get(ARGUMENT) {
+            Some(limit) => match integer(limit) {
+                Some(limit) if limit < 0 && self.is_limited() => Ok(()),
+                _ => Err(limited(name, address, &text(limit))),
+            },
+            None if self.is_limited() && !self.by_policy => Err(refused(format!(
+                "queue `{name}` on {address} has no delivery limit of its own, and RabbitMQ 4 then drops each message at its \
+                 21st return, which lost connections count as: lift the limit by a policy (rabbitmqctl set_policy no-limit \
+                 '^{name}$' '{{\"delivery-limit\": -1}}' --apply-to quorum_queues) and say so by .delivery_limit_by_policy(), \
+                 or declare a queue with x-delivery-limit=-1"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The queue has a limit as an argument, which no policy lifts.
+pub(crate) fn limited(name: &str, address: &Address, limit: &str) -> Error {
+    refused(format!(
+        "queue `{name}` on {address} has x-delivery-limit={limit}, so that RabbitMQ drops messages that never ran: lost \
+         connections count as deliveries. A queue's arguments cannot be changed, and no policy goes before them: declare a \
+         queue of another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), bind it as this one is bound, and \
+         move what is left"
+    ))
+}
+
+fn integer(value: &AMQPValue) -> Option<i64> {
+    match value {
+        AMQPValue::LongLongInt(limit) => Some(*limit),
+        AMQPValue::LongInt(limit) => Some((*limit).into()),
+        _ => None,
+    }
+}
+
+fn text(value: &AMQPValue) -> String {
+    integer(value).map_or_else(|| "something else than a number".to_owned(), |limit| limit.to_string())
+}

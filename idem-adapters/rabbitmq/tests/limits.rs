@@ -1,0 +1,65 @@
+//! How often a queue delivers a message before it drops it.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use common::{World, terms};
+use idem_core::{Error, Source};
+use idem_rabbitmq::RabbitMq;
+use lapin::types::AMQPValue;
+
+/// What `queue` and `declare` say to the world's queue.
+async fn refusals(world: &World) -> [String; 2] {
+    let rabbit = world.rabbit().await;
+    [rabbit.queue(&world.queue).await.unwrap_err(), rabbit.declare(&world.queue).await.unwrap_err()].map(|error| {
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        error.to_string()
+    })
+}
+
+#[tokio::test]
+async fn a_queue_with_a_delivery_limit_is_refused_with_the_cure() {
+    let Some(world) = World::empty().await else { return };
+    world.declare_as_is("quorum", &[("x-delivery-limit", AMQPValue::LongInt(5))]).await;
+    for error in refusals(&world).await {
+        assert!(error.contains("x-delivery-limit=5") && error.contains(&world.queue), "{error}");
+        assert!(error.contains("declare a queue of another name"), "{error}");
+    }
+    let said = RabbitMq::options(&world.url).delivery_limit_by_policy().connect().await.unwrap();
+    assert!(said.queue(&world.queue).await.is_err(), "the argument goes before a policy");
+}
+
+#[tokio::test]
+async fn a_queue_without_a_limit_of_its_own_needs_a_policy_from_4_0_on() {
+    let Some(world) = World::empty().await else { return };
+    world.declare_as_is("quorum", &[]).await;
+    if world.major().await >= 4 {
+        for error in refusals(&world).await {
+            assert!(error.contains("21st return") && error.contains(".delivery_limit_by_policy()"), "{error}");
+        }
+    }
+    let said = RabbitMq::options(&world.url).delivery_limit_by_policy().connect().await.unwrap();
+    for mut queue in [said.queue(&world.queue).await.unwrap(), said.declare(&world.queue).await.unwrap()] {
+        queue.open(terms(1)).await.unwrap();
+        queue.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_declared_has_no_delivery_limit() {
+    let Some(world) = World::empty().await else { return };
+    let rabbit = world.rabbit().await;
+    let mut queue = rabbit.declare(&world.queue).await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    queue.close().await;
+    // The server refuses to declare it again with other arguments.
+    let mut arguments = lapin::types::FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    if world.major().await >= 4 {
+        arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(-1));
+    }
+    let options = lapin::options::QueueDeclareOptions { durable: true, ..Default::default() };
+    world.channel.queue_declare(world.queue.as_str().into(), options, arguments).await.unwrap();
+    assert!(rabbit.queue(&world.queue).await.is_ok());
+    world.delete().await;
+}

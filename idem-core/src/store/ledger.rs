@@ -1,0 +1,54 @@
+//! The ledger of migrations: which versions of idem may use a database.
+
+use crate::Error;
+
+/// A migration that was applied.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    pub(crate) version: i64,
+    pub(crate) name: String,
+    /// The lowest version that an idem must know which uses the tables after this migration.
+    pub(crate) supports: i64,
+}
+
+/// Refuses tables that a newer version of idem has changed so that this one, which knows migrations up to `latest`, may not
+/// use them any more.
+pub(crate) fn check(place: &str, latest: i64, applied: &[Applied]) -> Result<(), Error> {
+    let newer = applied.iter().filter(|applied| applied.version > latest).max_by_key(|applied| applied.version);
+    let Some(newest) = newer else { return Ok(()) };
+    let Applied { version, name, .. } = newest;
+    let Some(needed) = applied.iter().map(|applied| applied.supports).max().filter(|needed| *needed > latest) else {
+        tracing::info!(place, version, latest, "a newer version of idem has migrated, and supports this one");
+        return Ok(());
+    };
+    Err(Error::Refused(format!(
+        "{place} was migrated by a newer version of idem, to {version:04} ({name}), which needs an idem that knows \
+         migration {needed:04}; this one knows migrations up to {latest:04}: start the newer version, since no migration \
+         is taken back"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Applied, check};
+
+    fn applied(versions: &[(i64, i64)]) -> Vec<Applied> {
+        let row = |(version, supports): &(i64, i64)| Applied {
+            version: *version,
+            name: format!("step_{version}"),
+            supports: *supports,
+        };
+        versions.iter().map(row).collect()
+    }
+
+    #[test]
+    fn what_is_newer_is_refused_unless_all_of_it_supports_this_version() {
+        for accepted in [&[][..], &[(1, 1)], &[(1, 1), (2, 1)], &[(1, 1), (2, 2)], &[(1, 1), (2, 2), (3, 2), (4, 1)]] {
+            check("it", 2, &applied(accepted)).unwrap();
+        }
+        for refused in [&[(1, 1), (2, 2), (3, 3)][..], &[(1, 1), (2, 1), (3, 3), (4, 1)]] {
+            let why = check("the schema", 2, &applied(refused)).unwrap_err().to_string();
+            assert!(why.contains("the schema") && why.contains("0003") && why.contains("0002"), "{why}");
+        }
+    }
+}

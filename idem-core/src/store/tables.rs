@@ -1,0 +1,59 @@
+//! What idem's tables have to have, so that a store can tell at its start instead of failing at each statement.
+
+use std::collections::HashMap;
+
+use crate::Error;
+
+/// The tables that every database has, with their columns.
+pub(crate) const TABLES: [(&str, &[&str]); 4] = [
+    ("migrations", &["version", "name", "supports", "applied_at"]),
+    ("handlers", &["id", "consumer", "name", "retention", "pruned_through"]),
+    ("processed_messages", &["processed_at", "handler_id", "key", "fingerprint"]),
+    (
+        "inbox_messages",
+        &[
+            "id",
+            "created_at",
+            "due_at",
+            "died_at",
+            "sightings",
+            "handler_id",
+            "starts",
+            "attempts",
+            "breaks",
+            "token",
+            "state",
+            "reason",
+            "key",
+            "fingerprint",
+            "envelope",
+            "payload",
+            "error",
+        ],
+    ),
+];
+
+/// Refuses tables that lack something. `found` has the columns of each table; `place` is the name of schema or file, and
+/// `cure` how to make what is missing.
+pub(crate) fn check(
+    place: &str,
+    cure: &str,
+    tables: &[(&str, &[&str])],
+    found: &HashMap<String, Vec<String>>,
+) -> Result<(), Error> {
+    for (table, columns) in tables {
+        let Some(there) = found.get(*table) else { return Err(lacks(place, cure, &format!("the table `{table}`"))) };
+        if let Some(column) = columns.iter().find(|column| !there.iter().any(|there| there == *column)) {
+            return Err(lacks(place, cure, &format!("the column `{column}` of the table `{table}`")));
+        }
+    }
+    Ok(())
+}
+
+/// The error for something that is not there.
+pub(crate) fn lacks(place: &str, cure: &str, what: &str) -> Error {
+    Error::Refused(format!(
+        "{place} lacks {what}, although its migrations have run: it was made by another version of them, changed by hand or \
+         restored in part; {cure}"
+    ))
+}

@@ -1,0 +1,64 @@
+//! What became of a transaction whose connection was dropped.
+
+use idem_core::store::{Fate, Promise, Store, Ticket};
+use sqlx::Executor;
+
+use crate::world::{DEADLINE, backend, gone, lend, raw, world};
+
+#[tokio::test]
+async fn a_commit_of_the_handler_is_known_on_another_connection() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.claimed("a").await;
+    let ticket = world.store.ticket(&txn).unwrap();
+    raw(&mut txn, "COMMIT").await;
+    drop(txn);
+    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Committed);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_statement_that_goes_on_without_its_client_is_ended() {
+    let Some(mut world) = world().await else { return };
+    let mut txn = world.claimed("a").await;
+    let ticket = world.store.ticket(&txn).unwrap();
+    raw(&mut txn, "SET LOCAL statement_timeout = 0; SET LOCAL client_connection_check_interval = 0").await;
+    let pid = backend(lend(&mut txn)).await;
+    let sleep = lend(&mut txn).execute("SELECT pg_sleep(600)");
+    let begun = async {
+        let asked = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'";
+        while sqlx::query_scalar::<_, i64>(asked).bind(pid).fetch_one(&mut world.other).await.unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        slept = sleep => panic!("{slept:?}"),
+        () = begun => {}
+    }
+    drop(txn);
+    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::Running);
+    gone(&mut world.other, pid).await;
+    assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack);
+    world.process("a").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_transaction_without_a_claim_has_no_fate_to_ask_for() {
+    let Some(world) = world().await else { return };
+    let txn = world.store.begin(DEADLINE).await.unwrap();
+    assert_eq!(world.store.ticket(&txn), None);
+    world.store.rollback(txn).await.unwrap();
+    world.process("a").await;
+    let (txn, _) = world.store.begin_with_claim(DEADLINE, &world.identity("a"), Promise::Processed).await.unwrap();
+    assert_eq!(world.store.ticket(&txn), None, "it is a duplicate");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_transaction_of_a_server_that_was_ahead_never_happened() {
+    let Some(world) = world().await else { return };
+    let ahead = Ticket("1000000000000".to_owned());
+    assert_eq!(world.store.fate(&ahead).await.unwrap(), Fate::RolledBack);
+    world.process("a").await;
+    world.end().await;
+}

@@ -1,0 +1,60 @@
+//! The tables of another version of idem, or what somebody has left of them.
+
+use idem_core::{Error, Postgres};
+use sqlx::{AssertSqlSafe, Executor};
+
+use crate::world::{World, world};
+
+impl World {
+    async fn run(&mut self, sql: &str) {
+        self.other.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
+    }
+
+    /// What a start says, as it migrates and as it only verifies; `None` where it starts.
+    async fn starts(&self) -> Option<String> {
+        let options = || Postgres::options(&self.url).schema(&self.schema);
+        let refused = [options().connect().await, options().verify_only().connect().await].map(|answer| match answer {
+            Ok(_) => None,
+            Err(Error::Refused(why)) => Some(why),
+            Err(other) => panic!("not refused: {other:?}"),
+        });
+        assert_eq!(refused[0], refused[1]);
+        refused.into_iter().next().flatten()
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_unless_it_says_that_it_supports_this_version() {
+    let Some(mut world) = world().await else { return };
+    world.run("INSERT INTO migrations (version, name, supports) VALUES (7, 'later', 7)").await;
+    let why = world.starts().await.unwrap();
+    for part in [world.schema.as_str(), "0007", "later", "0001"] {
+        assert!(why.contains(part), "{why}");
+    }
+    world.run("UPDATE migrations SET supports = 1 WHERE version = 7").await;
+    assert_eq!(world.starts().await, None, "it only adds something");
+    world.run("INSERT INTO migrations (version, name, supports) VALUES (8, 'much_later', 7)").await;
+    assert!(world.starts().await.unwrap().contains("much_later"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_missing_column_is_named_at_the_start() {
+    let Some(mut world) = world().await else { return };
+    let asked = "SELECT table_name::text, column_name::text FROM information_schema.columns
+                 WHERE table_schema = $1 AND table_name <> 'effects'";
+    let query = sqlx::query_as::<_, (String, String)>(asked).bind(&world.schema);
+    let columns = query.fetch_all(&mut world.other).await.unwrap();
+    assert!(columns.len() > 25, "{columns:?}");
+    for (table, column) in columns {
+        world.run(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
+        let why = world.starts().await.unwrap_or_else(|| panic!("it starts without {column} of {table}"));
+        for part in [&world.schema, &table, &column, "migrations/postgres"] {
+            assert!(why.contains(part), "{why}");
+        }
+        world.run(&format!("ALTER TABLE {table} RENAME COLUMN gone TO {column}")).await;
+    }
+    world.run("DROP TABLE inbox_messages").await;
+    assert!(world.starts().await.unwrap().contains("the table `inbox_messages`"));
+    world.end().await;
+}

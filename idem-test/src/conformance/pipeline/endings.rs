@@ -1,0 +1,213 @@
+//! Handlers that end their transaction, or are cut off: what became of it decides, and nobody else is harmed.
+
+use std::time::Duration;
+
+use idem_core::store::Store;
+use idem_core::{Key, Lends, Reason};
+
+use crate::conformance::soon;
+
+use super::line::Running;
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+/// Short enough for a test that waits for it, and long enough for one that does not.
+fn hasty() -> Settings {
+    Settings { deadline: Duration::from_secs(2), ..Settings::default() }
+}
+
+/// The message of a handler that commits is dead, whatever it does behind its COMMIT.
+async fn is_dead<W: World>(line: &Line<W>, id: &str) {
+    soon(async {
+        while line.dead().await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let dead = line.one_dead().await;
+    assert_eq!((dead.reason, dead.identity.key), (Some(Reason::Committed), Key::of(id).unwrap()));
+    // Where COMMIT is refused, a run in a batch came before the one that it is charged for.
+    assert_eq!(line.effects(id).await, i64::from(!W::FEATURES.refuses_commit));
+}
+
+/// A handler that commits and whose outcome is then lost is dead, and never passes for a duplicate.
+async fn cut_off<W: World>(world: W, act: Act) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[act]));
+    let worker = line.start_with(hasty());
+    is_dead(&line, "a").await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.outcomes(1).await.last().unwrap(), "dead: committed by its handler");
+    let runs = line.desk.runs("a");
+    line.publish(Order::new("a", &[act]));
+    assert_eq!(line.run(2).await.last().unwrap(), "duplicate", "its claim stands");
+    assert_eq!(line.desk.runs("a"), runs);
+}
+
+/// COMMIT, and then past its deadline.
+pub async fn a_commit_before_the_deadline_is_dead<W: World>(world: W) {
+    cut_off(world, Act::CommitHang).await;
+}
+
+/// COMMIT, and then without a connection.
+pub async fn a_commit_before_the_connection_is_lost_is_dead<W: World>(world: W) {
+    if W::FEATURES.suicide.is_some() {
+        cut_off(world, Act::CommitSuicide).await;
+    }
+}
+
+/// COMMIT, and then the end of the worker's patience.
+pub async fn a_commit_before_the_end_of_the_patience_is_dead<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::CommitWait]));
+    let worker = line.start_with(Settings { drain: Duration::from_millis(50), ..Settings::default() });
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    worker.stop().await;
+    line.desk.go.send_replace(true);
+    is_dead(&line, "a").await;
+    assert_eq!(line.outcomes(1).await, ["dead: committed by its handler"]);
+    assert_eq!(line.queue.counts().unsettled, 0);
+}
+
+/// Publishes these together with nine others, and runs them until each of the others is processed and `dead` letters are
+/// there. Each other one has one effect then.
+async fn among_others<W: World>(line: &Line<W>, round: usize, order: Order, dead: usize) {
+    let others: Vec<Order> = (0..9).map(|n| Order::ok(&format!("{round} {n}"))).collect();
+    others[..5].iter().for_each(|other| line.publish(other.clone()));
+    line.publish(order);
+    others[5..].iter().for_each(|other| line.publish(other.clone()));
+    let worker = line.start_with(Settings { in_flight: 1, linger: Duration::from_millis(300), ..hasty() });
+    soon(async {
+        while line.dead().await.len() < dead || !line.parked().await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    soon(line.queue.idle()).await;
+    soon(async {
+        while !line.parked().await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    worker.stop().await;
+    for other in &others {
+        assert_eq!(line.effects(&other.id).await, 1, "{}", other.id);
+    }
+    assert_eq!(line.dead().await.len(), dead);
+}
+
+/// A handler that commits and has others beside it: it is dead, and each of them has one effect.
+async fn commits_among_others<W: World>(world: W, acts: &[Act]) {
+    let line = Line::new(world).await;
+    for (round, act) in acts.iter().enumerate() {
+        among_others(&line, round, Order::new(&format!("{act:?}"), &[*act]), round + 1).await;
+        assert_eq!(line.dead().await[0].reason, Some(Reason::Committed), "{act:?}");
+    }
+}
+
+/// It returns the error that its COMMIT was.
+pub async fn a_commit_harms_no_other_message<W: World>(world: W) {
+    commits_among_others(world, &[Act::CommitFail]).await;
+}
+
+/// It does not look at the answer to its COMMIT, and may write again.
+pub async fn a_commit_that_is_not_looked_at_harms_no_other_message<W: World>(world: W) {
+    commits_among_others(world, &[Act::Commit, Act::CommitBegin, Act::CommitWrite]).await;
+}
+
+/// Past its deadline.
+pub async fn a_commit_that_is_cut_off_harms_no_other_message<W: World>(world: W) {
+    commits_among_others(world, &[Act::CommitHang]).await;
+}
+
+/// Without a connection.
+pub async fn a_commit_on_a_connection_that_is_lost_harms_no_other_message<W: World>(world: W) {
+    if W::FEATURES.suicide.is_some() {
+        commits_among_others(world, &[Act::CommitSuicide]).await;
+    }
+}
+
+/// A handler may look at its deferred constraints before it ends.
+pub async fn a_handler_checks_its_constraints_among_others<W: World>(world: W) {
+    if W::FEATURES.check_constraints.is_none() {
+        return;
+    }
+    let line = Line::new(world).await;
+    among_others(&line, 0, Order::new("checks", &[Act::Constraints]), 0).await;
+    assert_eq!((line.effects("checks").await, line.desk.runs("checks")), (1, 1));
+}
+
+/// A handler whose last statement the database goes on with: one run is charged, once the database has given it up.
+pub async fn a_statement_that_outlives_its_handler_is_charged_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::Stuck, Act::Fail]));
+    let late = idem_core::RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
+    let outcomes = line.run_with(Settings { retry: late, ..hasty() }, 1).await;
+    assert_eq!((outcomes, line.desk.runs("a")), (vec!["parked 1".to_owned()], 1));
+    let row = &line.parked().await[0];
+    assert!(row.error.contains("deadline") || row.error.contains("interrupted"), "{:?}", row.error);
+    assert_eq!((row.attempts, row.starts, row.breaks, line.effects("a").await), (1, 0, 0, 0));
+}
+
+/// A handler that has failed, and a transaction that keeps the failure from being recorded.
+async fn blocked<W: World>(line: &Line<W>, settings: Settings) -> (Running, <W::Store as Store>::Txn) {
+    line.publish(Order::new("a", &[Act::WaitFail, Act::Ok]));
+    let worker = line.start_with(settings);
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    let mut block = line.store.begin(Duration::from_secs(60)).await.unwrap();
+    let lock = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", line.world.own("inbox_messages"));
+    W::execute(<W::Store as Lends<W::Connection>>::lend(&mut block), &lock).await.unwrap();
+    line.desk.go.send_replace(true);
+    waits(line, true).await;
+    (worker, block)
+}
+
+/// Waits until a transaction waits for another one, or none does.
+async fn waits<W: World>(line: &Line<W>, any: bool) {
+    soon(async {
+        while (line.world.waiting().await != Some(0)) != any {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+/// A failure that cannot be recorded at once: only the recording is tried again, never the handler. The delivery stays ours
+/// meanwhile.
+pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>(world: W) {
+    if !W::FEATURES.concurrent || W::INBOX {
+        return;
+    }
+    let line = Line::new(world).await;
+    line.broker.lease(Some(Duration::from_secs(2)));
+    let late = idem_core::RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
+    let (worker, block) = blocked(&line, Settings { retry: late, ..Settings::default() }).await;
+    // Each try ends with the lock timeout.
+    for _ in 0..3 {
+        waits(&line, false).await;
+        waits(&line, true).await;
+    }
+    assert_eq!((line.queue.counts().unsettled, line.queue.counts().redeliveries), (1, 0));
+    line.store.rollback(block).await.unwrap();
+    assert_eq!(line.outcomes(1).await, ["parked 1"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.desk.runs("a"), line.parked().await[0].attempts), (1, 1));
+}
+
+/// And a drain gives it back.
+pub async fn a_drain_releases_a_failure_that_is_not_recorded<W: World>(world: W) {
+    if !W::FEATURES.concurrent || W::INBOX {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (worker, block) = blocked(&line, Settings::default()).await;
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.acks, counts.ready, counts.unsettled), (0, 1, 0));
+    line.store.rollback(block).await.unwrap();
+    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    assert_eq!(line.effects("a").await, 1);
+}
