@@ -109,19 +109,22 @@ impl Crew {
 
     /// Kills the worker at this place of `alive` while it has something in hand, and answers what it had written. It is
     /// stopped to look: a worker that has just acked all that it had is idle for a moment, and its death proves nothing.
-    pub(crate) async fn kill(&mut self, place: usize) -> Result<&Sum> {
+    /// One that stays idle lives on.
+    pub(crate) async fn kill(&mut self, place: usize) -> Result<Option<&Sum>> {
         let mut member = self.alive.remove(place);
-        for _ in 0..1000 {
+        for _ in 0..200 {
             member.signal(Signal::SIGSTOP)?;
             tokio::time::sleep(Duration::from_millis(1)).await;
             member.journal.read()?;
             if member.journal.sum.in_hand() > 0 {
-                break;
+                let kill = |member: &mut Member| member.child.start_kill().map_err(Into::into);
+                return self.end(member, kill).await.map(Some);
             }
             member.signal(Signal::SIGCONT)?;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.end(member, |member| member.child.start_kill().map_err(Into::into)).await
+        self.alive.push(member);
+        Ok(None)
     }
 
     async fn end(&mut self, mut member: Member, kill: impl FnOnce(&mut Member) -> Result<()>) -> Result<&Sum> {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use crate::crew::Crew;
+use crate::journal::Sum;
 use crate::plan::Plan;
 use crate::tables::Tables;
 
@@ -43,7 +44,7 @@ impl Kills {
         let messages = plan.orders.len() as u64;
         let before_ack = (kills * 2 / 5).max(1).min(kills);
         crew.ends.extend((0..before_ack).map(|_| rng.u64(1..=messages / 50 + 3)));
-        let planned = (before_ack..kills).map(|_| rng.u64(messages / 20..=messages * 3 / 4)).collect();
+        let planned = (before_ack..kills).map(|_| rng.u64(messages / 20..=messages / 2)).collect();
         Self { planned, before_ack, done: Vec::new() }
     }
 
@@ -68,9 +69,9 @@ impl Kills {
         }
         let Some(due) = self.planned.iter().position(|after| processed >= *after) else { return Ok(()) };
         let Some(victim) = rng.choice(crew.busy()) else { return Ok(()) };
-        self.planned.remove(due);
         tokio::time::sleep(Duration::from_micros(rng.u64(..20_000))).await;
-        let in_hand = crew.kill(victim).await?.in_hand();
+        let Some(in_hand) = crew.kill(victim).await?.map(Sum::in_hand) else { return Ok(()) };
+        self.planned.remove(due);
         self.done.push(Kill { in_hand, before_ack: None });
         crew.start()
     }
