@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{Committed, Filter, HandlerId, Identity, Kind, Limit, NewRow, Page, Promise, Store};
-use idem_core::{Delivery, Fingerprint, Key, Lends, Reason};
+use idem_core::{Delivery, Fingerprint, Gate, Key, Lends, Reason};
 use uuid::Uuid;
 
 use crate::conformance::soon;
 use crate::conformance::store::Setup;
 use crate::harness::{Crash, Trial};
 
-use super::line::Line;
+use super::line::{Line, Settings};
 use super::orders::{Act, Desk, Orders};
 use super::{Order, World};
 
@@ -87,13 +87,17 @@ pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
     }
     let line = Line::new(world).await;
     suspect(&line, 1).await;
-    let worker = line.start();
+    // Two workers of one process: only what they share can keep the other one back.
+    let gate = Gate::new();
+    let workers = [(); 2].map(|()| line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() }));
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     park(&line, "billing", Order::ok("neighbour")).await;
     never_runs(&line, "neighbour").await;
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
-    worker.stop().await;
+    for worker in workers {
+        worker.stop().await;
+    }
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Line<W: World> {
 /// How a worker is set up.
 #[derive(Clone)]
 pub(super) struct Settings {
+    /// The process that the worker plays; one of its own where there is none.
+    pub(super) gate: Option<Gate>,
     pub(super) consumer: &'static str,
     pub(super) in_flight: usize,
     pub(super) deadline: Duration,
@@ -54,6 +56,7 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            gate: None,
             consumer: "billing",
             in_flight: 8,
             deadline: Duration::from_secs(30),
@@ -212,7 +215,7 @@ impl<W: World> Line<W> {
             .poll(settings.poll)
             .drain(settings.drain)
             .ordering(settings.ordering)
-            .gate(Gate::new())
+            .gate(settings.gate.unwrap_or_else(Gate::new))
             .observe(observe);
         let worker = match settings.unfit_limit {
             Some((limit, of)) => worker.unfit_limit(limit, of),
