@@ -166,9 +166,9 @@ impl Crew {
         self.dead.iter().chain(self.alive.iter().map(|member| &member.journal)).map(|journal| &journal.sum)
     }
 
-    /// Whether this message ran in a process that was killed.
+    /// Whether this message ran in a process that ended before its outcome was written.
     pub(crate) fn died_with(&self, id: u64) -> bool {
-        self.dead.iter().any(|journal| journal.sum.runs(id))
+        self.dead.iter().any(|journal| journal.sum.is_unwritten(id))
     }
 
     /// The places of those that have something in hand.

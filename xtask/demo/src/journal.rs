@@ -23,6 +23,8 @@ pub(crate) enum Event {
     Ended,
     /// It was answered as a duplicate.
     Duplicate,
+    /// It has another outcome, which the database has written down.
+    Written,
     /// The process is about to end between its commit and its ack.
     Ending,
     /// Its handler is about to end the process.
@@ -30,13 +32,14 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    const ALL: [(Self, char); 8] = [
+    const ALL: [(Self, char); 9] = [
         (Self::Delivered, 'd'),
         (Self::Redelivered, 'r'),
         (Self::Settled, 's'),
         (Self::Begun, 'b'),
         (Self::Ended, 'n'),
         (Self::Duplicate, 'x'),
+        (Self::Written, 'w'),
         (Self::Ending, 'e'),
         (Self::Killing, 'k'),
     ];
@@ -91,6 +94,8 @@ pub(crate) struct Sum {
     pub(crate) in_flight: u64,
     /// The messages whose handlers run, and how many of each do.
     running: HashMap<u64, u64>,
+    /// The messages whose handlers began, and whose outcome is not written.
+    unwritten: HashSet<u64>,
     /// Came again.
     pub(crate) again: HashSet<u64>,
     /// The message at which the process ended itself between commit and ack.
@@ -131,9 +136,9 @@ impl Sum {
         self.killed_by.is_some() || self.ended_at.is_some()
     }
 
-    /// Whether the handler of this message runs, or ran when the process ended.
-    pub(crate) fn runs(&self, id: u64) -> bool {
-        self.running.contains_key(&id)
+    /// Whether the handler of this message has begun, and its outcome is not written, or was not when the process ended.
+    pub(crate) fn is_unwritten(&self, id: u64) -> bool {
+        self.unwritten.contains(&id)
     }
 
     fn add(&mut self, event: Event, id: u64) {
@@ -149,12 +154,16 @@ impl Sum {
                 self.again.insert(id);
             }
             Event::Settled => self.in_flight = self.in_flight.saturating_sub(1),
-            Event::Begun => *self.running.entry(id).or_default() += 1,
+            Event::Begun => {
+                *self.running.entry(id).or_default() += 1;
+                self.unwritten.insert(id);
+            }
             Event::Ended => {
                 self.running.entry(id).and_modify(|times| *times -= 1);
                 self.running.retain(|_, times| *times > 0);
             }
             Event::Duplicate => self.duplicates += 1,
+            Event::Written => _ = self.unwritten.remove(&id),
             Event::Ending => self.ended_at = Some(id),
             Event::Killing => self.killed_by = Some(id),
         }

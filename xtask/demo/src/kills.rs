@@ -43,7 +43,8 @@ impl Kills {
     pub(crate) fn new(kills: usize, plan: &Plan, crew: &mut Crew, rng: &mut Rng) -> Self {
         let messages = plan.orders.len() as u64;
         let before_ack = (kills * 2 / 5).max(1).min(kills);
-        crew.ends.extend((0..before_ack).map(|_| rng.u64(1..=messages / 50 + 3)));
+        // Soon: what is killed before it comes so far leaves this to the next one, and work must be left for that.
+        crew.ends.extend((0..before_ack).map(|_| rng.u64(1..=(messages / 300).max(1))));
         let planned = (before_ack..kills).map(|_| rng.u64(messages / 20..=messages / 2)).collect();
         Self { planned, before_ack, done: Vec::new() }
     }

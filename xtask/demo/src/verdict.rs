@@ -48,7 +48,8 @@ impl fmt::Display for Wrong {
 }
 
 impl Verdict {
-    /// Judges all messages. `died_with` tells whether a message ran in a process that was killed.
+    /// Judges all messages. `died_with` tells whether a message ran in a process that
+    /// was killed before the outcome was written.
     pub(crate) fn new(plan: &Plan, died_with: impl Fn(u64) -> bool, found: &Found) -> Self {
         let mut verdict = Self::default();
         for orders in plan.by_key().values() {

@@ -67,9 +67,8 @@ fn tune<Src: Source>(
         .lease(Duration::from_secs(1))
         .poll(Duration::from_millis(200))
         .observe(move |delivery, outcome| {
-            if *outcome == Outcome::Duplicate {
-                journal.note(Event::Duplicate, id(delivery));
-            }
+            let event = if *outcome == Outcome::Duplicate { Event::Duplicate } else { Event::Written };
+            journal.note(event, id(delivery));
         });
     let worker = if mode.inbox { worker.inbox() } else { worker };
     if mode.batch > 1 { worker.in_flight(BATCHES).batch(mode.batch.into()) } else { worker }
