@@ -131,10 +131,13 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// the transaction is done more often. Where batches deadlock, since their handlers write the same rows in different
     /// orders, they become smaller and run one at a time until it has been quiet for a while.
     ///
-    /// A handler that ends the transaction by COMMIT spoils its batch: all of its messages are dead letters then, since
-    /// their effects may stand or not. Where such a handler is cut off before that is found, by its deadline, a lost
-    /// connection or the end of the process, those behind it in the batch have claims and never ran: they are lost. No
-    /// handler may run COMMIT; in batches others pay for it.
+    /// A handler must not end the transaction. In a batch the database refuses its COMMIT, and behind its ROLLBACK nothing can
+    /// be written; its message becomes a dead letter, and the others run again without it, some of them several times in vain.
+    ///
+    /// The handlers of a batch share one session. PostgreSQL: a batch in which one of them changes its role, search path, row
+    /// security, replication role, time zone or date style is split, so that no other runs under that. Any other `SET LOCAL`
+    /// lasts until the end of the batch, unless the store is told to reset the session between messages, which costs a round
+    /// trip each.
     pub fn batch(mut self, deliveries: usize) -> Self {
         self.settings.batch = deliveries;
         self

@@ -54,6 +54,9 @@ async fn a_missing_column_is_named_at_the_start() {
         }
         world.run(&format!("ALTER TABLE {table} RENAME COLUMN gone TO {column}")).await;
     }
+    world.run("ALTER TABLE processed_messages DISABLE TRIGGER refuse_commit").await;
+    assert!(world.starts().await.unwrap().contains("the enabled trigger `refuse_commit`"));
+    world.run("ALTER TABLE processed_messages ENABLE TRIGGER refuse_commit").await;
     world.run("DROP TABLE inbox_messages").await;
     assert!(world.starts().await.unwrap().contains("the table `inbox_messages`"));
     world.end().await;

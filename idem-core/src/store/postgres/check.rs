@@ -99,6 +99,21 @@ pub(super) async fn tables(
     Ok(())
 }
 
+/// What only this database has: the mark of a batch, which the trigger looks at.
+const BATCHES: [(&str, &[&str]); 1] = [("processed_messages", &["batch_xid"])];
+
+/// Whether the trigger is there that refuses the COMMIT of a handler in a batch. Without it such a COMMIT would lose the
+/// messages behind it, so that it is not enough to find it missing then.
+async fn refuses_commits(lane: &mut Lane, schema: &str) -> Result<bool, Failure> {
+    let asked = sqlx::query(
+        "SELECT FROM pg_catalog.pg_trigger AS t
+         JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+         WHERE n.nspname = $1 AND c.relname = 'processed_messages' AND t.tgname = 'refuse_commit'
+           AND t.tgenabled IN ('O', 'A') AND t.tgdeferrable",
+    );
+    Ok(!lane.alone(asked.bind(schema)).await?.is_empty())
+}
+
 /// All columns that the statements name.
 async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Failure> {
     let asked = sqlx::query(
@@ -112,7 +127,15 @@ async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Fai
     for row in lane.alone(asked.bind(schema).bind(&names[..])).await? {
         found.insert(row.try_get(0)?, row.try_get(1)?);
     }
-    Ok(tables::check(&migrate::place(schema), migrate::CURE, &TABLES, &found))
+    let place = migrate::place(schema);
+    if let Err(refused) = tables::check(&place, migrate::CURE, &[&TABLES[..], &BATCHES].concat(), &found) {
+        return Ok(Err(refused));
+    }
+    Ok(if refuses_commits(lane, schema).await? {
+        Ok(())
+    } else {
+        Err(tables::lacks(&place, migrate::CURE, "the enabled trigger `refuse_commit` of the table `processed_messages`"))
+    })
 }
 
 /// Refuses what would lose messages, or warns where the user insists.

@@ -12,8 +12,8 @@ const BUSY: &str =
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_copies_at_once_in_two_workers_have_one_effect_and_no_ack_before_its_commit() {
     let Some(world) = World::new().await else { return };
-    // 5 deliveries, 1 row, 3 for the books: not one connection to spare.
-    let stores = [9, 9].map(|connections| world.options().connections(connections).connect());
+    // 5 deliveries, 2 that are stored at once, 1 row, 3 for the books: not one connection to spare.
+    let stores = [11, 11].map(|connections| world.options().connections(connections).connect());
     let [first, second] = stores;
     let stores = [first.await.unwrap(), second.await.unwrap()];
     let queue = world.broker.queue("orders");

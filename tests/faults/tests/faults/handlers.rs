@@ -136,8 +136,8 @@ async fn a_lock_timeout_in_the_handler_is_its_own_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn handlers_that_open_a_second_connection_do_not_starve_the_store() {
     let Some(world) = World::new().await else { return };
-    // 8 deliveries, 1 row, 3 for the books: not one connection to spare.
-    let store = world.options().connections(12).connect().await.unwrap();
+    // 8 deliveries, 2 that are stored at once, 1 row, 3 for the books: not one connection to spare.
+    let store = world.options().connections(14).connect().await.unwrap();
     let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.in_flight(8).inbox_in_flight(1));
     for n in 0..24 {
         world.publish(&Order::new(format!("order-{n}"), Act::SecondConnection));
