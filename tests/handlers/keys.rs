@@ -124,7 +124,8 @@ fn bare_words_of_the_broker_are_the_brokers_and_strings_are_fields() -> Result<(
     assert_eq!(key_of::<broker_message_id>()?.as_bytes(), b"from the broker");
     assert_eq!(key_of::<field_message_id>()?.as_bytes(), b"field");
     assert_eq!(key_of::<broker_position>()?.as_bytes(), b"orders/0/17");
-    assert!(broker_position::NEEDS_POSITION && composite_of_facts::NEEDS_POSITION && !field_position::NEEDS_POSITION);
+    let needs = [broker_position::NEEDS_POSITION, composite_of_facts::NEEDS_POSITION, field_position::NEEDS_POSITION];
+    assert_eq!(needs, [true, true, false]);
     assert_eq!(key_of::<field_position>()?.as_bytes(), b"3");
     Ok(())
 }

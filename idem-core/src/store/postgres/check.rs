@@ -134,7 +134,11 @@ async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Fai
     Ok(if refuses_commits(lane, schema).await? {
         Ok(())
     } else {
-        Err(tables::lacks(&place, migrate::CURE, "the enabled trigger `refuse_commit` of the table `processed_messages`"))
+        Err(tables::lacks(
+            &place,
+            migrate::CURE,
+            "the enabled trigger `refuse_commit` of the table `processed_messages`",
+        ))
     })
 }
 
