@@ -24,12 +24,12 @@ mod pipeline {
 
 #[tokio::test]
 async fn a_pooler_that_was_not_told_of_is_refused_with_the_cure() {
-    let Some(world) = PgBouncerWorld::make().await else { return };
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
     let refused = Postgres::connect(world.url()).await.unwrap_err().to_string();
     assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");
 }
 
-/// The role of the suite may write outside of idem's transactions, so that a batch looks after each handler. What a handler
+/// The sessions may write outside of idem's transactions, so that a batch looks after each handler. What a handler
 /// itself writes behind its ROLLBACK stands.
 mod batch {
     use idem_test::conformance::pipeline::{self, InBatches, World};
@@ -40,7 +40,7 @@ mod batch {
         ($($name:ident)*) => {$(
             #[tokio::test]
             async fn $name() {
-                if let Some(world) = InBatches::<PgBouncerWorld>::make().await {
+                if let Some(world) = InBatches::<PgBouncerWorld<true>>::make().await {
                     pipeline::$name(world).await;
                 }
             }
@@ -64,9 +64,9 @@ async fn a_role_whose_sessions_are_read_only_writes_nothing_behind_its_transacti
     let deadline = Duration::from_secs(5);
     let (mut txn, _) = store.begin_with_claim(deadline, &identity, Promise::Processed).await.unwrap();
     let tx = <Postgres as idem_core::Lends<sqlx::PgConnection>>::lend(&mut txn);
-    PgBouncerWorld::execute(tx, "ROLLBACK").await.unwrap();
+    <PgBouncerWorld>::execute(tx, "ROLLBACK").await.unwrap();
     let sql = format!("CREATE TABLE {} (name text)", world.name("effects"));
-    let refused = PgBouncerWorld::execute(tx, &sql).await.unwrap_err().to_string();
+    let refused = <PgBouncerWorld>::execute(tx, &sql).await.unwrap_err().to_string();
     assert!(refused.contains("read-only"), "{refused}");
     assert!(matches!(store.commit(txn).await, Committed::RolledBack));
     let (txn, _) = store.begin_with_claim(deadline, &identity, Promise::Processed).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_role_whose_sessions_are_read_only_writes_nothing_behind_its_transacti
 
 #[tokio::test]
 async fn sessions_of_the_pooler_keep_no_setting_and_no_lock() {
-    let Some(world) = PgBouncerWorld::make().await else { return };
+    let Some(world) = <PgBouncerWorld>::make().await else { return };
     let store = world.store(Setup::default()).await.unwrap();
     let handler = store.register("billing", &["paid"]).await.unwrap()[0];
     let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };

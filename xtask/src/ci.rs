@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: what CI runs.
 
 use anyhow::Result;
+use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
@@ -17,8 +18,15 @@ const FEATURES: &[&[&str]] = &[
     &["--no-default-features", "--features", "kafka"],
 ];
 
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The small campaign of the demo and all mutants as well, which take about as long again.
+    #[arg(long)]
+    full: bool,
+}
+
 /// The cheap checks first. A warning is an error here, so that none becomes a habit.
-pub(crate) fn run_all() -> Result<()> {
+pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
     idem_services::tools()?;
     run(&mut cargo(["fmt", "--all", "--check"]))?;
@@ -30,7 +38,10 @@ pub(crate) fn run_all() -> Result<()> {
     }
     // All that follows shares the servers.
     let _servers = Up::new(false)?;
-    test::test(&test::Options::default())?;
-    demo::small()?;
-    mutants::run(&mutants::Options::default())
+    if options.full {
+        demo::small()?;
+        mutants::run(&mutants::Options::default())?;
+    }
+    // Last, so that the last lines are those of `cargo test`.
+    test::test(&test::Options::default())
 }

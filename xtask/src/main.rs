@@ -31,7 +31,7 @@ enum Chore {
     /// Run every test against real servers.
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
-    Ci,
+    Ci(ci::Options),
     /// Run workers that are killed, and print what became of each message.
     Demo(demo::Options),
     /// Make deliberate defects, one at a time, and see that a named test catches each.
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Chore::Services { what } => services::run(what),
         Chore::Bench(options) => bench::run(&options),
         Chore::Test(options) => test::test(&options),
-        Chore::Ci => ci::run_all(),
+        Chore::Ci(options) => ci::run_all(&options),
         Chore::Demo(options) => demo::demo(&options),
         Chore::Mutants(options) => mutants::run(&options),
     };

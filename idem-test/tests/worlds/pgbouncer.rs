@@ -15,12 +15,13 @@ use uuid::Uuid;
 
 use crate::direct::PostgresWorld;
 
-pub(crate) struct PgBouncerWorld {
+/// Its sessions are read-only but in idem's transactions, as `.pgbouncer()` advises, unless they are `WRITABLE`.
+pub(crate) struct PgBouncerWorld<const WRITABLE: bool = false> {
     direct: PostgresWorld,
     pooler: Pooler,
 }
 
-impl PgBouncerWorld {
+impl PgBouncerWorld<true> {
     /// The store connects as a role of its own, whose sessions are read-only.
     pub(crate) async fn with_read_only_role() -> Option<Self> {
         let direct = PostgresWorld::make().await?;
@@ -33,7 +34,7 @@ impl PgBouncerWorld {
         );
         direct.run(&create).await;
         let (_, rest) = direct.url.rsplit_once('@').unwrap();
-        let pooler = Pooler::start(&format!("postgres://{role}:secret@{rest}")).await?;
+        let pooler = Pooler::start(&format!("postgres://{role}:secret@{rest}"), true).await?;
         Some(Self { direct, pooler })
     }
 
@@ -44,7 +45,9 @@ impl PgBouncerWorld {
         drop(self.pooler);
         self.direct.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
     }
+}
 
+impl<const WRITABLE: bool> PgBouncerWorld<WRITABLE> {
     pub(crate) fn url(&self) -> &str {
         &self.pooler.url
     }
@@ -57,7 +60,7 @@ impl PgBouncerWorld {
     }
 }
 
-impl World for PgBouncerWorld {
+impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
     type Store = Postgres;
     type Connection = PgConnection;
 
@@ -65,7 +68,7 @@ impl World for PgBouncerWorld {
 
     async fn make() -> Option<Self> {
         let direct = PostgresWorld::make().await?;
-        let pooler = Pooler::start(&direct.url).await?;
+        let pooler = Pooler::start(&direct.url, WRITABLE).await?;
         Some(Self { direct, pooler })
     }
 
@@ -117,7 +120,7 @@ struct Pooler {
 
 impl Pooler {
     /// `None`, and said so, where the program is not installed.
-    async fn start(database: &str) -> Option<Self> {
+    async fn start(database: &str, writable: bool) -> Option<Self> {
         let program =
             ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer", "/opt/homebrew/bin/pgbouncer"];
         let Some(program) = program.into_iter().find(|program| Path::new(program).exists()) else {
@@ -129,7 +132,7 @@ impl Pooler {
         let home = PathBuf::from(format!("/tmp/idem-{}", Uuid::new_v4().simple()));
         fs::create_dir(&home).unwrap();
         fs::set_permissions(&home, Permissions::from_mode(0o777)).unwrap();
-        fs::write(home.join("ini"), settings(database, &home)).unwrap();
+        fs::write(home.join("ini"), settings(database, writable, &home)).unwrap();
         let (user, password) = credentials(database);
         fs::write(home.join("users"), format!("\"{user}\" \"{password}\"\n")).unwrap();
         let user_of_root = "if [ $(id -u) = 0 ]; then set -- -u nobody; else set --; fi";
@@ -165,12 +168,13 @@ impl Drop for Pooler {
     }
 }
 
-fn settings(database: &str, home: &Path) -> String {
+fn settings(database: &str, writable: bool, home: &Path) -> String {
     let target: PgConnectOptions = database.parse().unwrap();
     let (host, port, home) = (target.get_host(), target.get_port(), home.display());
     let name = target.get_database().unwrap_or(target.get_username());
+    let at_first = if writable { "" } else { " connect_query='SET default_transaction_read_only = on'" };
     format!(
-        "[databases]\nidem = host={host} port={port} dbname={name}\n[pgbouncer]\npool_mode = transaction\n\
+        "[databases]\nidem = host={host} port={port} dbname={name}{at_first}\n[pgbouncer]\npool_mode = transaction\n\
          unix_socket_dir = {home}\nlisten_port = 6432\nauth_type = plain\nauth_file = {home}/users\n\
          default_pool_size = 60\nlogfile = {home}/log\n"
     )

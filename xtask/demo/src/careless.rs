@@ -93,6 +93,6 @@ fn session(id: u64) -> &'static str {
         2 => "LISTEN demo",
         3 => "CREATE TEMPORARY TABLE effects (message bigint)",
         4 => "SELECT pg_advisory_lock_shared(1)",
-        _ => "DEALLOCATE ALL",
+        _ => "SET TIME ZONE 'Asia/Tokyo'",
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sqlx::Row as _;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::store::tables::{self, TABLES};
 use crate::{BoxError, Error};
@@ -10,6 +10,7 @@ use crate::{BoxError, Error};
 use super::answer::Failure;
 use super::lanes::{Lane, OWN};
 use super::migrate;
+use super::session::literal;
 
 /// Makes an error of what was tried.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
@@ -39,12 +40,14 @@ pub(super) async fn server(lane: &mut Lane, allow_unsafe: bool, failed: &Failed<
 /// Where unqualified names of this session land: not in idem's schema by accident. The default search path begins with
 /// `"$user"`, so that a schema of the role's name hides what the application has in `public` as soon as it is there.
 pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> Result<(), Error> {
-    let asked = sqlx::query(
-        "SELECT 1 WHERE current_user = $1 AND (current_schemas(false))[1] = $1
+    // Without a value to bind: a pooler could hand its parts to two sessions.
+    let asked = sqlx::raw_sql(AssertSqlSafe(format!(
+        "SELECT 1 WHERE current_user = {schema} AND (current_schemas(false))[1] = {schema}
              AND current_setting('search_path') LIKE '%$user%'",
-    );
+        schema = literal(schema)
+    )));
     let unclear = |failure: Failure| failed("cannot read the search path of", failure.into_error());
-    if lane.bound(OWN, asked.bind(schema)).await.map_err(unclear)?.is_empty() {
+    if lane.ask(OWN, asked).await.map_err(unclear)?.is_empty() {
         return Ok(());
     }
     let name = super::sql::quoted(schema);

@@ -62,7 +62,7 @@ const MEANING: [&str; 6] =
     ["search_path", "row_security", "session_replication_role", "TimeZone", "DateStyle", "IntervalStyle"];
 
 /// A text as a constant of SQL, whatever is in it and however backslashes are read.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 

@@ -116,11 +116,13 @@ pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
     }
     let worker = line.start_with(Settings { in_flight: 2, ..ordered() });
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
-    assert_eq!(line.desk.log(), ["a", "x", "y", "z"]);
+    // The head of the first lane begins before or after that of the second: both have a lane to run in.
+    let log = || line.desk.log().into_iter().filter(|id| id != "a").collect::<Vec<_>>();
+    assert_eq!(log(), ["x", "y", "z"]);
     line.desk.go.send_replace(true);
     soon(line.queue.idle()).await;
     worker.stop().await;
-    assert_eq!(line.desk.log()[4..], behind);
+    assert_eq!(log()[3..], behind);
 }
 
 /// Messages that wait for their next attempt need no lane, however many they are.
