@@ -56,6 +56,8 @@ impl<S: Site> Scene<S> {
         self.publish(&orders(WARM, S::WARM_UP, crate::Act::Write)).await;
         let asked = "SELECT count(*) FROM {schema}.effects WHERE id LIKE 'warm-%'";
         until("the worker is warm", || async { self.world.number(asked).await >= S::WARM_UP as i64 }).await;
+        // The effect of a message that was stored first may be there before its delivery is known to be stored.
+        self.settled().await;
     }
 
     /// Starts a worker on this source.

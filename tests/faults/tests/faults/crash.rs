@@ -1,7 +1,7 @@
 //! Workers that vanish, and connections, at every bad moment.
 
 use idem::Outcome;
-use idem_faults::{Act, Mode, Scene, Site, Unacked, orders, until, within};
+use idem_faults::{Act, Mode, Scene, Site, Stage, Unacked, orders, until, within};
 
 use crate::everywhere::everywhere;
 
@@ -19,7 +19,8 @@ async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S
     scene.publish(&orders).await;
     if scene.mode == Mode::Batch {
         // Which of them are in a batch with one that waits, and so behind it, is not known.
-        until("one waits", || async { !scene.world.stage.attempts("held-0").is_empty() }).await;
+        let held = |stage: &Stage| stage.runs().iter().any(|run| run.id.starts_with("held"));
+        until("one waits", || async { held(&scene.world.stage) }).await;
     } else {
         scene.entered(16).await;
         scene.effects(8).await;
@@ -38,13 +39,13 @@ async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S
 
 async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate<S: Site>(scene: &Scene<S>) {
     let (source, asked) = Unacked::new(scene.site.source().await);
-    let crashing = scene.start_from(source, |worker| worker);
+    // A lane for each, since on a busy machine each may be a batch of its own.
+    let crashing = scene.start_from(source, |worker| worker.in_flight(16));
     scene.warm_up().await;
-    scene.settled().await;
     asked.keep();
     let orders = orders("unacked", 8, Act::Write);
     scene.publish(&orders).await;
-    // Those of a batch come to it at once, and none waits for the ack of another.
+    // None waits for the ack of another.
     within("each has come to its ack", asked.reached(8)).await;
     if scene.mode != Mode::Inbox {
         scene.effects(8).await;
@@ -80,7 +81,6 @@ async fn a_dead_letter_without_a_key_that_comes_again_is_the_same_one<S: Site>(s
     let (source, asked) = Unacked::new(scene.site.source().await);
     let crashing = scene.start_from(source, |worker| worker);
     scene.warm_up().await;
-    scene.settled().await;
     asked.keep();
     scene.site.publish(&[b"no JSON".to_vec()]).await;
     within("it is dead, and not acked", asked.reached(1)).await;
