@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem::store::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Survey, Undone,
+    Claimed, Committed, Cures, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise,
+    Pruned, Replayed, Reservation, Row, Standing, Survey, Undone, Waiting,
 };
 use idem::{Error, Key, Lends, Store};
 use uuid::Uuid;
@@ -30,8 +30,16 @@ impl Store for Nothing {
         Ok((1..).map(HandlerId).take(names.len()).collect())
     }
 
-    async fn waiting(&self, _: &str) -> Answer<Vec<String>> {
+    async fn seen(&self, _: &[HandlerId]) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn waiting(&self, _: &str) -> Answer<Vec<Waiting>> {
         Ok(Vec::new())
+    }
+
+    fn cures(&self, _: &str, _: &str, _: &str) -> Cures {
+        Cures { rename: String::new(), part: String::new(), bury: String::new() }
     }
 
     async fn has_history(&self, _: &str) -> Answer<bool> {

@@ -33,6 +33,8 @@ CREATE TABLE handlers (
     retention      interval,
     -- The highest processed_at among the claims of this handler that were pruned.
     pruned_through timestamptz,
+    -- When a worker had this handler last. Each worker writes it every minute, so that no index may have it.
+    seen_at        timestamptz NOT NULL DEFAULT now(),
     UNIQUE (consumer, name)
 );
 

@@ -28,6 +28,8 @@ CREATE TABLE "idem_handlers" (
     retention      INTEGER,
     -- The highest processed_at among the claims of this handler that were pruned.
     pruned_through INTEGER,
+    -- When a worker had this handler last. Each worker writes it every minute.
+    seen_at        INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
     UNIQUE (consumer, name)
 ) STRICT;
 

@@ -8,6 +8,7 @@ mod ledger;
 mod row;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod tables;
+mod waiting;
 
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -26,6 +27,7 @@ pub use row::{
     Filter, Isolation, JUDGE_LEASES, Kind, Level, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
     Row, Since, Survey,
 };
+pub use waiting::{Cures, SEEN_RECENTLY, Waiting};
 
 /// The database seam. Each method is one statement, or one short transaction of its own; what they are for, and in what
 /// order they come, is decided once for all databases: by the pipeline and the inbox.
@@ -45,8 +47,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// it is less. The empty name stands for "no handler known".
     fn register(&self, consumer: &str, names: &[&str]) -> impl Future<Output = Result<Vec<HandlerId>, Fault>> + Send;
 
-    /// The names of this consumer's handlers that have inbox rows, parked or dead.
-    fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<String>, Fault>> + Send;
+    /// Notes that a worker has these handlers now. Waits for no other worker that does so: a handler that another one has
+    /// in hand, or has noted within half a minute, is left out.
+    fn seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// This consumer's handlers that have inbox rows, parked or dead, and when a worker had them last.
+    fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<Waiting>, Fault>> + Send;
+
+    /// The SQL with which an operator takes the rows of a handler out of the way that nobody has any more; `new` is a
+    /// handler of the same consumer that may have taken its place.
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures;
 
     /// Whether any handler of this consumer has, or has had, a claim.
     fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, Fault>> + Send;

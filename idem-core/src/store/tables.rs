@@ -7,7 +7,7 @@ use crate::Error;
 /// The tables that every database has, with their columns.
 pub(crate) const TABLES: [(&str, &[&str]); 4] = [
     ("migrations", &["version", "name", "supports", "applied_at"]),
-    ("handlers", &["id", "consumer", "name", "retention", "pruned_through"]),
+    ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
     ("processed_messages", &["processed_at", "handler_id", "key", "fingerprint"]),
     (
         "inbox_messages",

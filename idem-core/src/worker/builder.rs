@@ -67,7 +67,16 @@ pub enum Staffed {}
 
 impl<S: Store, Src: Source> Worker<S, Src> {
     /// A worker of this consumer. The name is part of every claim, as that of a durable or a consumer group: under
-    /// another name, all messages are new. Two services that share a database need two names.
+    /// another name, all messages are new.
+    ///
+    /// Copies of one service share a name, since they have the same handlers: together they process each message once, and
+    /// any of them runs what another has parked. During a deploy, so do its old and its new version.
+    ///
+    /// Give each service a name of its own, even if services share a database, and do so for two workers with different
+    /// handlers as well. Under one name, two workers at one queue take each other's messages, and make dead letters of them
+    /// (`unknown type`). Even at two queues, each has rows in the inbox which the other cannot run. A worker that starts
+    /// warns of such rows, and refuses to start where no worker has had their handler for a day
+    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)): it looks as if nobody would ever run them.
     pub fn new(consumer: impl Into<String>, store: S, source: Src) -> Self {
         Self {
             consumer: consumer.into(),
@@ -236,7 +245,11 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
-    /// Starts even though there are inbox rows of handlers that this worker does not have. They stay where they are.
+    /// Starts without a word about inbox rows of handlers that this worker does not have. They stay where they are.
+    ///
+    /// Without it a worker warns of them as it starts, where a worker of this consumer had their handler within a day
+    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), and refuses to start where none had. Both name each cure. Rows that
+    /// become so while it runs are warned of within an hour.
     pub fn leave_unregistered(mut self) -> Self {
         self.settings.leave_unregistered = true;
         self
@@ -290,7 +303,8 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Staffed> {
     /// # Errors
     /// At the start: settings that would lose or repeat messages, a broker that can deliver again what is older than
     /// the claims that are kept, a pool that is too small, two handlers of one
-    /// name or one type of event, inbox rows of handlers that are not here, a database or a broker that cannot be used.
+    /// name or one type of event, inbox rows of handlers that are not here and that no worker has had for a day
+    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), a database or a broker that cannot be used.
     /// Once it runs, nothing but `shutdown` ends it, except a panic in a task of the worker itself, which is a defect of
     /// idem, of a store or of a source: it drains, and answers [`Error::Panicked`]. What panics in a handler, a key, a
     /// fingerprint or a codec is a failure of its message.

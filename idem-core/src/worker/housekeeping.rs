@@ -1,4 +1,4 @@
-//! What a worker does beside its messages: it prunes old claims and reads the gauges.
+//! What a worker does beside its messages: it prunes old claims, reads the gauges and shows that it is alive.
 
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use crate::Store;
 use crate::pipeline::Pipeline;
 use crate::store::Fault;
 
+use super::Unregistered;
+
 const LEVEL: Duration = Duration::from_secs(15);
 /// Where counting fails, it is tried less and less often, up to this.
 const SELDOM: Duration = Duration::from_secs(300);
@@ -15,6 +17,10 @@ const SELDOM: Duration = Duration::from_secs(300);
 /// costs one connection, and passes for nothing worse.
 const COUNT: Duration = Duration::from_secs(5);
 const PRUNE: Duration = Duration::from_secs(60);
+/// How often a worker shows that its handlers are alive.
+const SEEN: Duration = Duration::from_secs(60);
+/// Every how many times of that it looks for rows that nobody runs.
+const REMIND: u64 = 60;
 
 /// Reads how full the inbox is, for the gauges, until it is dropped. No message depends on gauges, so that a failure of
 /// theirs is never an outage.
@@ -56,5 +62,32 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
             Err(fault @ Fault::Outage(_)) => drop(pipeline.hold_for(fault)),
             Err(fault) => tracing::debug!(%fault, "pruning goes on later"),
         }
+    }
+}
+
+/// Shows that its handlers are alive, until it is dropped, so that other workers of this consumer leave their rows to them.
+/// Once an hour it looks whether there are rows that nobody runs, which only a start would notice otherwise.
+///
+/// Nothing depends on it before a day has gone, so that its failure is no outage.
+pub(crate) async fn seen<S: Store>(pipeline: &Pipeline<S>) {
+    let handlers = pipeline.routes.ids();
+    for minute in 1_u64.. {
+        // The first time at once: what registered the handlers stepped over rows that were locked.
+        if let Err(fault) = pipeline.store.seen(&handlers).await {
+            tracing::debug!(%fault, "that the handlers are alive is written later");
+        }
+        if minute % REMIND == 0 && !pipeline.settings.leave_unregistered {
+            remind(pipeline).await;
+        }
+        tokio::time::sleep(SEEN).await;
+        pipeline.outage.over().await;
+    }
+}
+
+async fn remind<S: Store>(pipeline: &Pipeline<S>) {
+    let names: Vec<_> = pipeline.routes.routes.iter().map(|route| route.handler.name()).collect();
+    if let Ok(waiting) = pipeline.store.waiting(&pipeline.consumer).await {
+        let (consumer, store) = (&pipeline.consumer, &pipeline.store);
+        Unregistered { consumer, names: &names }.remind(&waiting, |handler, new| store.cures(consumer, handler, new));
     }
 }

@@ -16,6 +16,7 @@ mod receive;
 mod rows;
 mod run;
 mod settings;
+mod unregistered;
 mod waiting;
 
 pub use builder::{Bare, Staffed, Worker};
@@ -32,6 +33,7 @@ pub(crate) use outage::{Outage, hold_wait};
 pub(crate) use queue::Queue;
 pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
+pub(crate) use unregistered::Unregistered;
 pub(crate) use waiting::{RowWait, Waiting};
 
 /// Why a delivery is kept unsettled.

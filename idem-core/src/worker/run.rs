@@ -18,7 +18,8 @@ use crate::{Error, Ordering, Source, Store, Terms, age};
 
 use super::receive::Arrivals;
 use super::{
-    Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, housekeeping, lane, receive, waiting,
+    Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, Unregistered, housekeeping, lane,
+    receive, waiting,
 };
 
 /// What a worker is made of, once its handlers' types are erased.
@@ -108,12 +109,13 @@ async fn serve<S: Store, Src: Source>(
     working.spawn(async move { at.task("inbox", crate::inbox::run(at.clone())).await.unwrap_or(()) });
     // Dropped, and so ended, with this function.
     let mut beside = JoinSet::new();
-    let (watch, level, prune) = (pipeline.clone(), pipeline.clone(), pipeline.clone());
+    let (watch, level, prune, seen) = (pipeline.clone(), pipeline.clone(), pipeline.clone(), pipeline.clone());
     beside.spawn(
         async move { watch.task("watch of the database", watch.outage.watch(&watch.store)).await.unwrap_or(()) },
     );
     beside.spawn(async move { level.task("gauges", housekeeping::level(&level)).await.unwrap_or(()) });
     beside.spawn(async move { prune.task("pruning", housekeeping::prune(&prune)).await.unwrap_or(()) });
+    beside.spawn(async move { seen.task("signs of life", housekeeping::seen(&seen)).await.unwrap_or(()) });
 
     // In a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took about
     // 40 microseconds of processor time (docs/performance.md).
@@ -216,7 +218,7 @@ async fn history<S: Store>(consumer: &str, store: &S) -> Result<bool, Error> {
     })
 }
 
-/// Gives each handler its number, and refuses to leave rows behind that nobody would ever run.
+/// Gives each handler its number, shows that a worker has it, and refuses to leave rows behind that nobody would ever run.
 async fn register<S: Store>(
     consumer: &str,
     store: &S,
@@ -230,14 +232,12 @@ async fn register<S: Store>(
     let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
     let ids = store.register(consumer, &names).await.map_err(failed)?;
     let retentions = store.retention(&ids).await.map_err(failed)?;
+    // Before anything is refused, so that of two workers that would refuse each other the second one starts.
+    store.seen(&ids).await.map_err(failed)?;
     if !settings.leave_unregistered {
         let waiting = store.waiting(consumer).await.map_err(failed)?;
-        if let Some(name) = waiting.iter().find(|name| !names.contains(&name.as_str())) {
-            return Err(Error::Refused(format!(
-                "the inbox has rows of {consumer:?} for the handler {name:?}, which this worker does not have: register \
-                 it, or rename it in the table `handlers`, or start with `.leave_unregistered()`"
-            )));
-        }
+        Unregistered { consumer, names: &names[1..] }
+            .check(&waiting, |handler, new| store.cures(consumer, handler, new))?;
     }
     let mut ids = ids.into_iter().zip(retentions);
     let Some((nobody, _)) = ids.next() else {

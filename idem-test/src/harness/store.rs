@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Committed, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise, Pruned,
-    Replayed, Reservation, Row, Standing, Survey, Ticket, Undone,
+    Claimed, Committed, Cures, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise,
+    Pruned, Replayed, Reservation, Row, Standing, Survey, Ticket, Undone, Waiting,
 };
 use idem_core::{Error, Key, Lends, Store};
 use uuid::Uuid;
@@ -122,8 +122,16 @@ impl<S: Store> Store for Crashing<S> {
         self.within.register(consumer, names).await
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        self.within.seen(handlers).await
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
         self.within.waiting(consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        self.within.cures(consumer, handler, new)
     }
 
     async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {

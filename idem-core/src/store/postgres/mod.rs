@@ -52,8 +52,8 @@ use uuid::Uuid;
 use crate::{Error, Key};
 
 use super::{
-    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
-    Promise, Pruned, Replayed, Reservation, Row, Since, Standing, Store, Survey, Ticket, Undone,
+    Claimed, Committed, Cures, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
+    Promise, Pruned, Replayed, Reservation, Row, Since, Standing, Store, Survey, Ticket, Undone, Waiting,
 };
 
 pub use options::PostgresOptions;
@@ -138,8 +138,17 @@ impl Store for Postgres {
         self.intern(consumer, names).await
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
-        self.names_waiting(consumer).await
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        self.note_seen(handlers).await
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+        self.handlers_waiting(consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        let schema = sql::quoted(self.schema());
+        Cures::new(|table| format!("{schema}.{table}"), "now()", consumer, handler, new)
     }
 
     async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 
-use crate::store::{Fault, HandlerId};
+use crate::store::{Fault, HandlerId, Waiting};
 
 use super::Postgres;
 use super::inbox::ids;
@@ -36,8 +37,17 @@ pub(super) const RETENTION: &str = "
 pub(super) const HANDLERS: &str = "
     SELECT name, id FROM {schema}.handlers WHERE consumer = $1 AND name = ANY($2)";
 
+/// Waits for no lock, so that workers and prune never stand in each other's way, and writes a row at most twice a minute,
+/// however many workers have the handler: each claim reads it.
+pub(super) const SEEN: &str = "
+    WITH stale AS MATERIALIZED (
+        SELECT id FROM {schema}.handlers
+        WHERE id = ANY($1) AND seen_at < now() - interval '30 seconds' FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.handlers AS h SET seen_at = now() FROM stale WHERE h.id = stale.id";
+
 pub(super) const WAITING: &str = "
-    SELECT name FROM {schema}.handlers AS h
+    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint FROM {schema}.handlers AS h
     WHERE consumer = $1 AND EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
     ORDER BY name";
 
@@ -79,8 +89,16 @@ impl Postgres {
         Ok(micros.into_iter().map(|micros| micros.map(duration)).collect())
     }
 
-    pub(super) async fn names_waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
+    pub(super) async fn note_seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        self.ask(self.sql().seen.query().bind(ids(handlers))).await.map(drop)
+    }
+
+    pub(super) async fn handlers_waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
         let rows = self.ask(self.sql().waiting.query().bind(consumer)).await?;
-        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+        let waiting = |row: &PgRow| {
+            let seen = Duration::from_micros(u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0));
+            Ok(Waiting { handler: row.try_get(0)?, seen })
+        };
+        Ok(rows.iter().map(waiting).collect::<Result<_, sqlx::Error>>()?)
     }
 }

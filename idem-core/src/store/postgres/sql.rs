@@ -56,6 +56,7 @@ statements! {
     keep = register::KEEP,
     handlers = register::HANDLERS,
     retention = register::RETENTION,
+    seen = register::SEEN,
     waiting = register::WAITING,
     has_history = register::HAS_HISTORY,
     claim = claim::CLAIM,

@@ -39,8 +39,8 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::{
-    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
-    Promise, Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone,
+    Claimed, Committed, Cures, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
+    Promise, Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone, Waiting,
 };
 use crate::{Error, Key};
 
@@ -140,8 +140,16 @@ impl Store for Sqlite {
         register::register(self, consumer, names).await
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        register::seen(self, handlers).await
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
         register::waiting(self, consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        register::cures(self, consumer, handler, new)
     }
 
     async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {

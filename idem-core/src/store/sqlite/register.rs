@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Sqlite;
 use super::lane::Lane;
-use super::sql::{duration, millis};
-use crate::store::{Fault, HandlerId};
+use super::sql::{NOW, duration, ids, millis};
+use crate::store::{Cures, Fault, HandlerId, Waiting};
 
 const INTERN: &str = r#"
 INSERT INTO "idem_handlers" (consumer, name, retention) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
@@ -49,17 +49,43 @@ pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<
     Ok(retentions)
 }
 
+const STALE: &str = r#"
+SELECT EXISTS (
+    SELECT 1 FROM "idem_handlers" WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000)"#;
+
+const SEEN: &str = r#"
+UPDATE "idem_handlers" SET seen_at = {now}
+WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000"#;
+
+/// Looks first, since reading waits for nobody: of the workers of a file, one becomes the writer for this.
+pub(super) async fn seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<(), Fault> {
+    let handlers = ids(handlers);
+    let mut reader = store.file.reader().await?;
+    let query = sqlx::query_scalar(store.prefix.sql(STALE)).bind(&handlers);
+    let stale: bool = query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    reader.give_back();
+    if stale {
+        store.change(sqlx::query(store.prefix.sql(SEEN)).bind(&handlers)).await?;
+    }
+    Ok(())
+}
+
 const WAITING: &str = r#"
-SELECT name FROM "idem_handlers" AS h
+SELECT name, {now} - seen_at FROM "idem_handlers" AS h
 WHERE consumer = ?1 AND EXISTS (SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.id)
 ORDER BY name"#;
 
-pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<String>, Fault> {
+pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<Waiting>, Fault> {
     let mut reader = store.file.reader().await?;
-    let query = sqlx::query_scalar(store.prefix.sql(WAITING)).bind(consumer);
-    let names = query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    let query = sqlx::query_as(store.prefix.sql(WAITING)).bind(consumer);
+    let rows: Vec<(String, i64)> =
+        query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    Ok(names)
+    Ok(rows.into_iter().map(|(handler, seen)| Waiting { handler, seen: duration(seen) }).collect())
+}
+
+pub(super) fn cures(store: &Sqlite, consumer: &str, handler: &str, new: &str) -> Cures {
+    Cures::new(|table| format!("\"{}{table}\"", store.prefix.as_str()), NOW, consumer, handler, new)
 }
 
 /// A claim that was pruned has left its time.

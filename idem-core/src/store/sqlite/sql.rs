@@ -11,7 +11,7 @@ use crate::{BoxError, Fingerprint, Key, Reason};
 
 /// The database's clock in milliseconds; within one statement it does not move (SQLite manual, "Date And Time
 /// Functions", 3).
-const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
+pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
 
 /// What [`row`] reads. The column `id` of the inner table hides the outer one, `handler_id` does not.
 const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, sightings,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Committed, Fate, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise,
-    Pruned, Replayed, Reservation, Row, Standing, Survey, Ticket, Undone,
+    Claimed, Committed, Cures, Fate, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page,
+    Promise, Pruned, Replayed, Reservation, Row, Standing, Survey, Ticket, Undone, Waiting,
 };
 use idem_core::{BoxError, Delivery, Error, Fingerprint, Handler, Key, KeyError, Lends, Store};
 use uuid::Uuid;
@@ -138,14 +138,23 @@ impl<S: Store> Store for Faulty<S> {
         self.within.level(handlers).await
     }
 
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        self.ask("seen", &[]).await?;
+        self.within.seen(handlers).await
+    }
+
     // ===== the rest =====
 
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
         self.within.register(consumer, names).await
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<String>, Fault> {
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
         self.within.waiting(consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        self.within.cures(consumer, handler, new)
     }
 
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {

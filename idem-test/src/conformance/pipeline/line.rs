@@ -184,7 +184,7 @@ impl<W: World> Line<W> {
         self.run_until_told(worker.handler::<Over<Orders<W>, W::Store>>(), settings)
     }
 
-    fn run_until_told<S: Store, Src: Source>(
+    pub(super) fn run_until_told<S: Store, Src: Source>(
         &self,
         worker: Worker<S, Src, Desk, Json, Staffed>,
         settings: Settings,

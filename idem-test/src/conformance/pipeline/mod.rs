@@ -23,6 +23,7 @@ mod routes;
 mod sets;
 mod together;
 mod tombstones;
+mod unregistered;
 
 pub use super::store::World;
 pub use ages::*;
@@ -42,6 +43,7 @@ pub use replay::*;
 pub use routes::*;
 pub use together::*;
 pub use tombstones::*;
+pub use unregistered::*;
 
 use line::{Line, Settings};
 use orders::Order;
@@ -199,8 +201,16 @@ macro_rules! pipeline_suite {
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler
             an_unknown_type_is_dead_and_kept_whole
-            rows_of_an_unknown_handler_refuse_the_start
             two_handlers_of_one_name_refuse_the_start
+            // handlers that a worker does not have
+            workers_with_different_handlers_and_one_name_start_again
+            a_release_that_was_rolled_back_starts
+            rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure
+            parked_rows_of_a_handler_that_nobody_has_can_be_discarded
+            a_handler_takes_its_claims_along_to_a_consumer_of_its_own
+            a_rename_never_replaces_a_handler_that_has_claims
+            workers_show_that_their_handlers_are_alive
+            signs_of_life_that_fail_or_hang_are_no_outage
             // replay
             a_replay_runs_it_once
             a_replay_twice_has_one_effect

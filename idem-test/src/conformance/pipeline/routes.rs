@@ -1,10 +1,10 @@
 //! Several handlers at one queue.
 
-use idem_core::{Reason, RetryPolicy, Worker};
+use idem_core::{Reason, Worker};
 
 use crate::Publication;
 
-use super::orders::{Act, Orders};
+use super::orders::Orders;
 use super::{Line, Order, Settings, World};
 
 fn both() -> Settings {
@@ -50,16 +50,6 @@ pub async fn an_unknown_type_is_dead_and_kept_whole<W: World>(world: W) {
         assert_eq!(dead.delivery.payload(), &order.payload);
     }
     assert_eq!(line.desk.runs("a"), 0);
-}
-
-/// Nobody would ever run them.
-pub async fn rows_of_an_unknown_handler_refuse_the_start<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish_raw(Publication::from(Order::new("a", &[Act::Fail])).event_type("Refund"));
-    let once = RetryPolicy::new().attempts(1);
-    assert_eq!(line.run_with(Settings { retry: once, ..both() }, 1).await, ["dead: exhausted"]);
-    let refused = line.start().refused().await;
-    assert!(refused.contains("refunds") && refused.contains("leave_unregistered"), "{refused}");
 }
 
 /// They would share their claims.

@@ -158,6 +158,8 @@ macro_rules! store_suite {
             register_is_stable
             concurrent_registration_agrees
             waiting_lists_handlers_with_rows
+            handlers_are_seen_when_a_worker_has_them
+            handlers_are_seen_by_many_at_once
             a_history_is_told_by_claims_and_by_what_was_pruned
             ten_migrations_at_once_are_one
             reserve_refuses_beyond_the_connections

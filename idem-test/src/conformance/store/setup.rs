@@ -1,5 +1,7 @@
 //! Tables, handlers, connections.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use idem_core::store::Identity;
 use idem_core::{Reason, Store};
@@ -45,9 +47,73 @@ pub async fn waiting_lists_handlers_with_rows<W: World>(world: W) {
     stage.park("b").await;
     stage.row(&Identity { handler: dead, ..stage.id("c") }, true, Err(Reason::Permanent)).await;
     stage.row(&Identity { handler: elsewhere, ..stage.id("d") }, true, Err(Reason::Permanent)).await;
-    let mut waiting = stage.store.waiting("billing").await.unwrap();
+    let waiting = stage.store.waiting("billing").await.unwrap();
+    let mut waiting = waiting.into_iter().map(|waiting| waiting.handler).collect::<Vec<_>>();
     waiting.sort();
     assert_eq!(waiting, ["order_paid", "with a dead row"]);
+}
+
+/// How long ago a worker had the handler `order_paid`, which has rows.
+async fn seen<W: World>(stage: &Stage<W>) -> Duration {
+    stage.store.waiting("billing").await.unwrap().remove(0).seen
+}
+
+/// Lets all handlers have been seen so much earlier.
+async fn seen_earlier<W: World>(stage: &Stage<W>, by: Duration) {
+    let (handlers, earlier) = (stage.world.own("handlers"), W::earlier("seen_at", by));
+    stage.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier}")).await;
+}
+
+/// By the database's clock, and only of those that were named. Half a minute is as good as now, so that many workers
+/// write no more often than one.
+pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    let (days, minutes) = (Duration::from_secs(3 * 24 * 3600), Duration::from_secs(300));
+    let other = register(&stage.store, "billing", "other").await;
+    stage.park("a").await;
+    assert!(seen(&stage).await < minutes, "a new handler is there");
+    seen_earlier(&stage, days).await;
+    assert!((days..days + minutes).contains(&seen(&stage).await));
+    register(&stage.store, "billing", "order_paid").await;
+    stage.store.seen(&[]).await.unwrap();
+    stage.store.seen(&[other]).await.unwrap();
+    assert!(seen(&stage).await >= days);
+    stage.store.seen(&[other, stage.handler]).await.unwrap();
+    assert!(seen(&stage).await < minutes);
+
+    let numbers = format!("SELECT count(DISTINCT seen_at) FROM {}", stage.world.own("handlers"));
+    stage
+        .world
+        .run(&format!("UPDATE {0} SET seen_at = (SELECT max(seen_at) FROM {0})", stage.world.own("handlers")))
+        .await;
+    for handler in [other, stage.handler] {
+        stage.store.seen(&[handler]).await.unwrap();
+    }
+    assert_eq!(stage.world.number(&numbers).await, 1, "neither was written again");
+}
+
+/// Nobody waits to show that he is alive, and nobody waits for one who does.
+pub async fn handlers_are_seen_by_many_at_once<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.park("a").await;
+    seen_earlier(&stage, Duration::from_secs(3600)).await;
+    let mut stores = vec![stage.store.clone()];
+    for _ in 0..8 {
+        stores.push(stage.world.store(Setup::default()).await.unwrap());
+    }
+    if W::FEATURES.concurrent {
+        let mut txn = stage.begin().await;
+        stage.execute(&mut txn, &format!("UPDATE {} SET name = name", stage.world.own("handlers"))).await.unwrap();
+        for all in join_all(stores.iter().map(|store| store.seen(std::slice::from_ref(&stage.handler)))).await {
+            all.unwrap();
+        }
+        stage.store.rollback(txn).await.unwrap();
+        assert!(seen(&stage).await >= Duration::from_secs(3600), "it was locked, and left out");
+    }
+    for all in join_all(stores.iter().map(|store| store.seen(std::slice::from_ref(&stage.handler)))).await {
+        all.unwrap();
+    }
+    assert!(seen(&stage).await < Duration::from_secs(600));
 }
 
 /// A consumer whose claims are still there, or were pruned, is not new.

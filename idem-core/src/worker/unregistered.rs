@@ -1,0 +1,178 @@
+//! Inbox rows of handlers that a worker does not have, and that it will therefore never run.
+
+use std::time::Duration;
+
+use crate::Error;
+use crate::store::{Cures, SEEN_RECENTLY, Waiting};
+
+/// What a worker has, by which it knows what it does not have.
+pub(crate) struct Unregistered<'a> {
+    pub(crate) consumer: &'a str,
+    /// The names of its handlers.
+    pub(crate) names: &'a [&'a str],
+}
+
+impl Unregistered<'_> {
+    /// At the start: refuses rows of a handler that no worker has had for a day, since nobody may ever run them. A handler
+    /// that was seen since then belongs to another worker, or to a release that was rolled back: a warning has to do.
+    ///
+    /// # Errors
+    /// There are such rows. The text names each cure.
+    pub(crate) fn check(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> Result<(), Error> {
+        for (text, recently) in self.texts(waiting, cures) {
+            if !recently {
+                return Err(Error::Refused(text));
+            }
+            tracing::warn!("{text}");
+        }
+        Ok(())
+    }
+
+    /// While it runs: warns of rows that would refuse its start now.
+    pub(crate) fn remind(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) {
+        for (text, _) in self.texts(waiting, cures).filter(|(_, recently)| !recently) {
+            tracing::warn!("{text}");
+        }
+    }
+
+    /// What is to be said of each handler that is not here, and whether it was seen recently.
+    fn texts(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> impl Iterator<Item = (String, bool)> {
+        // The empty name is that of no handler, and every worker has it.
+        let strange = |row: &&Waiting| !row.handler.is_empty() && !self.names.contains(&row.handler.as_str());
+        waiting.iter().filter(strange).map(move |row| {
+            let new = self.names.first().copied().unwrap_or_default();
+            let recently = row.seen <= SEEN_RECENTLY;
+            (self.text(row, recently, &cures(&row.handler, new)), recently)
+        })
+    }
+
+    fn text(&self, row: &Waiting, recently: bool, cures: &Cures) -> String {
+        let Self { consumer, names } = self;
+        let Waiting { handler, seen } = row;
+        let Cures { rename, part, bury } = cures;
+        let seen = if recently {
+            format!("and which a worker had {} ago: they wait for that one", ago(*seen))
+        } else {
+            format!("and which no worker has had for {}: nobody runs them", ago(*seen))
+        };
+        let others = match names {
+            [] | [_] => String::new(),
+            [first, others @ ..] => format!(" (or, in the place of {first:?}, to one of {others:?})"),
+        };
+        format!(
+            "the inbox has rows of {consumer:?} for the handler {handler:?}, which this worker does not have, {seen}. If a \
+             release was rolled back, its next start runs them. If the handler has another name now, let it keep the old \
+             one, `#[idempotent(name = {handler:?})]`, or stop the workers of {consumer:?} and rename it{others}: {rename}. \
+             If another service or worker has it, give each a consumer name of its own, and let the handler take its \
+             claims along while its workers are stopped: {part}. If nobody needs the rows, make dead letters of those that \
+             are parked: {bury}; and discard them, `Inbox::list` with `Filter {{ handler: Some({handler:?}.into()), \
+             ..Filter::default() }}` and `Inbox::discard`. To leave them where they are, start with \
+             `.leave_unregistered()`"
+        )
+    }
+}
+
+/// About how long ago, in the largest unit that there are two of.
+fn ago(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let units = [(86_400, "days"), (3_600, "hours"), (60, "minutes")];
+    match units.into_iter().find(|(unit, _)| seconds >= 2 * unit) {
+        Some((unit, name)) => format!("{} {name}", seconds / unit),
+        None => format!("{seconds} seconds"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use super::{Cures, SEEN_RECENTLY, Unregistered, Waiting, ago};
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged meanwhile.
+    fn logged(work: impl FnOnce()) -> String {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, work);
+        let text = log.0.lock().unwrap().clone();
+        String::from_utf8(text).unwrap()
+    }
+
+    fn cures(handler: &str, new: &str) -> Cures {
+        let cure = |what| format!("{what} {handler} {new}");
+        Cures { rename: cure("RENAME"), part: cure("PART"), bury: cure("BURY") }
+    }
+
+    fn waiting(handler: &str, seen: Duration) -> Waiting {
+        Waiting { handler: handler.to_owned(), seen }
+    }
+
+    const OURS: Unregistered<'_> = Unregistered { consumer: "billing", names: &["orders", "invoices"] };
+    const LATE: Duration = SEEN_RECENTLY.saturating_add(Duration::from_secs(1));
+
+    #[test]
+    fn what_was_seen_within_a_day_is_a_warning_with_each_cure() {
+        let rows = [waiting("refunds", SEEN_RECENTLY), waiting("orders", LATE), waiting("", LATE)];
+        let log = logged(|| OURS.check(&rows, cures).unwrap());
+        assert_eq!(log.matches("WARN").count(), 1, "{log}");
+        for part in [
+            "\"billing\"",
+            "\"refunds\"",
+            "24 hours ago",
+            "rolled back",
+            "RENAME refunds orders",
+            "[\"invoices\"]",
+            "PART refunds",
+            "BURY refunds",
+            "leave_unregistered",
+        ] {
+            assert!(log.contains(part), "{part:?} is not in {log:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_seen_for_a_day_is_refused_with_each_cure() {
+        let rows = [waiting("gone", LATE), waiting("refunds", Duration::ZERO)];
+        let refused = OURS.check(&rows, cures).unwrap_err().to_string();
+        for part in ["\"gone\"", "no worker has had for 24 hours", "RENAME gone orders", "PART gone", "BURY gone"] {
+            assert!(refused.contains(part), "{part:?} is not in {refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_runs_is_reminded_of_what_would_be_refused_only() {
+        let rows = [waiting("gone", LATE), waiting("refunds", Duration::ZERO), waiting("orders", LATE)];
+        let log = logged(|| OURS.remind(&rows, cures));
+        assert_eq!((log.matches("WARN").count(), log.contains("\"gone\"")), (1, true), "{log}");
+    }
+
+    #[test]
+    fn a_time_is_told_in_the_largest_unit_that_there_are_two_of() {
+        for (seconds, text) in [
+            (0, "0 seconds"),
+            (119, "119 seconds"),
+            (120, "2 minutes"),
+            (7_199, "119 minutes"),
+            (7_200, "2 hours"),
+            (90_000, "25 hours"),
+            (259_200, "3 days"),
+        ] {
+            assert_eq!(ago(Duration::from_secs(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Inbox rows of handlers that a worker does not have.
+
+use std::time::Duration;
+
+use idem_core::store::{Fault, Filter, Page, SEEN_RECENTLY};
+use idem_core::{Reason, RetryPolicy, Store, Worker};
+use tokio::sync::watch;
+
+use crate::conformance::soon;
+use crate::{Publication, Queue};
+
+use super::faulty::Do;
+use super::line::Running;
+use super::orders::{Act, Orders};
+use super::{Line, Order, Settings, World};
+
+fn once() -> Settings {
+    Settings { retry: RetryPolicy::new().attempts(1), ..Settings::default() }
+}
+
+/// With the handler of refunds beside that of orders.
+fn newer() -> Settings {
+    Settings { both: true, ..once() }
+}
+
+fn refund(id: &str, act: Act) -> Publication {
+    Publication::from(Order::new(id, &[act])).event_type("Refund")
+}
+
+/// A dead letter of the handler `refunds`.
+async fn dead_refund<W: World>(line: &Line<W>, id: &str) {
+    line.publish_raw(refund(id, Act::Fail));
+    line.runs_to(newer(), &["dead: exhausted"]).await;
+}
+
+/// Nobody has had the handler `refunds` for a little more than so long.
+async fn unseen<W: World>(line: &Line<W>, time: Duration) {
+    let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", time + Duration::from_secs(60)));
+    line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'refunds'")).await;
+}
+
+/// Starts, and processes a message.
+async fn starts<W: World>(line: &Line<W>, id: &str) {
+    line.publish(Order::ok(id));
+    line.runs_to(once(), &["processed"]).await;
+    assert_eq!(line.effects(id).await, 1);
+}
+
+/// A worker with one handler of the two, at a queue of its own.
+fn with_one<W: World, const REFUND: bool>(line: &Line<W>, queue: &Queue) -> Running {
+    let worker = Worker::new("billing", line.store.clone(), queue.clone()).state(line.desk.clone());
+    line.run_until_told(worker.handler::<Orders<W, REFUND>>(), once())
+}
+
+/// Each has a dead letter, which the other one takes for one that nobody would run.
+pub async fn workers_with_different_handlers_and_one_name_start_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let refunds = line.broker.queue("refunds");
+    let mut outcomes = 0;
+    for (id, act) in [("bad", Act::Fail), ("good", Act::Ok), ("better", Act::Ok)] {
+        line.publish(Order::new(id, &[act]));
+        line.broker.publish("refunds", refund(id, act));
+        let workers = [with_one::<W, false>(&line, &line.queue), with_one::<W, true>(&line, &refunds)];
+        outcomes += 2;
+        line.outcomes(outcomes).await;
+        for (worker, queue) in workers.into_iter().zip([&line.queue, &refunds]) {
+            soon(queue.idle()).await;
+            worker.stop().await;
+        }
+    }
+    assert_eq!(line.dead().await.len(), 2);
+    for id in ["good", "better"] {
+        assert_eq!((line.effects(id).await, line.effects(&format!("refund {id}")).await), (1, 1));
+    }
+}
+
+/// The rows of its newer handler wait until that is there again.
+pub async fn a_release_that_was_rolled_back_starts<W: World>(world: W) {
+    let line = Line::new(world).await;
+    dead_refund(&line, "a").await;
+    unseen(&line, SEEN_RECENTLY / 2).await;
+    starts(&line, "b").await;
+    assert_eq!(line.one_dead().await.handler, "refunds");
+}
+
+/// Nobody would ever run them. The error can be followed word by word.
+pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W: World>(world: W) {
+    let line = Line::new(world).await;
+    dead_refund(&line, "a").await;
+    unseen(&line, SEEN_RECENTLY).await;
+    let refused = line.start().refused().await;
+    let cures = line.store.cures("billing", "refunds", "orders");
+    let named =
+        ["\"billing\"", "\"refunds\"", "24 hours", "name = \"refunds\"", "leave_unregistered", "Inbox::discard"];
+    for cure in named.into_iter().chain([&*cures.rename, &cures.part, &cures.bury]) {
+        assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
+    }
+    assert!(cures.rename.contains(&line.world.own("handlers")), "it names the table");
+    // A worker that has the handler has come and gone.
+    let started = with_one::<W, true>(&line, &line.broker.queue("refunds"));
+    started.stop().await;
+    starts(&line, "b").await;
+
+    // The workers before have registered the new name, with nothing of its own under it.
+    let rename = line.store.cures("billing", "refunds", "sets").rename;
+    unseen(&line, SEEN_RECENTLY).await;
+    line.world.run(&rename).await;
+    starts(&line, "c").await;
+    assert_eq!(line.one_dead().await.handler, "sets");
+}
+
+/// The operator's hand discards dead letters only.
+pub async fn parked_rows_of_a_handler_that_nobody_has_can_be_discarded<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_raw(refund("a", Act::Fail));
+    let later = RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
+    line.runs_to(Settings { retry: later, ..newer() }, &["parked 1"]).await;
+    unseen(&line, SEEN_RECENTLY).await;
+    line.start().refused().await;
+    line.world.run(&line.store.cures("billing", "refunds", "orders").bury).await;
+    let filter = Filter { handler: Some("refunds".into()), ..Filter::default() };
+    let dead = line.inbox().list(&filter, Page::default()).await.unwrap();
+    assert_eq!(dead.iter().map(|row| row.reason).collect::<Vec<_>>(), [Some(Reason::Permanent)]);
+    assert!(line.inbox().discard(dead[0].id).await.unwrap());
+    starts(&line, "b").await;
+    line.publish_raw(refund("a", Act::Fail));
+    line.runs_to(newer(), &["duplicate"]).await;
+}
+
+/// What was processed stays so under the new name, and its rows go along.
+pub async fn a_handler_takes_its_claims_along_to_a_consumer_of_its_own<W: World>(world: W) {
+    let line = Line::new(world).await;
+    dead_refund(&line, "a").await;
+    unseen(&line, SEEN_RECENTLY).await;
+    line.start().refused().await;
+    let part = line.store.cures("billing", "refunds", "orders").part;
+    line.world.run(&part.replace("NEW_CONSUMER", "refunding")).await;
+    starts(&line, "b").await;
+    line.publish_raw(refund("a", Act::Fail));
+    line.runs_to(Settings { consumer: "refunding", ..newer() }, &["duplicate"]).await;
+    assert_eq!(line.dead().await.len(), 0);
+    assert_eq!(line.world.number(&format!("SELECT count(*) FROM {}", line.world.own("inbox_messages"))).await, 1);
+}
+
+/// Its claims would be nobody's, and its messages new.
+pub async fn a_rename_never_replaces_a_handler_that_has_claims<W: World>(world: W) {
+    let line = Line::new(world).await;
+    starts(&line, "a").await;
+    dead_refund(&line, "b").await;
+    let rename = line.store.cures("billing", "refunds", "orders").rename;
+    let world = line.world.clone();
+    assert!(tokio::spawn(async move { world.run(&rename).await }).await.is_err(), "the name is taken");
+    line.publish(Order::ok("a"));
+    line.runs_to(newer(), &["duplicate"]).await;
+}
+
+/// As they start, and from then on.
+pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.start().stop().await;
+    // Those of them that the next worker has were registered before `sets`.
+    let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", SEEN_RECENTLY));
+    line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier}")).await;
+    let shown = watch::Sender::new(0);
+    let (counted, mut seen) = (shown.clone(), shown.subscribe());
+    let hook = move |at: &str, _: &[u8]| {
+        counted.send_modify(|times| *times += usize::from(at == "seen"));
+        Do::Work
+    };
+    let worker = line.start_over(hook, Settings::default());
+    soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
+    worker.stop().await;
+    let later =
+        format!("SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'sets')");
+    assert_eq!(line.world.number(&later).await, 2, "the worker's one, and that of no handler");
+}
+
+/// They are worth no message.
+pub async fn signs_of_life_that_fail_or_hang_are_no_outage<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for (n, hangs) in [false, true].into_iter().enumerate() {
+        let asked = watch::Sender::new(0);
+        let (counted, mut seen) = (asked.clone(), asked.subscribe());
+        let hook = move |at: &str, _: &[u8]| match at {
+            "seen" => {
+                counted.send_modify(|times| *times += 1);
+                match (*counted.borrow(), hangs) {
+                    // The start itself is no time to go on without a database.
+                    (1, _) => Do::Work,
+                    (_, true) => Do::Hang,
+                    (_, false) => Do::Fail(Fault::Outage("too slow".into())),
+                }
+            }
+            // An outage would never end.
+            "ping" => Do::Hang,
+            _ => Do::Work,
+        };
+        let worker = line.start_over(hook, Settings::default());
+        soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
+        line.publish(Order::ok(&n.to_string()));
+        line.outcomes(n + 1).await;
+        soon(line.queue.idle()).await;
+        worker.stop().await;
+    }
+}
