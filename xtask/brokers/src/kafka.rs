@@ -147,8 +147,8 @@ impl Broker for Kafka {
     }
 
     async fn delete(&self) -> Result<()> {
-        // A group that nobody is in goes with its offsets; one of a killed member goes by itself.
-        let _ = self.admin.delete_groups(&[&self.topic], &AdminOptions::new()).await;
+        // The group's offsets go with the topic. The group itself is left to the server: librdkafka 2.12 now and then ends
+        // the process where a new client asks for that (an assertion in its search for the group's coordinator).
         match self.admin.delete_topics(&[&self.topic], &AdminOptions::new()).await?.pop() {
             Some(Err((_, error))) => Err(error.into()),
             _ => Ok(()),
