@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod demo;
+mod matrix;
 mod mutants;
 mod services;
 mod test;
@@ -36,6 +37,8 @@ enum Chore {
     Demo(demo::Options),
     /// Make deliberate defects, one at a time, and see that a named test catches each.
     Mutants(mutants::Options),
+    /// Run what depends on the version of a server, on old and new ones, and print one table.
+    Matrix(matrix::Options),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Chore::Ci(options) => ci::run_all(&options),
         Chore::Demo(options) => demo::demo(&options),
         Chore::Mutants(options) => mutants::run(&options),
+        Chore::Matrix(options) => matrix::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

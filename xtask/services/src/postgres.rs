@@ -13,6 +13,9 @@ use crate::{Instance, place, process};
 /// PostgreSQL: user `idem`, a superuser, with password `secret` and a database `idem`.
 ///
 /// As users have it: fsync is on, and the password is asked for (scram-sha-256). No Unix socket.
+///
+/// Where `IDEM_POSTGRES_BIN` is set, it is the directory of the programs to run (`initdb` and others), so that tests can be
+/// run against a version that is not the installed one.
 #[derive(Debug, Clone, Copy)]
 pub struct Postgres;
 
@@ -55,6 +58,10 @@ impl Server for Postgres {
 
     fn is_installed(&self) -> bool {
         programs().is_some()
+    }
+
+    fn chosen(&self) -> Option<PathBuf> {
+        std::env::var_os("IDEM_POSTGRES_BIN").filter(|path| !path.is_empty()).map(PathBuf::from)
     }
 
     fn create(&self, home: &Path, port: u16) -> Result<()> {
@@ -109,8 +116,12 @@ fn program(name: &str, home: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// The directory with `initdb` and `pg_ctl`: the newest of Debian's, which are not in `PATH`, else that in `PATH`.
+/// The directory with `initdb` and `pg_ctl`: the one that was chosen, else the newest of Debian's, which are not in `PATH`,
+/// else that in `PATH`.
 fn programs() -> Option<PathBuf> {
+    if let Some(chosen) = Postgres.chosen() {
+        return Some(chosen);
+    }
     let version = |dir: &Path| dir.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path());
     let debian = debian.filter(|dir| dir.join("bin/initdb").is_file()).max_by_key(|dir| version(dir));

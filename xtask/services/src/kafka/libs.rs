@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::{place, process};
 
 /// The version that is assembled.
-const VERSION: &str = "4.1.1";
+pub(super) const VERSION: &str = "4.1.1";
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
 /// The directory with the jars. They are assembled if they are nowhere.

@@ -22,6 +22,9 @@ use crate::{Instance, daemon, place, process};
 pub struct Kafka;
 
 impl Kafka {
+    /// The version that comes from Maven Central.
+    pub const VERSION: &str = libs::VERSION;
+
     /// Starts an instance of one's own, which a test may stop, kill and pause. It ends with the value, or with the
     /// process. Its [`url`](Instance::url) is `host:port`.
     ///

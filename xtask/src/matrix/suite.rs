@@ -1,0 +1,69 @@
+//! What is run on each set of servers.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::newest::Found;
+
+/// What is run on each set of servers.
+pub(crate) enum Suite {
+    /// The adapters' own tests.
+    Adapters,
+    /// The tests of the PostgreSQL store, and the pipeline on it.
+    Stores,
+    /// Faults, on each broker and in each mode.
+    Faults,
+    /// A small campaign of the demo.
+    Demo,
+}
+
+/// The addresses of servers that run already.
+const ADDRESSES: &[&str] = &["DATABASE_URL", "AMQP_URL", "NATS_URL", "KAFKA_BROKERS"];
+
+impl Suite {
+    pub(crate) const ALL: &[Self] = &[Self::Adapters, Self::Stores, Self::Faults, Self::Demo];
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Adapters => "adapters",
+            Self::Stores => "stores",
+            Self::Faults => "faults",
+            Self::Demo => "demo",
+        }
+    }
+
+    fn chore(&self) -> &'static [&'static str] {
+        match self {
+            Self::Adapters => &["test", "--", "-p", "idem-rabbitmq", "-p", "idem-nats", "-p", "idem-kafka"],
+            Self::Stores => &[
+                "test",
+                "--",
+                "-p",
+                "idem-core",
+                "-p",
+                "idem-test",
+                "--test",
+                "postgres_store",
+                "--test",
+                "store_postgres",
+                "--test",
+                "pipeline_postgres",
+            ],
+            Self::Faults => &["test", "--", "-p", "idem-faults"],
+            Self::Demo => &["demo", "--all", "--small"],
+        }
+    }
+
+    /// Runs it as a chore of its own, whose environment chooses the servers. Answers whether it passed.
+    pub(crate) fn run(&self, servers: &[Found]) -> Result<bool> {
+        let mut chore = Command::new(std::env::current_exe().context("cannot find this program")?);
+        chore.args(self.chore());
+        // An address goes before a program, and the servers that run are of another version.
+        ADDRESSES.iter().for_each(|name| _ = chore.env_remove(name));
+        for (name, path) in servers.iter().filter_map(Found::choice) {
+            chore.env(name, path);
+        }
+        Ok(chore.status().context("cannot run a chore")?.success())
+    }
+}
