@@ -103,7 +103,17 @@ async fn what_ends_after_the_grace_is_stale_and_commits_nothing() {
 
 #[tokio::test]
 async fn nothing_is_committed_after_a_partition_was_lost() {
-    let Some(world) = World::new().await else { return };
+    for _ in 0..5 {
+        let Some(world) = World::new().await else { return };
+        if nothing_is_committed_after_an_unnoticed_loss(&world).await {
+            return;
+        }
+    }
+    panic!("the first member has noticed its loss each time before it finished what it had");
+}
+
+/// `false` where the member has noticed its loss by itself, which its client sometimes does on a busy machine.
+async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
     let relay = Relay::start(&world.brokers).await;
     let quick = |brokers: &str| {
         options(brokers).property("session.timeout.ms", "1500").property("max.poll.interval.ms", "1500")
@@ -128,7 +138,9 @@ async fn nothing_is_committed_after_a_partition_was_lost() {
     // The first one has finished two meanwhile, and cannot know.
     let last = old.pop().unwrap();
     for acker in old {
-        assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+        if acker.ack().await.unwrap() == Settled::Stale {
+            return false;
+        }
     }
     relay.refuse(false);
     one.open(terms(4)).await.unwrap();
@@ -147,6 +159,7 @@ async fn nothing_is_committed_after_a_partition_was_lost() {
     two.close().await;
     assert_eq!(world.committed(0), None);
     assert_eq!(next(&mut world.open(1).await).await.0.payload(), "0");
+    true
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ fn sound(trial: &Trial<'_>, mutants: &[Mutant]) -> Result<HashMap<String, Durati
     for mutant in mutants {
         suites.entry(mutant.suite()).or_default().push(&mutant.test);
     }
-    let mut times = HashMap::new();
+    let (mut times, mut wrong) = (HashMap::new(), Vec::new());
     for (suite, mut tests) in suites {
         tests.sort_unstable();
         tests.dedup();
@@ -102,10 +102,15 @@ fn sound(trial: &Trial<'_>, mutants: &[Mutant]) -> Result<HashMap<String, Durati
         for test in tests {
             match verdicts.remove(test) {
                 Some((Verdict::Survived, time)) => _ = times.insert(test.to_owned(), time),
-                Some((Verdict::Absent, _)) | None => bail!("there is no test {test} in cargo test {}", suite.join(" ")),
-                Some((verdict, _)) => bail!("{test} does not pass without a defect either: {verdict}"),
+                Some((Verdict::Absent, _)) | None => {
+                    wrong.push(format!("there is no test {test} in cargo test {}", suite.join(" ")));
+                }
+                Some((verdict, _)) => wrong.push(format!("{test} does not pass without a defect either: {verdict}")),
             }
         }
+    }
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("\n"));
     }
     Ok(times)
 }
