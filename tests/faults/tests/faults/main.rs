@@ -22,3 +22,4 @@ mod settling;
 mod sharing;
 mod start;
 mod suspects;
+mod unreadable;
