@@ -236,6 +236,11 @@ impl Source for Queue {
         false
     }
 
+    /// The consumer timeout, as the user has said it by [`consumer_timeout`](crate::Options::consumer_timeout).
+    fn unsettled_limit(&self) -> Option<Duration> {
+        Some(self.config.consumer_timeout)
+    }
+
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
         let end = loop {
             match self.take().await {

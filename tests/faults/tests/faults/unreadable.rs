@@ -1,31 +1,13 @@
 //! Messages that RabbitMQ delivers and its client cannot read.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
 use idem::{Ordering, Reason};
 use idem_faults::{Act, Mode, RabbitMq, Running, Scene, Site, Tuned, orders};
 
+use crate::returns::Returns;
 use raw::{BAD_ID, Raw};
 
 #[path = "../../../../idem-adapters/rabbitmq/tests/common/raw.rs"]
 mod raw;
-
-/// How often the broker had delivered one before, of those that can be read.
-#[derive(Clone, Default)]
-struct Returns(Arc<AtomicU32>);
-
-impl Returns {
-    fn watch<Src: idem::Source>(&self, scene: &Scene<RabbitMq>, worker: Tuned<Src>) -> Tuned<Src> {
-        let (most, journal) = (self.0.clone(), scene.world.journal.clone());
-        worker.observe(move |delivery, outcome| {
-            journal.note(delivery, outcome);
-            if delivery.unrepresentable().is_none() {
-                most.fetch_max(delivery.delivery_count().unwrap_or_default(), Relaxed);
-            }
-        })
-    }
-}
 
 /// With some that cannot be read among many that can.
 async fn publish(scene: &Scene<RabbitMq>, each: usize) {
@@ -55,9 +37,10 @@ async fn taken_out(mode: Mode, tune: impl FnOnce(Tuned<idem::rabbitmq::Queue>) -
     crate::everywhere::run::<RabbitMq>(mode, async |scene| {
         publish(scene, 50).await;
         let returns = Returns::default();
-        let worker = scene.start_from(scene.site.source().await, |worker| tune(returns.watch(scene, worker)));
+        let worker =
+            scene.start_from(scene.site.source().await, |worker| tune(returns.watch(&scene.world.journal, worker)));
         ends(scene, 50, worker).await;
-        assert!(returns.0.load(Relaxed) <= 1, "an innocent message was returned more than once");
+        assert!(returns.most() <= 1, "an innocent message was returned more than once");
     })
     .await;
 }
@@ -85,10 +68,11 @@ async fn is_a_dead_letter_and_its_neighbours_keep_their_order() {
         Raw::connect(&scene.site.address).await.declare_single_active(&scene.site.name).await;
         publish(scene, 20).await;
         let returns = Returns::default();
-        let worker = scene
-            .start_from(scene.site.source().await, |worker| returns.watch(scene, worker.ordering(Ordering::Queue)));
+        let worker = scene.start_from(scene.site.source().await, |worker| {
+            returns.watch(&scene.world.journal, worker.ordering(Ordering::Queue))
+        });
         ends(scene, 20, worker).await;
-        assert!(returns.0.load(Relaxed) <= 1, "an innocent message was returned more than once");
+        assert!(returns.most() <= 1, "an innocent message was returned more than once");
         let ran: Vec<_> = scene.world.stage.runs().into_iter().map(|run| run.id).collect();
         let published: Vec<_> = (0..4).flat_map(|part| (0..20).map(move |n| format!("good-{part}-{n}"))).collect();
         assert_eq!(ran, published);
