@@ -7,7 +7,7 @@ use common::raw::{BAD_ID, Raw};
 use common::relay::Relay;
 use common::{World, loss, next, terms, texts};
 use idem_core::{Acker, Ordering, Settled, Source, Terms};
-use idem_rabbitmq::{Queue, RabbitMqAcker};
+use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
 use lapin::ExchangeKind;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -211,4 +211,58 @@ async fn a_queue_that_is_deleted_meanwhile_fails_next() {
     world.delete().await;
     let error = loss(&mut queue).await;
     assert!(texts(error.as_ref()).contains("cancelled"), "{}", texts(error.as_ref()));
+}
+
+/// Whoever has taken one at a time for long enough hands over to another process, where one waits, and returns nothing.
+#[tokio::test]
+async fn the_end_of_one_at_a_time_returns_nothing_to_the_next_consumer() {
+    let Some(world) = World::empty().await else { return };
+    world.declare("quorum", &[("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
+    world.publish_unreadable(&["bad"]).await;
+    for n in 1..6 {
+        world.publish(n.to_string()).await;
+    }
+    let ordered = Terms { ordering: Ordering::Queue, ..terms(2) };
+    let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
+    queue.open(ordered.clone()).await.unwrap();
+    at_the_message(&world, &mut queue, ordered.clone(), 6).await;
+    let mut other = world.rabbit().await.queue(&world.queue).await.unwrap();
+    other.open(ordered).await.unwrap();
+    for payload in ["bad", "1", "2"] {
+        let (delivery, acker) = next(&mut queue).await;
+        assert_eq!(delivery.payload(), payload);
+        ack(acker).await;
+    }
+    for payload in ["3", "4", "5"] {
+        let (delivery, acker) = tokio::select! {
+            taken = next(&mut other) => taken,
+            taken = queue.next() => panic!("the first consumer still has its turn: {:?}", taken.map(|(delivery, _)| delivery)),
+        };
+        assert_eq!((delivery.payload(), delivery.redelivered()), (&payload.into(), false));
+        ack(acker).await;
+    }
+    other.close().await;
+    queue.close().await;
+    world.until_ready(0).await;
+}
+
+/// The server gives a connection up that sends nothing for two heartbeats, and this one gives the server up.
+#[tokio::test]
+async fn the_second_connection_is_kept_alive_while_there_is_nothing_to_do() {
+    let Some(world) = World::new().await else { return };
+    let rabbit = RabbitMq::connect(format!("{}?heartbeat=1", world.url)).await.unwrap();
+    let mut queue = rabbit.queue(&world.queue).await.unwrap();
+    queue.open(terms(4)).await.unwrap();
+    world.publish_unreadable(&["x"]).await;
+    at_the_message(&world, &mut queue, terms(4), 1).await;
+    let (_, held) = next(&mut queue).await;
+    assert!(tokio::time::timeout(std::time::Duration::from_secs(5), queue.next()).await.is_err());
+    assert!(held.is_live());
+    ack(held).await;
+    world.publish("y").await;
+    let (delivery, acker) = next(&mut queue).await;
+    assert_eq!((delivery.payload(), delivery.redelivered()), (&"y".into(), false));
+    ack(acker).await;
+    queue.close().await;
+    world.until_ready(0).await;
 }
