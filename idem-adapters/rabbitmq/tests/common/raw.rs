@@ -6,16 +6,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// One connection, and one channel with confirms.
-pub(crate) struct Raw(TcpStream);
+pub(crate) struct Raw {
+    server: TcpStream,
+    /// Whether a queue has a delivery limit unless it says -1, from 4.0 on.
+    limits: bool,
+}
 
 impl Raw {
     /// Logs in as `guest`.
     pub(crate) async fn connect(url: &str) -> Self {
         let rest = url.split_once("://").unwrap().1;
         let authority = rest.split('/').next().unwrap().rsplit('@').next().unwrap();
-        let mut raw = Self(TcpStream::connect(authority).await.unwrap());
-        raw.0.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
-        raw.answer([0, 10, 0, 10]).await;
+        let mut raw = Self { server: TcpStream::connect(authority).await.unwrap(), limits: false };
+        raw.server.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
+        let start = raw.answer([0, 10, 0, 10]).await;
+        let version = b"\x07versionS\0\0\0";
+        let at = start.windows(version.len()).position(|bytes| bytes == version).unwrap() + version.len() + 1;
+        raw.limits = start[at] >= b'4';
         // No properties of the client, and a login.
         let login = [&[0, 10, 0, 11, 0, 0, 0, 0, 5][..], b"PLAIN", &[0, 0, 0, 12], b"\0guest\0guest", &[5], b"en_US"];
         raw.send(1, 0, &login.concat()).await;
@@ -31,8 +38,9 @@ impl Raw {
         raw
     }
 
-    /// Declares a quorum queue with one consumer at a time.
+    /// Declares a quorum queue with one consumer at a time, and without a delivery limit.
     pub(crate) async fn declare_single_active(&mut self, queue: &str) {
+        let no_limit = [&[16][..], b"x-delivery-limit", b"I", &(-1_i32).to_be_bytes()].concat();
         let arguments = [
             &[12][..],
             b"x-queue-type",
@@ -43,6 +51,7 @@ impl Raw {
             &[b't', 1, 9],
             b"x-expires",
             &[b'I', 0, 9, 0, 0],
+            if self.limits { &no_limit[..] } else { &[] },
         ]
         .concat();
         let name = [&[queue.len() as u8], queue.as_bytes()].concat();
@@ -69,15 +78,16 @@ impl Raw {
     async fn send(&mut self, kind: u8, channel: u16, content: &[u8]) {
         let length = (content.len() as u32).to_be_bytes();
         let frame = [&[kind], &channel.to_be_bytes()[..], &length, content, &[0xCE]].concat();
-        self.0.write_all(&frame).await.unwrap();
+        self.server.write_all(&frame).await.unwrap();
     }
 
-    async fn answer(&mut self, method: [u8; 4]) {
+    async fn answer(&mut self, method: [u8; 4]) -> Vec<u8> {
         let mut head = [0; 7];
-        self.0.read_exact(&mut head).await.unwrap();
+        self.server.read_exact(&mut head).await.unwrap();
         let mut content = vec![0; u32::from_be_bytes(head[3..].try_into().unwrap()) as usize + 1];
-        self.0.read_exact(&mut content).await.unwrap();
+        self.server.read_exact(&mut content).await.unwrap();
         assert_eq!(content[..4], method, "{}", String::from_utf8_lossy(&content));
+        content
     }
 }
 
