@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -46,6 +47,8 @@ pub(crate) struct Pipeline<S: Store> {
     /// The rows that ordered deliveries wait for.
     pub(crate) rows: Rows,
     pub(crate) lanes: Lanes,
+    /// How many deliveries the broker was told about: the source is of use.
+    pub(crate) settled: AtomicU64,
     /// The worker drains: what is not running is released.
     pub(crate) draining: CancellationToken,
     /// The patience of the drain has ended: what runs is cut off.
@@ -278,7 +281,7 @@ impl<S: Store> Pipeline<S> {
     /// Tells the broker. The database has answered, so that nothing depends on whether this arrives.
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match acker.ack().await {
-            Ok(Settled::Sent | Settled::Confirmed) => {}
+            Ok(Settled::Sent | Settled::Confirmed) => drop(self.settled.fetch_add(1, Relaxed)),
             Ok(Settled::Stale) => self.gauges.stale.increment(1),
             Err(error) => {
                 self.gauges.stale.increment(1);

@@ -41,6 +41,13 @@ pub trait Source: Send + 'static {
         true
     }
 
+    /// How long a delivery may stay unsettled before the broker takes it back, and counts that. A worker whose database is
+    /// away for longer than a quarter of it closes the source, so that an outage costs each delivery one return, however long
+    /// it lasts, and opens it again when the database is back. `None`: it waits for the database with all that it holds.
+    fn unsettled_limit(&self) -> Option<Duration> {
+        None
+    }
+
     /// The next delivery. Waits as long as there is none. The end of the broker's stream is an error, never a pause:
     /// a consumer that was cancelled must not look idle.
     ///

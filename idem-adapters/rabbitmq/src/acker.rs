@@ -6,35 +6,57 @@ use idem_core::{Acker, BoxError, Settled};
 use lapin::ErrorKind;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 
+use crate::bare::BareAcker;
+
 /// Settles one delivery of a [`Queue`](crate::Queue), on the channel that brought it and on no other.
 ///
 /// Delivery tags start again at 1 on each channel, so that a tag kept beyond its channel would settle another message.
-/// This holds lapin's acker of the delivery, which the end of its channel has made unusable: settling then answers
+/// This holds the acker of the delivery's own channel, which the end of the channel has made unusable: settling then answers
 /// [`Settled::Stale`]. RabbitMQ does not confirm, so that the best answer is [`Settled::Sent`].
-pub struct RabbitMqAcker {
-    acker: lapin::Acker,
+pub struct RabbitMqAcker(Channel);
+
+/// What brought the delivery.
+enum Channel {
+    Lapin(lapin::Acker),
+    /// A connection that reads what lapin cannot.
+    Bare(BareAcker),
 }
 
-impl RabbitMqAcker {
-    pub(crate) fn new(acker: lapin::Acker) -> Self {
-        Self { acker }
+impl From<lapin::Acker> for RabbitMqAcker {
+    fn from(acker: lapin::Acker) -> Self {
+        Self(Channel::Lapin(acker))
+    }
+}
+
+impl From<BareAcker> for RabbitMqAcker {
+    fn from(acker: BareAcker) -> Self {
+        Self(Channel::Bare(acker))
     }
 }
 
 impl Acker for RabbitMqAcker {
     /// Fails where the connection ended while the ack was under way: it is not known whether the broker has seen it.
     async fn ack(self) -> Result<Settled, BoxError> {
-        // Never `multiple`: it would settle neighbours that are still running.
-        settled(self.acker.ack(BasicAckOptions { multiple: false }).await)
+        match self.0 {
+            // Never `multiple`: it would settle neighbours that are still running.
+            Channel::Lapin(acker) => settled(acker.ack(BasicAckOptions { multiple: false }).await),
+            Channel::Bare(acker) => acker.ack().await,
+        }
     }
 
     /// Fails as [`ack`](Acker::ack) does.
     async fn release(self) -> Result<Settled, BoxError> {
-        settled(release(&self.acker).await)
+        match self.0 {
+            Channel::Lapin(acker) => settled(release(&acker).await),
+            Channel::Bare(acker) => acker.release().await,
+        }
     }
 
     fn is_live(&self) -> bool {
-        self.acker.usable()
+        match &self.0 {
+            Channel::Lapin(acker) => acker.usable(),
+            Channel::Bare(acker) => acker.is_live(),
+        }
     }
 }
 

@@ -1,34 +1,43 @@
-//! A connection without lapin, for the few frames that lapin does not hand out.
+//! A connection without lapin, for the few frames that lapin does not hand out or cannot read.
+
+mod consumer;
+mod cursor;
+mod frames;
+mod message;
 
 use std::io;
 use std::time::Duration;
 
 use amq_protocol::auth::Credentials;
 use amq_protocol::protocol::connection::{AMQPMethod, Close, Open, StartOk, TuneOk};
-use amq_protocol::protocol::{AMQPClass, gen_class, parse_class};
-use futures_util::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use amq_protocol::protocol::{AMQPClass, basic, channel, parse_class};
+use futures_util::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use idem_core::Error;
 use lapin::tcp::AMQPUriTcpExt;
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use tokio::time::timeout;
 
+pub(crate) use consumer::{BareAcker, Consumer};
+pub(crate) use cursor::Cursor;
+pub(crate) use message::Message;
+
 use crate::config::Config;
 use crate::error;
+use frames::unexpected;
 
 /// From the first packet to the end of the login, and for the goodbye.
 const CONNECT: Duration = Duration::from_secs(10);
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// More than any frame: RabbitMQ offers 128 KiB.
-const FRAME: usize = 16 * 1024 * 1024;
-const METHOD: u8 = 1;
-const END: u8 = 0xCE;
+/// The one channel of a consumer, and the consumer's name on it.
+const CHANNEL: u16 = 1;
+const CONSUMER: &str = "idem";
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// A connection that is logged in. It sends no heartbeats and asks for none, so it is for a moment.
+/// A connection that is logged in. Until it has a consumer it sends no heartbeats, so it is for a moment.
 pub(crate) struct Bare {
     stream: Box<dyn Duplex>,
     /// As the server says it, `4.0.5`.
@@ -38,9 +47,23 @@ pub(crate) struct Bare {
 impl Bare {
     /// Connects and logs in, with the TLS and the login of the source.
     pub(crate) async fn open(config: &Config) -> Result<Self, Error> {
-        let opened = timeout(CONNECT, Self::login(config))
-            .await
-            .unwrap_or_else(|_| Err(io::Error::other(format!("no answer within {} seconds", CONNECT.as_secs()))));
+        Self::open_with(config, "connect", 0).await
+    }
+
+    /// Connects and subscribes to a queue, of which one message at a time comes.
+    pub(crate) async fn consume(config: &Config, queue: &str) -> Result<Consumer, Error> {
+        let heartbeat = config.uri.query.heartbeat.unwrap_or_default();
+        let mut bare = Self::open_with(config, queue, heartbeat).await?;
+        let subscribed = timeout(CONNECT, bare.subscribe(queue)).await.unwrap_or_else(|_| Err(silent()));
+        subscribed.map_err(|source| {
+            error::broker(format!("cannot subscribe to queue `{queue}` on {}", config.address), source)
+        })?;
+        let heartbeat = (heartbeat > 0).then(|| Duration::from_secs(heartbeat.into()));
+        Ok(Consumer::new(bare, heartbeat))
+    }
+
+    async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
+        let opened = timeout(CONNECT, Self::login(config, purpose, heartbeat)).await.unwrap_or_else(|_| Err(silent()));
         opened.map_err(|error| error::connecting(&config.address, error.into()))
     }
 
@@ -60,7 +83,7 @@ impl Bare {
         .await;
     }
 
-    async fn login(config: &Config) -> io::Result<Self> {
+    async fn login(config: &Config, purpose: &str, heartbeat: u16) -> io::Result<Self> {
         let mut bare = Self { stream: dial(config).await?, version: String::new() };
         bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
         bare.stream.flush().await?;
@@ -71,14 +94,14 @@ impl Bare {
         let mechanism = config.uri.query.auth_mechanism.unwrap_or_default();
         let credentials = Credentials::from(config.uri.authority.userinfo.clone());
         let answer = StartOk {
-            client_properties: properties(),
+            client_properties: properties(purpose),
             mechanism: mechanism.name().into(),
             response: credentials.sasl_auth_string(mechanism),
             locale: "en_US".into(),
         };
         bare.send(0, AMQPClass::Connection(AMQPMethod::StartOk(answer))).await?;
         let AMQPClass::Connection(AMQPMethod::Tune(tune)) = bare.method().await? else { return Err(unexpected()) };
-        let tuned = TuneOk { channel_max: tune.channel_max, frame_max: tune.frame_max, heartbeat: 0 };
+        let tuned = TuneOk { channel_max: tune.channel_max, frame_max: tune.frame_max, heartbeat };
         bare.send(0, AMQPClass::Connection(AMQPMethod::TuneOk(tuned))).await?;
         let open = Open { virtual_host: config.uri.vhost.as_str().into() };
         bare.send(0, AMQPClass::Connection(AMQPMethod::Open(open))).await?;
@@ -88,47 +111,46 @@ impl Bare {
         }
     }
 
+    /// Opens a channel with one consumer, which has one unsettled message at a time.
+    async fn subscribe(&mut self, queue: &str) -> io::Result<()> {
+        use basic::AMQPMethod::{Consume, ConsumeOk, Qos, QosOk};
+        self.send(CHANNEL, AMQPClass::Channel(channel::AMQPMethod::Open(channel::Open {}))).await?;
+        let AMQPClass::Channel(channel::AMQPMethod::OpenOk(_)) = self.method().await? else { return Err(unexpected()) };
+        let one = basic::Qos { prefetch_count: 1, global: false };
+        self.send(CHANNEL, AMQPClass::Basic(Qos(one))).await?;
+        let AMQPClass::Basic(QosOk(_)) = self.method().await? else { return Err(unexpected()) };
+        let consume = basic::Consume {
+            queue: queue.into(),
+            consumer_tag: CONSUMER.into(),
+            no_local: false,
+            no_ack: false,
+            exclusive: false,
+            nowait: false,
+            arguments: FieldTable::default(),
+        };
+        self.send(CHANNEL, AMQPClass::Basic(Consume(consume))).await?;
+        let AMQPClass::Basic(ConsumeOk(_)) = self.method().await? else { return Err(unexpected()) };
+        Ok(())
+    }
+
     async fn send(&mut self, channel: u16, class: AMQPClass) -> io::Result<()> {
-        let written = gen_class(&class)(Vec::new().into()).map_err(|error| io::Error::other(error.to_string()))?;
-        let (payload, _) = written.into_inner();
-        let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
-        let mut frame = vec![METHOD];
-        frame.extend_from_slice(&channel.to_be_bytes());
-        frame.extend_from_slice(&length.to_be_bytes());
-        frame.extend_from_slice(&payload);
-        frame.push(END);
-        self.stream.write_all(&frame).await?;
-        self.stream.flush().await
+        frames::write(&mut self.stream, &frames::method(channel, &class)?).await
     }
 
     /// The next method. An end that the server gives a reason for is an error with that reason.
     async fn method(&mut self) -> io::Result<AMQPClass> {
         loop {
-            let (kind, payload) = self.frame().await?;
-            if kind != METHOD {
+            let (kind, payload) = frames::read(&mut self.stream).await?;
+            if kind != frames::METHOD {
                 continue;
             }
             let (_, class) = parse_class(payload.as_slice()).map_err(|_| unexpected())?;
-            if let AMQPClass::Connection(AMQPMethod::Close(Close { reply_code, reply_text, .. })) = &class {
-                return Err(io::Error::other(format!("{reply_code} {reply_text}")));
-            }
-            return Ok(class);
-        }
-    }
-
-    async fn frame(&mut self) -> io::Result<(u8, Vec<u8>)> {
-        let mut head = [0; 7];
-        self.stream.read_exact(&mut head).await?;
-        let [kind, _, _, a, b, c, d] = head;
-        let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).map_err(io::Error::other)?;
-        if length > FRAME {
-            return Err(unexpected());
-        }
-        let mut payload = vec![0; length + 1];
-        self.stream.read_exact(&mut payload).await?;
-        match payload.pop() {
-            Some(END) => Ok((kind, payload)),
-            _ => Err(unexpected()),
+            let (code, text) = match &class {
+                AMQPClass::Connection(AMQPMethod::Close(close)) => (close.reply_code, &close.reply_text),
+                AMQPClass::Channel(channel::AMQPMethod::Close(close)) => (close.reply_code, &close.reply_text),
+                _ => return Ok(class),
+            };
+            return Err(io::Error::other(format!("{code} {text}")));
         }
     }
 }
@@ -143,16 +165,20 @@ async fn dial(config: &Config) -> io::Result<Box<dyn Duplex>> {
     }
 }
 
-/// A refused login is answered instead of hung up on.
-fn properties() -> FieldTable {
+/// A refused login is answered instead of hung up on, and so is the end of a queue. `purpose` is what the server's list of
+/// connections shows.
+fn properties(purpose: &str) -> FieldTable {
     let mut capabilities = FieldTable::default();
-    capabilities.insert("authentication_failure_close".into(), true.into());
+    for name in ["authentication_failure_close", "consumer_cancel_notify", "basic.nack"] {
+        capabilities.insert(name.into(), true.into());
+    }
     let mut properties = FieldTable::default();
     properties.insert("product".into(), AMQPValue::LongString("idem".into()));
+    properties.insert("connection_name".into(), AMQPValue::LongString(format!("idem {purpose}").into()));
     properties.insert("capabilities".into(), AMQPValue::FieldTable(capabilities));
     properties
 }
 
-fn unexpected() -> io::Error {
-    io::Error::other("the server does not speak AMQP 0-9-1 as it should")
+fn silent() -> io::Error {
+    io::Error::other(format!("no answer within {} seconds", CONNECT.as_secs()))
 }

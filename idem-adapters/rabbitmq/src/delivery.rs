@@ -8,7 +8,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use serde_json::Value;
 
 /// What the broker counts at each delivery.
-const VOLATILE: &[&str] = &["x-delivery-count", "x-acquired-count", "x-delivered-count"];
+pub(crate) const VOLATILE: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-delivered-count"];
 
 /// The facts of a delivery. `x-delivery-count` is no attempt: a crash raises it for all that was prefetched. Producers can set
 /// it as well, so it is the server's only where the server says that it has delivered the message before.
@@ -18,13 +18,17 @@ pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, redelivered: bool, facts
         .with_headers(facts.headers().as_ref().map(headers).unwrap_or_default())
         .with_message_id(text(facts.message_id()))
         .with_event_type(text(facts.kind()))
-        .with_volatile_headers(VOLATILE)
+        .with_volatile_headers(&VOLATILE)
         .with_redelivered(redelivered)
         .with_delivery_count(facts.headers().as_ref().filter(|_| redelivered).and_then(count))
 }
 
 fn count(table: &FieldTable) -> Option<u32> {
-    match table.inner().get("x-delivery-count")? {
+    table.inner().get(VOLATILE[0]).and_then(number)
+}
+
+pub(crate) fn number(value: &AMQPValue) -> Option<u32> {
+    match value {
         AMQPValue::LongLongInt(count) => u32::try_from(*count).ok(),
         AMQPValue::LongInt(count) => u32::try_from(*count).ok(),
         AMQPValue::LongUInt(count) => Some(*count),
@@ -37,10 +41,10 @@ fn count(table: &FieldTable) -> Option<u32> {
 }
 
 fn headers(table: &FieldTable) -> Headers {
-    table.into_iter().map(|(name, value)| (name.as_str(), bytes(value))).collect()
+    table.into_iter().map(|(name, value)| (name.as_str(), value_bytes(value))).collect()
 }
 
-fn bytes(value: &AMQPValue) -> Bytes {
+pub(crate) fn value_bytes(value: &AMQPValue) -> Bytes {
     match value {
         AMQPValue::LongString(text) => Bytes::copy_from_slice(text.as_bytes()),
         AMQPValue::ShortString(text) => Bytes::copy_from_slice(text.as_str().as_bytes()),
@@ -104,14 +108,14 @@ mod tests {
     #[test]
     fn strings_and_bytes_keep_their_bytes() {
         let raw = vec![0, 0xff, b'a'];
-        assert_eq!(bytes(&AMQPValue::LongString(LongString::from(raw.clone()))), raw);
-        assert_eq!(bytes(&AMQPValue::ByteArray(raw.clone().into())), raw);
-        assert_eq!(bytes(&AMQPValue::LongString("".into())), "");
+        assert_eq!(value_bytes(&AMQPValue::LongString(LongString::from(raw.clone()))), raw);
+        assert_eq!(value_bytes(&AMQPValue::ByteArray(raw.clone().into())), raw);
+        assert_eq!(value_bytes(&AMQPValue::LongString("".into())), "");
     }
 
     #[test]
     fn what_is_no_string_becomes_its_text() {
-        let text = |value| String::from_utf8(bytes(&value).to_vec()).unwrap();
+        let text = |value| String::from_utf8(value_bytes(&value).to_vec()).unwrap();
         assert_eq!(text(AMQPValue::Boolean(true)), "true");
         assert_eq!(text(AMQPValue::LongLongInt(i64::MIN)), "-9223372036854775808");
         assert_eq!(text(AMQPValue::Timestamp(1_700_000_000)), "1700000000");
@@ -128,6 +132,6 @@ mod tests {
     fn arrays_and_tables_become_json() {
         let inner = table(vec![("n", AMQPValue::LongInt(1)), ("raw", AMQPValue::LongString(vec![0xff].into()))]);
         let array = FieldArray::from(vec![AMQPValue::FieldTable(inner), AMQPValue::Void, AMQPValue::Float(0.5)]);
-        assert_eq!(bytes(&AMQPValue::FieldArray(array)), "[{\"n\":1,\"raw\":\"\u{fffd}\"},null,0.5]");
+        assert_eq!(value_bytes(&AMQPValue::FieldArray(array)), "[{\"n\":1,\"raw\":\"\u{fffd}\"},null,0.5]");
     }
 }

@@ -38,6 +38,10 @@ pub(crate) fn connecting(address: &Address, error: lapin::Error) -> Error {
     broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
 }
 
+/// The server has cancelled a consumer, which it gives no reason for.
+pub(crate) const CANCELLED: &str = "the server has cancelled the consumer: the queue was deleted, its leader was lost, or a \
+                                    delivery stayed unsettled for longer than the server's consumer timeout";
+
 /// The queue was refused by what the server answered.
 pub(crate) fn refused(text: String) -> Error {
     Error::Refused(text)

@@ -59,11 +59,12 @@
 //!
 //! # Limits
 //!
-//! AMQP's short strings (the properties `message-id` and `type`, the names of headers) are to be UTF-8. RabbitMQ passes
-//! others on, but lapin ends the connection at such a message, with all that was prefetched. From then on one message is
-//! taken at a time, until as many have passed as were prefetched, so that no other message is returned again; in an order
-//! until the next subscription. An error in the log names the queue and the delivery tag: take the message out of the queue
-//! by hand, since nothing behind it is delivered meanwhile.
+//! AMQP's short strings (the properties `message-id` and `type`, the names of headers, routing keys) are to be UTF-8. RabbitMQ
+//! passes others on, but lapin ends the connection at such a message, with all that was prefetched. The source then
+//! subscribes by a connection that reads bytes, and takes one message at a time, so that no other message is returned again.
+//! The message becomes a dead letter with the reason [`Unrepresentable`](idem_core::Reason::Unrepresentable): with its payload,
+//! with what of it is text, and with the whole property list, as bytes, in the header `idem-amqp-properties`. When as many
+//! messages have passed as may be unsettled, all is taken by lapin again.
 
 mod acker;
 mod bare;
@@ -74,8 +75,12 @@ mod connection;
 mod delivery;
 mod error;
 mod limit;
+mod properties;
 mod queue_type;
+mod single;
 mod source;
+mod unreadable;
+mod wide;
 
 pub use acker::RabbitMqAcker;
 pub use config::{Options, RabbitMq};

@@ -71,3 +71,44 @@ fn integer(value: &AMQPValue) -> Option<i64> {
 fn text(value: &AMQPValue) -> String {
     integer(value).map_or_else(|| "something else than a number".to_owned(), |limit| limit.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RabbitMq;
+
+    /// Whether a queue with this limit is taken.
+    fn is_taken(major: Option<u32>, by_policy: bool, limit: Option<i64>) -> bool {
+        let mut arguments = FieldTable::default();
+        if let Some(limit) = limit {
+            arguments.insert(ARGUMENT.into(), AMQPValue::LongLongInt(limit));
+        }
+        let address = RabbitMq::options("amqp://h").config().unwrap().address;
+        Limits { major, by_policy }.check("orders", &address, &arguments).is_ok()
+    }
+
+    #[test]
+    fn a_limit_of_0_or_more_is_refused_everywhere() {
+        for (major, by_policy) in [(Some(3), false), (Some(3), true), (Some(4), false), (Some(4), true), (None, false)]
+        {
+            for limit in [0, 5, i64::MAX] {
+                assert!(!is_taken(major, by_policy, Some(limit)), "{major:?} {by_policy} {limit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_negative_limit_is_none_from_4_0_on_and_drops_messages_before() {
+        for by_policy in [false, true] {
+            assert!(!is_taken(Some(3), by_policy, Some(-1)));
+            assert!(is_taken(Some(4), by_policy, Some(-1)) && is_taken(Some(5), by_policy, Some(-1)));
+        }
+    }
+
+    #[test]
+    fn no_limit_at_all_needs_a_policy_from_4_0_on() {
+        assert!(is_taken(Some(3), false, None) && is_taken(Some(3), true, None));
+        assert!(!is_taken(Some(4), false, None) && is_taken(Some(4), true, None));
+        assert!(!is_taken(None, false, None), "of a server that does not say what it is");
+    }
+}

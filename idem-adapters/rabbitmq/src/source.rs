@@ -4,19 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
-use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
-use lapin::{Channel, Consumer, ErrorKind};
 use tokio::time::timeout;
 
-use crate::acker::{RabbitMqAcker, release};
+use crate::acker::RabbitMqAcker;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::delivery::delivery;
 use crate::error::broker;
 use crate::queue_type::{self, Expected};
+use crate::single::Single;
+use crate::wide::{End, Wide};
 
 /// One quorum queue of one RabbitMQ server, made by [`RabbitMq::queue`](crate::RabbitMq::queue) or
 /// [`RabbitMq::declare`](crate::RabbitMq::declare).
@@ -30,29 +28,27 @@ pub struct Queue {
     /// The arguments of the queue, as far as they had to be learned.
     arguments: FieldTable,
     subscription: Option<Subscription>,
-    /// After a message that lapin could not read: how many more are taken one at a time. All that is prefetched goes back
-    /// when the connection ends, and each return counts against a delivery limit.
+    /// How many more messages are taken one at a time, by a connection that reads what lapin cannot. All that is prefetched
+    /// goes back when lapin ends its connection at a message, and each return counts against a delivery limit.
     narrow: u16,
 }
 
 /// What one `open` made.
 struct Subscription {
-    // In the order in which they are to be dropped.
-    consumer: Consumer,
-    channel: Channel,
-    link: Link,
-    /// Whether the stream may still be polled: after its end it stays pending for ever.
+    by: By,
+    /// Whether it may still be asked for deliveries.
     live: bool,
     /// The lane of its deliveries, where an order is asked for.
     lane: Option<u64>,
-    /// How many deliveries may be unsettled when all goes well.
+    /// How many deliveries may be unsettled.
     in_flight: u16,
-    /// Whether one at a time is taken instead.
-    narrow: bool,
-    /// Its consumer was cancelled, to be followed by a wide one.
-    cancelled: bool,
-    /// The tag of the last delivery.
-    tag: u64,
+}
+
+/// By what the subscription is.
+#[allow(clippy::large_enum_variant, reason = "there is one")]
+enum By {
+    Lapin(Wide),
+    Bare(Single),
 }
 
 /// The limit to what a broker that does not answer can delay a shutdown by.
@@ -72,34 +68,61 @@ impl Queue {
         broker(format!("the subscription to {} has ended", self.place()), source).into()
     }
 
-    fn broken(&mut self, error: lapin::Error) -> BoxError {
-        if !matches!(error.kind(), ErrorKind::ParsingError(_)) {
-            return self.ended(error);
-        }
-        if let Some(Subscription { in_flight, tag, .. }) = self.subscription {
-            self.narrow = in_flight;
-            tracing::error!(
-                queue = %self.name,
-                delivery_tag = tag + 1,
-                "lapin cannot read a message; one at a time is taken until it is out of the way, so that no other is returned \
-                 again"
-            );
-        }
+    /// The end at a message that lapin cannot read.
+    fn unreadable(&mut self, tag: u64, in_flight: u16, error: lapin::Error) -> BoxError {
+        self.narrow = in_flight;
+        tracing::error!(
+            queue = %self.name,
+            delivery_tag = tag + 1,
+            "lapin cannot read a message; one at a time is taken until it is out of the queue, so that no other is returned \
+             again"
+        );
         let what = format!(
-            "lapin cannot read a message of {}, and ends the connection at it: look for a message id, a type or a \
-             header's name that is not UTF-8, and take that message out of the queue by hand",
+            "lapin cannot read a message of {}, and has ended the connection at it: a message id, a type, a routing key or a \
+             header's name is not UTF-8. It is taken out of the queue by another connection, and is a dead letter then",
             self.place()
         );
         broker(what, error).into()
     }
 
-    async fn subscribe(&self, link: Link, terms: &Terms) -> lapin::Result<Subscription> {
-        let channel = link.connection.create_channel().await?;
-        let narrow = self.narrow > 0;
-        let consumer = consume(&channel, &self.name, if narrow { 1 } else { terms.in_flight }).await?;
-        let lane = (terms.ordering == Ordering::Queue).then_some(0);
-        let in_flight = terms.in_flight;
-        Ok(Subscription { consumer, channel, link, live: true, lane, in_flight, narrow, cancelled: false, tag: 0 })
+    /// The next delivery; `None` once enough messages have passed one at a time.
+    async fn take(&mut self) -> Result<Option<(Delivery, RabbitMqAcker)>, BoxError> {
+        let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else {
+            return Err(self.ended("it is not open: open it"));
+        };
+        let lane = subscription.lane;
+        let taken = match &mut subscription.by {
+            By::Bare(single) => single.next(&self.name, &mut self.narrow).await,
+            By::Lapin(wide) => match wide.next(&self.name).await {
+                Ok(taken) => Ok(Some(taken)),
+                Err(End::Unreadable(error)) => {
+                    let (tag, in_flight) = (wide.tag, subscription.in_flight);
+                    return Err(self.unreadable(tag, in_flight, error));
+                }
+                Err(End::Other(error)) => Err(error),
+            },
+        };
+        let taken = taken.map_err(|error| self.ended(error))?;
+        Ok(taken.map(|(delivery, acker)| (delivery.with_lane(lane), acker)))
+    }
+
+    /// Follows a subscription that took one at a time, and of which nothing is unsettled, by one of lapin's. Cancel safe: if
+    /// it is dropped, the old one is still there, and is followed the next time.
+    async fn widen(&mut self) -> Result<(), BoxError> {
+        let Some(Subscription { lane, in_flight, .. }) = self.subscription else { return Ok(()) };
+        let link = Link::open(&self.config, &self.name).await?;
+        let by = self.wide(link, in_flight).await?;
+        tracing::info!(queue = %self.name, "as many messages have passed one at a time as were prefetched; all is taken as before");
+        if let Some(old) = self.subscription.replace(Subscription { by, live: true, lane, in_flight }) {
+            old.by.close().await;
+        }
+        Ok(())
+    }
+
+    async fn wide(&self, link: Link, in_flight: u16) -> Result<By, BoxError> {
+        let subscribed = Wide::open(link, &self.name, in_flight).await;
+        let failed = |error| broker(format!("cannot subscribe to {}", self.place()), error);
+        Ok(By::Lapin(subscribed.map_err(failed)?))
     }
 
     fn check(&self, terms: &Terms) -> Result<(), Error> {
@@ -156,32 +179,16 @@ impl Queue {
     }
 }
 
-impl Subscription {
-    /// Cancels a consumer that takes one at a time, when enough has passed. With an order it stays until the next
-    /// subscription: where a single consumer is cancelled, another one would go on beside what is still unsettled here.
-    async fn widen(&mut self, left: u16, queue: &str) -> lapin::Result<()> {
-        if !self.narrow || left > 0 || self.cancelled || self.lane.is_some() {
-            return Ok(());
-        }
-        let options = BasicCancelOptions { nowait: false };
-        tracing::debug!(queue, "as many messages have passed one at a time as were prefetched");
-        self.channel.basic_cancel(self.consumer.tag(), options).await?;
-        self.cancelled = true;
-        Ok(())
+impl By {
+    async fn close(self) {
+        let close = async {
+            match self {
+                Self::Lapin(wide) => wide.close().await,
+                Self::Bare(single) => single.close().await,
+            }
+        };
+        let _ = timeout(DRAIN, close).await;
     }
-
-    async fn consume_wide(&mut self, queue: &str) -> lapin::Result<()> {
-        self.consumer = consume(&self.channel, queue, self.in_flight).await?;
-        (self.narrow, self.cancelled) = (false, false);
-        Ok(())
-    }
-}
-
-async fn consume(channel: &Channel, queue: &str, in_flight: u16) -> lapin::Result<Consumer> {
-    // Before the consumer, which takes its limit from it. `global` is refused by quorum queues.
-    channel.basic_qos(in_flight, BasicQosOptions { global: false }).await?;
-    let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
-    channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await
 }
 
 impl Source for Queue {
@@ -207,9 +214,15 @@ impl Source for Queue {
             link.close().await;
             return Err(refused.into());
         }
-        let subscription = self.subscribe(link, &terms).await;
-        let failed = |error| broker(format!("cannot subscribe to {}", self.place()), error);
-        self.subscription = Some(subscription.map_err(failed)?);
+        let in_flight = terms.in_flight;
+        let by = if self.narrow > 0 {
+            link.close().await;
+            By::Bare(Single::open(&self.config, &self.name, in_flight).await?)
+        } else {
+            self.wide(link, in_flight).await?
+        };
+        let lane = (terms.ordering == Ordering::Queue).then_some(0);
+        self.subscription = Some(Subscription { by, live: true, lane, in_flight });
         Ok(())
     }
 
@@ -223,37 +236,20 @@ impl Source for Queue {
         false
     }
 
+    /// The consumer timeout, as the user has said it by [`consumer_timeout`](crate::Options::consumer_timeout).
+    fn unsettled_limit(&self) -> Option<Duration> {
+        Some(self.config.consumer_timeout)
+    }
+
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
         let end = loop {
-            let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else {
-                return Err(self.ended("it is not open: open it"));
-            };
-            if let Err(error) = subscription.widen(self.narrow, &self.name).await {
-                break self.ended(error);
-            }
-            match subscription.consumer.next().await {
-                // After a loss the stream still yields what it had buffered; the server has taken that back.
-                Some(Ok(message)) if !message.acker.usable() => subscription.tag = message.delivery_tag,
-                Some(Ok(message)) => {
-                    subscription.tag = message.delivery_tag;
-                    self.narrow = self.narrow.saturating_sub(1);
-                    let delivery = delivery(&self.name, message.data, message.redelivered, &message.properties);
-                    let delivery = delivery.with_lane(subscription.lane);
-                    return Ok((delivery, RabbitMqAcker::new(message.acker)));
-                }
-                Some(Err(error)) => break self.broken(error),
-                // The end of the narrow consumer: all that it had was handed out.
-                None if subscription.cancelled => match subscription.consume_wide(&self.name).await {
-                    Ok(()) => tracing::info!(queue = %self.name, "all is taken as before"),
-                    Err(error) => break self.ended(error),
+            match self.take().await {
+                Ok(Some(taken)) => return Ok(taken),
+                Ok(None) => match self.widen().await {
+                    Ok(()) => {}
+                    Err(error) => break error,
                 },
-                // There is no error with it. From 4.3 on this is also what follows a consumer timeout.
-                None => {
-                    break self.ended(
-                        "the server has cancelled the consumer: the queue was deleted, its leader was lost, or a \
-                         delivery stayed unsettled for longer than the server's consumer timeout",
-                    );
-                }
+                Err(error) => break error,
             }
         };
         if let Some(subscription) = &mut self.subscription {
@@ -266,29 +262,22 @@ impl Source for Queue {
     async fn drain(&mut self) {
         let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else { return };
         subscription.live = false;
-        let _ = timeout(DRAIN, async {
-            let tag = subscription.consumer.tag();
-            subscription.channel.basic_cancel(tag, BasicCancelOptions { nowait: false }).await.ok()?;
-            // What was prefetched comes first, then the end. Releasing it one by one, rather than by closing the
-            // channel, keeps it from being counted as failed.
-            while let Some(Ok(message)) = subscription.consumer.next().await {
-                release(&message.acker).await.ok()?;
+        let drained = timeout(DRAIN, async {
+            match &mut subscription.by {
+                By::Lapin(wide) => wide.drain().await.map_err(BoxError::from),
+                By::Bare(single) => single.drain().await,
             }
-            Some(())
-        })
-        .await;
+        });
+        if let Ok(Err(error)) = drained.await {
+            tracing::debug!(error, "what was prefetched goes back with the connection");
+        }
     }
 
     /// Gives up after 10 seconds without an answer: the heartbeat ends the connection then.
     async fn close(&mut self) {
-        let Some(Subscription { consumer, channel, link, .. }) = self.subscription.take() else { return };
-        let _ = timeout(DRAIN, async {
-            // A deliberate end of the channel has the server requeue at once, before the connection is gone.
-            let _ = channel.close(200, "done".into()).await;
-            link.close().await;
-        })
-        .await;
-        drop(consumer);
+        if let Some(subscription) = self.subscription.take() {
+            subscription.by.close().await;
+        }
     }
 }
 

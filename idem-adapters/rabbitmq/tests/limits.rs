@@ -29,6 +29,20 @@ async fn a_queue_with_a_delivery_limit_is_refused_with_the_cure() {
     assert!(said.queue(&world.queue).await.is_err(), "the argument goes before a policy");
 }
 
+/// It would drop a message at its first return.
+#[tokio::test]
+async fn a_negative_limit_is_refused_before_4_0() {
+    let Some(world) = World::empty().await else { return };
+    world.declare_as_is("quorum", &[("x-delivery-limit", AMQPValue::LongInt(-1))]).await;
+    if world.major().await >= 4 {
+        assert!(world.rabbit().await.queue(&world.queue).await.is_ok());
+        return;
+    }
+    for error in refusals(&world).await {
+        assert!(error.contains("x-delivery-limit=-1") && error.contains(&world.queue), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_queue_without_a_limit_of_its_own_needs_a_policy_from_4_0_on() {
     let Some(world) = World::empty().await else { return };

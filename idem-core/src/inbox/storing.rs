@@ -144,3 +144,22 @@ impl Drop for Counted {
         self.0.decrement(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_delivered_five_times_is_stored_before_all_else() {
+        let mut waiting = VecDeque::new();
+        for (payload, count) in
+            [("a", None), ("b", Some(1)), ("c", Some(4)), ("d", Some(5)), ("e", None), ("f", Some(20))]
+        {
+            let delivery = Delivery::new("orders", payload).with_delivery_count(count);
+            wait(&mut waiting, Arrived::again(delivery, (), Counted(metrics::Gauge::noop())));
+        }
+        let stored = next(&mut waiting);
+        let stored: Vec<_> = stored.iter().map(|arrived| &arrived.delivery.payload()[..]).collect();
+        assert_eq!(stored, [b"f", b"d", b"a", b"b", b"c", b"e"]);
+    }
+}

@@ -29,6 +29,11 @@ impl Outage {
         }
     }
 
+    /// Waits until the database cannot be used. Cancel safe.
+    pub(crate) async fn began(&self) {
+        let _ = self.up.subscribe().wait_for(|up| !*up).await;
+    }
+
     /// Waits until the database can be used. Cancel safe.
     pub(crate) async fn over(&self) {
         // Looked at first, since it is asked for each delivery and nearly always over.

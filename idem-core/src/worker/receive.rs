@@ -1,32 +1,58 @@
 //! Receiving: the supervisor of the source.
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::pipeline::Pipeline;
-use crate::worker::{Arrival, Place, Queue, Waiting};
+use crate::worker::{Arrival, Place, Queue, Waiting, leave};
 use crate::{Delivery, Ordering, Source, Store, Terms};
 
+use super::reopen::Reopening;
+
+/// How long the end of a subscription may take, before it is left to the broker.
+const CLOSE: Duration = Duration::from_secs(5);
+
 /// Hands deliveries to the lanes until the worker drains. A source that fails is opened again, for ever: a lost broker
-/// never ends a worker, it makes it unready.
+/// never ends a worker, it makes it unready. So does a database that is away for long: nothing is held for it meanwhile.
 pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     terms: &Terms,
     to: &Arrivals<Src::Acker>,
 ) {
+    let settled = || pipeline.settled.load(Relaxed);
+    let mut reopening = Reopening::new(settled());
     loop {
+        let (name, limit) = (source.name().to_owned(), source.unsettled_limit());
         let ended = tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
-            error = forward(pipeline, source, to) => error,
+            error = forward(pipeline, source, to) => Some(error),
+            () = leave::too_long(&pipeline.outage, limit) => None,
         };
         pipeline.health.set_broker(false);
-        tracing::warn!(source = source.name(), error = ended, "the broker is lost; deliveries come again");
+        let left = ended.is_none();
+        match ended {
+            Some(error) => tracing::warn!(source = name, error, "the broker is lost; deliveries come again"),
+            None => {
+                tracing::warn!(
+                    source = name,
+                    "the database is away for long: what is held goes back to the broker until it is back"
+                );
+                let _ = timeout(CLOSE, source.close()).await;
+            }
+        }
         tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
-            () = open(source, terms) => {}
+            () = async {
+                if left {
+                    pipeline.outage.over().await;
+                }
+                reopening.open(source, terms, settled()).await;
+            } => {}
         }
         // It was changed while the worker ran: an end of the worker would help nobody.
         if let Err(refused) = crate::age::check(source, pipeline.routes.retention()) {
@@ -98,19 +124,45 @@ fn warn_of_many(delivery: &Delivery) {
     }
 }
 
-async fn open<Src: Source>(source: &mut Src, terms: &Terms) {
-    let longest = Duration::from_secs(5);
-    let waits = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(100))
-        .with_max_delay(longest)
-        .with_jitter()
-        .without_max_times();
-    let mut waits = waits.build();
-    loop {
-        tokio::time::sleep(waits.next().unwrap_or(longest)).await;
-        match source.open(terms.clone()).await {
-            Ok(()) => return,
-            Err(error) => tracing::warn!(source = source.name(), error, "the broker is still away"),
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::field::{Field, Visit};
+    use tracing::{Event, Level, Subscriber};
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::layer::{Context, SubscriberExt};
+
+    use super::*;
+
+    /// The counts that errors tell.
+    #[derive(Clone, Default)]
+    struct Errors(Arc<Mutex<Vec<u64>>>);
+
+    impl<S: Subscriber> Layer<S> for Errors {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            assert_eq!(*event.metadata().level(), Level::ERROR);
+            event.record(&mut self.clone());
         }
+    }
+
+    impl Visit for Errors {
+        fn record_u64(&mut self, field: &Field, value: u64) {
+            assert_eq!(field.name(), "count");
+            self.0.lock().unwrap().push(value);
+        }
+
+        fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+    }
+
+    #[test]
+    fn a_message_that_was_delivered_ten_times_is_an_error_in_the_log() {
+        let errors = Errors::default();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(errors.clone()), || {
+            for count in [None, Some(1), Some(9), Some(10), Some(500)] {
+                warn_of_many(&Delivery::new("orders", "{}").with_delivery_count(count));
+            }
+        });
+        assert_eq!(*errors.0.lock().unwrap(), [10, 500]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, Semaphore};
@@ -278,6 +279,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         parked: Notify::new(),
         rows: Rows::default(),
         lanes: Lanes::default(),
+        settled: AtomicU64::new(0),
         draining: CancellationToken::new(),
         stop: CancellationToken::new(),
         settings,

@@ -75,6 +75,12 @@ impl Broker {
         self.shared.change(|state| state.horizon = Some(horizon));
     }
 
+    /// Says how long a delivery may stay unsettled, see [`Source::unsettled_limit`](idem_core::Source::unsettled_limit); none by
+    /// default. The broker itself takes nothing back then.
+    pub fn unsettled_limit(&self, limit: Duration) {
+        self.shared.change(|state| state.unsettled_limit = Some(limit));
+    }
+
     // ===== faults =====
 
     /// Cuts all connections: `next` of every subscribed source is an error, and all that is unsettled comes back.

@@ -1,6 +1,7 @@
 //! A source of the in-process broker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, Horizon, Ordering, Source, Terms};
 
@@ -45,6 +46,12 @@ impl Queue {
         self.shared.until(|state| state.counts(&self.name).deliveries >= deliveries).await;
     }
 
+    /// Waits until so many messages are in the queue, and none of them is handed out.
+    pub(crate) async fn given_back(&self, ready: usize) {
+        let are_back = |counts: Counts| counts.ready == ready && counts.unsettled == 0;
+        self.shared.until(|state| are_back(state.counts(&self.name))).await;
+    }
+
     /// Waits until the queue is empty and nothing is unsettled.
     pub async fn idle(&self) {
         let is_idle = |counts: Counts| counts.ready == 0 && counts.unsettled == 0;
@@ -79,6 +86,10 @@ impl Source for Queue {
 
     fn horizon(&self) -> Horizon {
         self.shared.look(|state| state.horizon).unwrap_or(Horizon::Unstated)
+    }
+
+    fn unsettled_limit(&self) -> Option<Duration> {
+        self.shared.look(|state| state.unsettled_limit)
     }
 
     /// The broker keeps none.

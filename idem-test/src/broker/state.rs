@@ -31,6 +31,7 @@ pub(super) struct State {
     pub(super) to_double: usize,
     pub(super) lease: Option<Duration>,
     pub(super) horizon: Option<Horizon>,
+    pub(super) unsettled_limit: Option<Duration>,
 }
 
 /// One queue.

@@ -50,6 +50,10 @@ impl<S: Source> Source for CrashingSource<S> {
         self.within.has_positions()
     }
 
+    fn unsettled_limit(&self) -> Option<Duration> {
+        self.within.unsettled_limit()
+    }
+
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
         let (delivery, within) = self.within.next().await?;
         Ok((delivery, CrashingAcker { within, fate: self.fate.clone() }))

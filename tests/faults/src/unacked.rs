@@ -62,6 +62,10 @@ impl<S: Source> Source for Unacked<S> {
         self.source.horizon()
     }
 
+    fn unsettled_limit(&self) -> Option<Duration> {
+        self.source.unsettled_limit()
+    }
+
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
         let (delivery, acker) = self.source.next().await?;
         Ok((delivery, UnackedAcker { acker, asks: self.asks.clone() }))

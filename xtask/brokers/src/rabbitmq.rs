@@ -4,6 +4,8 @@ use anyhow::{Context, Result, ensure};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::{Broker, WINDOW};
 
@@ -12,6 +14,8 @@ use crate::{Broker, WINDOW};
 pub struct RabbitMq {
     queue: String,
     channel: Channel,
+    /// Whether a queue has a delivery limit unless it says -1. Before 4.0 that would be a limit of no return at all.
+    limits: bool,
     // Closed with the value, and the channel with it.
     _connection: Connection,
 }
@@ -27,13 +31,17 @@ impl Broker for RabbitMq {
         let connection = connect.await.context("cannot connect to RabbitMQ")?;
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        Ok(Self { queue: name.to_owned(), channel, _connection: connection })
+        let limits = major(address).await.context("RabbitMQ does not say its version")? >= 4;
+        Ok(Self { queue: name.to_owned(), channel, limits, _connection: connection })
     }
 
     async fn create(&self) -> Result<()> {
         self.delete().await?;
         let mut arguments = FieldTable::default();
         arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        if self.limits {
+            arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(-1));
+        }
         // It removes itself also after a test that failed.
         arguments.insert("x-expires".into(), AMQPValue::LongInt(3_600_000));
         let options = QueueDeclareOptions { durable: true, ..Default::default() };
@@ -83,4 +91,22 @@ impl Broker for RabbitMq {
     async fn source(address: &str, name: &str) -> Result<Self::Source> {
         Ok(idem::RabbitMq::connect(address).await?.queue(name).await?)
     }
+}
+
+/// The first number of the server's version, from the first frame that it sends, which lapin does not hand out.
+async fn major(address: &str) -> Result<u32> {
+    let rest = address.split_once("://").context("no URL")?.1;
+    let authority = rest.split('/').next().and_then(|authority| authority.rsplit('@').next()).context("no host")?;
+    let mut server = TcpStream::connect(authority).await?;
+    server.write_all(b"AMQP\x00\x00\x09\x01").await?;
+    let mut head = [0; 7];
+    server.read_exact(&mut head).await?;
+    let [.., a, b, c, d] = head;
+    let mut start = vec![0; usize::try_from(u32::from_be_bytes([a, b, c, d]))?];
+    server.read_exact(&mut start).await?;
+    // The type and the length of the value are behind its name.
+    let name = b"\x07versionS";
+    let at = start.windows(name.len()).position(|bytes| bytes == name).context("no version")? + name.len() + 4;
+    let digits: Vec<u8> = start[at..].iter().copied().take_while(u8::is_ascii_digit).collect();
+    Ok(String::from_utf8(digits)?.parse()?)
 }

@@ -123,6 +123,10 @@ impl<S: Source> Source for Watched<S> {
         self.source.horizon()
     }
 
+    fn unsettled_limit(&self) -> Option<Duration> {
+        self.source.unsettled_limit()
+    }
+
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
         let (delivery, acker) = self.source.next().await?;
         let id = id(&delivery);

@@ -67,7 +67,9 @@ impl Server for RabbitMq {
     }
 
     fn root(&self) -> Option<PathBuf> {
-        std::env::var_os("IDEM_RABBITMQ_ROOT").filter(|path| !path.is_empty()).map(PathBuf::from)
+        let root = std::env::var_os("IDEM_RABBITMQ_ROOT").filter(|path| !path.is_empty()).map(PathBuf::from)?;
+        // Processes are told by their directory, of which the kernel shows no links: they would be left behind.
+        Some(root.canonicalize().unwrap_or(root))
     }
 
     fn create(&self, home: &Path, _port: u16) -> Result<()> {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
+pub(crate) mod raw;
 pub(crate) mod relay;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -120,6 +121,14 @@ impl World {
         let confirm = self.channel.basic_publish("".into(), name, options, payload.as_ref(), properties).await.unwrap();
         let confirm = confirm.await.unwrap();
         assert!(confirm.is_ack() && confirm.take_message().is_none(), "the message did not reach the queue");
+    }
+
+    /// Publishes messages whose id is not UTF-8.
+    pub(crate) async fn publish_unreadable(&self, payloads: &[&str]) {
+        let mut raw = raw::Raw::connect(&self.url).await;
+        for payload in payloads {
+            raw.publish(&self.queue, raw::BAD_ID, payload.as_bytes()).await;
+        }
     }
 
     /// Returns when the queue has this many messages that no consumer has.

@@ -63,18 +63,6 @@ impl Relay {
         self.say(&[(1, [&[0, 60, 0, 80], &99_u64.to_be_bytes()[..], &[0]].concat())]);
     }
 
-    /// Publishes a message to `queue` whose id is not UTF-8, which lapin would not.
-    pub(crate) fn publish_unreadable(&self, queue: &str) {
-        let name = [&[queue.len() as u8], queue.as_bytes()].concat();
-        self.say(&[
-            // Class basic, method publish, the default exchange, the queue, no options.
-            (1, [&[0, 60, 0, 40, 0, 0, 0], &name[..], &[0]].concat()),
-            // Class basic, a body of one byte, no property but the id.
-            (2, [&[0, 60, 0, 0], &1_u64.to_be_bytes()[..], &[0, 0x80, 2, 0xFF, 0xFE]].concat()),
-            (3, vec![b'x']),
-        ]);
-    }
-
     /// Frames of these types and contents, on the channel that consumes.
     fn say(&self, frames: &[(u8, Vec<u8>)]) {
         let channel = self.consuming.lock().unwrap().expect("nobody consumes").to_be_bytes();

@@ -3,6 +3,7 @@
 //! Its world is that of the suite for stores.
 
 mod ages;
+mod away;
 mod batches;
 mod brake;
 mod crashes;
@@ -27,6 +28,7 @@ mod unregistered;
 
 pub use super::store::World;
 pub use ages::*;
+pub use away::*;
 pub use batches::*;
 pub use brake::*;
 pub use crashes::*;
@@ -192,6 +194,10 @@ macro_rules! pipeline_suite {
             a_task_that_panics_ends_the_worker_with_an_error
             a_panic_on_a_message_ends_the_worker_and_loses_nothing
             gauges_that_fail_or_hang_are_no_outage
+            // away
+            an_outage_that_is_long_for_the_broker_costs_one_return
+            an_outage_that_is_short_for_the_broker_costs_no_return
+            a_source_that_is_of_no_use_is_opened_less_and_less_often
             // brake
             a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
             a_paused_worker_drains

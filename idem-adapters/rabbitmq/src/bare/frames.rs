@@ -1,0 +1,61 @@
+//! Frames: the envelopes in which all of AMQP travels.
+
+use std::io;
+
+use amq_protocol::protocol::{AMQPClass, gen_class};
+use futures_util::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+pub(super) const METHOD: u8 = 1;
+pub(super) const HEADER: u8 = 2;
+pub(super) const BODY: u8 = 3;
+pub(super) const HEARTBEAT: u8 = 8;
+const END: u8 = 0xCE;
+
+/// More than any frame: RabbitMQ offers 128 KiB.
+const LIMIT: usize = 16 * 1024 * 1024;
+
+/// Type and content of the next frame. Not cancel safe.
+pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, Vec<u8>)> {
+    let mut head = [0; 7];
+    from.read_exact(&mut head).await?;
+    let [kind, _, _, a, b, c, d] = head;
+    let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).map_err(io::Error::other)?;
+    if length > LIMIT {
+        return Err(unexpected());
+    }
+    let mut content = vec![0; length + 1];
+    from.read_exact(&mut content).await?;
+    match content.pop() {
+        Some(END) => Ok((kind, content)),
+        _ => Err(unexpected()),
+    }
+}
+
+pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> io::Result<()> {
+    to.write_all(frames).await?;
+    to.flush().await
+}
+
+/// A method as a frame.
+pub(super) fn method(channel: u16, class: &AMQPClass) -> io::Result<Vec<u8>> {
+    let written = gen_class(class)(Vec::new().into()).map_err(|error| io::Error::other(error.to_string()))?;
+    frame(METHOD, channel, &written.into_inner().0)
+}
+
+pub(super) fn heartbeat() -> io::Result<Vec<u8>> {
+    frame(HEARTBEAT, 0, &[])
+}
+
+fn frame(kind: u8, channel: u16, content: &[u8]) -> io::Result<Vec<u8>> {
+    let length = u32::try_from(content.len()).map_err(io::Error::other)?;
+    let mut frame = vec![kind];
+    frame.extend_from_slice(&channel.to_be_bytes());
+    frame.extend_from_slice(&length.to_be_bytes());
+    frame.extend_from_slice(content);
+    frame.push(END);
+    Ok(frame)
+}
+
+pub(super) fn unexpected() -> io::Error {
+    io::Error::other("the server does not speak AMQP 0-9-1 as it should")
+}

@@ -1,0 +1,64 @@
+//! The subscription after a message that lapin cannot read: one message at a time, by a connection that can read it.
+
+use std::sync::Arc;
+
+use idem_core::{Acker, BoxError, Delivery, Error};
+
+use crate::acker::RabbitMqAcker;
+use crate::bare::{Bare, Consumer};
+use crate::config::Config;
+use crate::unreadable;
+
+pub(crate) struct Single {
+    consumer: Consumer,
+    /// How many messages pass one at a time behind each that lapin cannot read: as many as it would have prefetched.
+    in_flight: u16,
+}
+
+impl Single {
+    pub(crate) async fn open(config: &Config, queue: &str, in_flight: u16) -> Result<Self, Error> {
+        Ok(Self { consumer: Bare::consume(config, queue).await?, in_flight })
+    }
+
+    /// The next delivery, and `left` as it is behind it; `None` once none was left, and all are settled. Cancel safe.
+    pub(crate) async fn next(
+        &mut self,
+        queue: &Arc<str>,
+        left: &mut u16,
+    ) -> Result<Option<(Delivery, RabbitMqAcker)>, BoxError> {
+        while let Some(message) = self.consumer.next().await {
+            let message = message?;
+            let tag = message.tag;
+            let delivery = unreadable::read(queue, message);
+            let taken_out = delivery.unrepresentable().is_some();
+            let behind = if taken_out { self.in_flight } else { left.saturating_sub(1) };
+            let acker = RabbitMqAcker::from(self.consumer.acker(tag, behind == 0));
+            // The server has taken back what was buffered when the connection ended.
+            if acker.is_live() {
+                if taken_out {
+                    tracing::error!(
+                        queue = %queue,
+                        why = delivery.unrepresentable(),
+                        "a message that lapin cannot read is taken out of the queue"
+                    );
+                }
+                *left = behind;
+                return Ok(Some((delivery, acker)));
+            }
+        }
+        if *left == 0 { Ok(None) } else { Err("the connection has ended".into()) }
+    }
+
+    /// Ends the subscription, and gives back what was not handed out.
+    pub(crate) async fn drain(&mut self) -> Result<(), BoxError> {
+        self.consumer.cancel().await?;
+        while let Some(Ok(message)) = self.consumer.next().await {
+            self.consumer.acker(message.tag, false).release().await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn close(self) {
+        self.consumer.close().await;
+    }
+}

@@ -1,0 +1,145 @@
+//! What becomes of a message that lapin cannot read.
+
+use std::sync::Arc;
+
+use amq_protocol::protocol::basic::parse_properties;
+use amq_protocol::types::parsing::parse_value;
+use idem_core::{Delivery, Headers};
+use lapin::BasicProperties;
+use lapin::types::AMQPValue;
+
+use crate::bare::Message;
+use crate::delivery::{VOLATILE, delivery, number, value_bytes};
+use crate::properties::{MESSAGE_ID, Properties, TYPE, hex, is_text};
+
+/// The header with the whole property list, in bytes.
+pub(crate) const LIST: &str = "idem-amqp-properties";
+
+/// The broker changes a count in the list at each delivery, and the list with it. What cannot be read of it is in the reason.
+const VOLATILE_HERE: &[&str] = &[VOLATILE[0], VOLATILE[1], VOLATILE[2], LIST];
+
+/// The facts of a message that was read as bytes: those that lapin would tell, where it could read the message.
+pub(crate) fn read(queue: &Arc<str>, message: Message) -> Delivery {
+    match readable(&message) {
+        Some(properties) => delivery(queue, message.body, message.redelivered, &properties),
+        None => unreadable(queue, message),
+    }
+}
+
+fn readable(message: &Message) -> Option<BasicProperties> {
+    if !is_text(&message.exchange) || !is_text(&message.routing_key) {
+        return None;
+    }
+    match parse_properties(message.properties.as_slice()) {
+        Ok(([], properties)) => Some(properties),
+        _ => None,
+    }
+}
+
+/// Keeps all of it: as text what is text, and the property list as it came.
+fn unreadable(queue: &Arc<str>, message: Message) -> Delivery {
+    let (properties, volatile, why) = match Properties::read(&message.properties) {
+        Ok(properties) => (properties, VOLATILE_HERE, ""),
+        // Nothing else tells it from another one then.
+        Err(properties) => (properties, &VOLATILE[..], "its property list makes no sense. "),
+    };
+    let why = why.to_owned() + &reasons(&message, &properties);
+    let count = properties.headers.iter().find(|(name, _)| *name == VOLATILE[0].as_bytes());
+    let count = count.filter(|_| message.redelivered).and_then(|(_, value)| number(&parsed(value)?));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut headers: Headers = properties.headers.iter().map(|(name, value)| (text(name), shown(value))).collect();
+    headers.push(LIST, message.properties.clone());
+    Delivery::new(Arc::clone(queue), message.body)
+        .with_headers(headers)
+        .with_message_id(properties.message_id.map(text))
+        .with_event_type(properties.kind.map(text))
+        .with_volatile_headers(volatile)
+        .with_redelivered(message.redelivered)
+        .with_delivery_count(count)
+        .with_unrepresentable(Some(why.trim_end()))
+}
+
+/// A value of which no name is bytes becomes what it becomes in any message; any other stays as it is.
+fn shown(value: &[u8]) -> bytes::Bytes {
+    parsed(value).map_or_else(|| bytes::Bytes::copy_from_slice(value), |value| value_bytes(&value))
+}
+
+fn parsed(value: &[u8]) -> Option<AMQPValue> {
+    match parse_value(value) {
+        Ok(([], value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// Everything of which the text is not all, so that two messages are told apart by it.
+fn reasons(message: &Message, properties: &Properties<'_>) -> String {
+    let of_headers = properties.headers.iter().map(|(name, _)| ("the name of a header", *name));
+    let mut reasons: String = [("the exchange's name", &*message.exchange), ("the routing key", &message.routing_key)]
+        .into_iter()
+        .chain(properties.message_id.map(|id| (MESSAGE_ID, id)))
+        .chain(properties.kind.map(|kind| (TYPE, kind)))
+        .chain(properties.others.iter().copied())
+        .chain(of_headers)
+        .filter(|(_, bytes)| !is_text(bytes))
+        .map(|(what, bytes)| format!("{what} is not UTF-8: its bytes are {}. ", hex(bytes)))
+        .collect();
+    for (name, _) in properties.headers.iter().filter(|(_, value)| parsed(value).is_none()) {
+        reasons += &format!("the header {:?} holds a name that is not UTF-8. ", String::from_utf8_lossy(name));
+    }
+    if reasons.is_empty() {
+        reasons += "lapin cannot read it. ";
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(properties: &[u8]) -> Message {
+        Message { properties: properties.to_vec(), body: b"{}".to_vec(), redelivered: true, ..Default::default() }
+    }
+
+    /// With a message id `id`, one header, and a count of the broker's.
+    fn list(id: &[u8], header: &[u8], count: u8) -> Vec<u8> {
+        let counted = [&[16][..], b"x-delivery-count", &[b'b', count]].concat();
+        let table = [header, &counted].concat();
+        [&[0x20, 0x80, 0, 0, 0, table.len() as u8], &table[..], &[id.len() as u8], id].concat()
+    }
+
+    const HEADER: &[u8] = &[1, b'h', b'S', 0, 0, 0, 1, 0xFF];
+    const BAD_NAME: &[u8] = &[2, b'h', 0xFE, b'S', 0, 0, 0, 1, b'v'];
+    const BAD_INSIDE: &[u8] = &[1, b'h', b'F', 0, 0, 0, 4, 2, b'n', 0xFD, b'V'];
+
+    #[test]
+    fn a_message_that_lapin_can_read_is_what_lapin_makes_of_it() {
+        let delivery = read(&"q".into(), message(&list(b"id", HEADER, 3)));
+        assert_eq!((delivery.unrepresentable(), delivery.message_id()), (None, Some("id")));
+        assert_eq!((delivery.delivery_count(), delivery.redelivered()), (Some(3), true));
+        assert_eq!(delivery.headers().get("h"), Some(&[0xFF][..]));
+        assert_eq!(delivery.headers().get(LIST), None);
+    }
+
+    #[test]
+    fn one_that_lapin_cannot_read_keeps_all_and_says_why() {
+        for (id, header, why) in [
+            (&[b'i', 0xF0][..], HEADER, "message id is not UTF-8: its bytes are 69f0."),
+            (b"id", BAD_NAME, "the name of a header is not UTF-8: its bytes are 68fe."),
+            (b"id", BAD_INSIDE, "the header \"h\" holds a name that is not UTF-8."),
+        ] {
+            let list = list(id, header, 3);
+            let delivery = read(&"q".into(), message(&list));
+            assert_eq!(delivery.unrepresentable(), Some(why));
+            assert_eq!(delivery.headers().get(LIST), Some(&*list));
+            assert_eq!(delivery.message_id(), Some(&*String::from_utf8_lossy(id)));
+            assert_eq!((delivery.payload(), delivery.delivery_count()), (&"{}".into(), Some(3)));
+            assert_eq!(delivery.headers().len(), 3);
+        }
+        let mut routed = message(&[0, 0]);
+        routed.routing_key = vec![0xFF];
+        let delivery = read(&"q".into(), routed);
+        assert_eq!(delivery.unrepresentable(), Some("the routing key is not UTF-8: its bytes are ff."));
+        let delivery = read(&"q".into(), message(&[0, 0x80, 9]));
+        assert!(delivery.unrepresentable().unwrap().contains("makes no sense"), "{delivery:?}");
+    }
+}

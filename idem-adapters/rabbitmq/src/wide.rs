@@ -1,0 +1,79 @@
+//! The subscription by lapin: as much is taken as may be unsettled.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use idem_core::{BoxError, Delivery};
+use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, Consumer, ErrorKind};
+
+use crate::acker::{RabbitMqAcker, release};
+use crate::connection::Link;
+use crate::delivery::delivery;
+
+pub(crate) struct Wide {
+    // In the order in which they are to be dropped.
+    consumer: Consumer,
+    channel: Channel,
+    link: Link,
+    /// The tag of the last delivery.
+    pub(crate) tag: u64,
+}
+
+/// Why a subscription by lapin has ended.
+pub(crate) enum End {
+    /// At a message that lapin cannot read.
+    Unreadable(lapin::Error),
+    Other(BoxError),
+}
+
+impl Wide {
+    pub(crate) async fn open(link: Link, queue: &str, in_flight: u16) -> lapin::Result<Self> {
+        let channel = link.connection.create_channel().await?;
+        // Before the consumer, which takes its limit from it. `global` is refused by quorum queues.
+        channel.basic_qos(in_flight, BasicQosOptions { global: false }).await?;
+        let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
+        let consumer = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await?;
+        Ok(Self { consumer, channel, link, tag: 0 })
+    }
+
+    /// Cancel safe. After an error it must not be asked again: the stream then stays pending for ever.
+    pub(crate) async fn next(&mut self, queue: &Arc<str>) -> Result<(Delivery, RabbitMqAcker), End> {
+        loop {
+            match self.consumer.next().await {
+                // After a loss the stream still yields what it had buffered; the server has taken that back.
+                Some(Ok(message)) if !message.acker.usable() => self.tag = message.delivery_tag,
+                Some(Ok(message)) => {
+                    self.tag = message.delivery_tag;
+                    let delivery = delivery(queue, message.data, message.redelivered, &message.properties);
+                    return Ok((delivery, message.acker.into()));
+                }
+                Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {
+                    return Err(End::Unreadable(error));
+                }
+                Some(Err(error)) => return Err(End::Other(error.into())),
+                // There is no error with it. From 4.3 on this is also what follows a consumer timeout.
+                None => return Err(End::Other(crate::error::CANCELLED.into())),
+            }
+        }
+    }
+
+    /// Ends the subscription. What was prefetched comes first, then the end: it is released one by one, rather than by
+    /// closing the channel, which counts it as failed.
+    pub(crate) async fn drain(&mut self) -> lapin::Result<()> {
+        self.channel.basic_cancel(self.consumer.tag(), BasicCancelOptions { nowait: false }).await?;
+        while let Some(Ok(message)) = self.consumer.next().await {
+            release(&message.acker).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn close(self) {
+        let Self { consumer, channel, link, .. } = self;
+        // A deliberate end of the channel has the server requeue at once, before the connection is gone.
+        let _ = channel.close(200, "done".into()).await;
+        link.close().await;
+        drop(consumer);
+    }
+}

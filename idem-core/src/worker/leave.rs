@@ -1,0 +1,77 @@
+//! When a worker leaves its broker because the database is away.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Outage;
+
+/// An outage that begins again so soon is still the same: what is held is tried again every two seconds.
+const SAME: Duration = Duration::from_secs(10);
+
+/// Waits until the database has been away for a quarter of the time that the broker lets a delivery stay unsettled: then it
+/// is time to give back what is held, rather than to have it taken back again and again. Never ends where the broker has no
+/// such time. Cancel safe.
+pub(super) async fn too_long(outage: &Outage, limit: Option<Duration>) {
+    match limit {
+        Some(limit) => lasts(limit / 4, || outage.began(), || outage.over()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until there is an outage that has lasted so long.
+async fn lasts<B: Future, O: Future>(long: Duration, began: impl Fn() -> B, over: impl Fn() -> O) {
+    loop {
+        began().await;
+        let end = Instant::now() + long;
+        loop {
+            if timeout_at(end, over()).await.is_err() {
+                return;
+            }
+            if timeout(long.min(SAME), began()).await.is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// How long it takes until the database, which is up or not after each of these, was away for a minute.
+    async fn left_after(changes: &[(u64, bool)]) -> Duration {
+        let (up, began) = (watch::Sender::new(true), Instant::now());
+        let until = async |now: bool| drop(up.subscribe().wait_for(|up| *up == now).await);
+        let changes = async {
+            for (seconds, now) in changes {
+                sleep(Duration::from_secs(*seconds)).await;
+                up.send_replace(*now);
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = lasts(LONG, || until(false), || until(true)) => began.elapsed(),
+            () = changes => Duration::ZERO,
+            () = sleep(Duration::from_secs(10_000)) => Duration::MAX,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_of_that_time_is_too_long() {
+        assert_eq!(left_after(&[]).await, Duration::MAX);
+        assert_eq!(left_after(&[(100, false)]).await.as_secs(), 160);
+        assert_eq!(left_after(&[(100, false), (59, true)]).await, Duration::MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_begins_again_at_once_is_the_same() {
+        assert_eq!(left_after(&[(0, false), (30, true), (5, false), (10, true), (1, false)]).await.as_secs(), 60);
+        assert_eq!(left_after(&[(0, false), (30, true), (11, false)]).await.as_secs(), 101);
+    }
+}

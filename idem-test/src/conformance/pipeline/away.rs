@@ -1,0 +1,147 @@
+//! Databases that are away for long, and sources that are of no use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use idem_core::store::Fault;
+use idem_core::{BoxError, Delivery, Health, Source, Terms};
+use tokio::sync::watch;
+
+use crate::Queue;
+use crate::conformance::soon;
+
+use super::faulty::Do;
+use super::line::Line;
+use super::{Order, Settings, World};
+
+/// A database that a test takes away.
+#[derive(Clone)]
+struct Away {
+    away: Arc<AtomicBool>,
+    pings: watch::Sender<usize>,
+}
+
+impl Away {
+    fn new() -> Self {
+        Self { away: Arc::new(AtomicBool::new(true)), pings: watch::Sender::new(0) }
+    }
+
+    fn hook(&self) -> impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static {
+        let Self { away, pings } = self.clone();
+        move |method, _| {
+            pings.send_if_modified(|pings| {
+                *pings += usize::from(method == "ping");
+                method == "ping"
+            });
+            let is_asked = matches!(method, "ping" | "claim" | "insert");
+            if is_asked && away.load(Relaxed) { Do::Fail(Fault::Outage("the test says so".into())) } else { Do::Work }
+        }
+    }
+
+    /// Waits until the database was asked so many times more whether it is back.
+    async fn asked(&self, more: usize) {
+        let mut pings = self.pings.subscribe();
+        let enough = *pings.borrow() + more;
+        soon(pings.wait_for(|pings| *pings >= enough)).await.unwrap();
+    }
+}
+
+/// What is held goes back once, and comes again when the database is back. Nothing is charged for it.
+pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.unsettled_limit(Duration::from_secs(2));
+    for name in ["a", "b", "c"] {
+        line.publish(Order::ok(name));
+    }
+    let (away, shown) = (Away::new(), watch::Sender::new(None::<Health>));
+    let worker = line.start_over(away.hook(), Settings { health: Some(shown.clone()), ..Settings::default() });
+    soon(line.queue.delivered(1)).await;
+    soon(line.queue.given_back(3)).await;
+    let health = shown.borrow().clone().unwrap();
+    soon(async {
+        while health.broker() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    // Nothing is taken from a broker while the database is known to be away.
+    let held = line.queue.counts().deliveries;
+    away.asked(3).await;
+    assert_eq!(line.queue.counts().deliveries, held);
+    away.away.store(false, Relaxed);
+    // What was returned may have begun to run, and is stored first. A batch that was held runs with what it has, and what
+    // comes again is then known.
+    let again = if W::INBOX { 0 } else { held };
+    let outcomes = line.outcomes(3 + again).await;
+    let known = outcomes.iter().filter(|outcome| matches!(outcome.as_str(), "parked 0" | "duplicate")).count();
+    let processed = outcomes.iter().filter(|outcome| *outcome == "processed").count();
+    assert_eq!((known, processed, outcomes.len()), (again, 3, 3 + again), "{outcomes:?}");
+    soon(line.queue.idle()).await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.deliveries, counts.redeliveries, counts.acks), (held + 3, held, 3), "{counts:?}");
+    for name in ["a", "b", "c"] {
+        assert_eq!(line.effects(name).await, 1);
+    }
+    assert!(health.is_ready());
+    worker.stop().await;
+}
+
+/// An outage that is short for the broker is waited for with all that is in hand.
+pub async fn an_outage_that_is_short_for_the_broker_costs_no_return<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.unsettled_limit(Duration::from_secs(3600));
+    line.publish(Order::ok("a"));
+    let away = Away::new();
+    let worker = line.start_over(away.hook(), Settings::default());
+    soon(line.queue.delivered(1)).await;
+    away.asked(3).await;
+    away.away.store(false, Relaxed);
+    line.outcomes(1).await;
+    soon(line.queue.idle()).await;
+    assert_eq!(line.queue.counts().deliveries, 1);
+    worker.stop().await;
+}
+
+/// A source that can be opened, and fails at each first delivery.
+struct Useless {
+    queue: Queue,
+    opened: watch::Sender<usize>,
+}
+
+impl Source for Useless {
+    type Acker = <Queue as Source>::Acker;
+
+    fn system(&self) -> &'static str {
+        self.queue.system()
+    }
+
+    fn name(&self) -> &str {
+        self.queue.name()
+    }
+
+    async fn open(&mut self, _: Terms) -> Result<(), BoxError> {
+        self.opened.send_modify(|opened| *opened += 1);
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
+        Err("it fails at the first delivery".into())
+    }
+
+    async fn drain(&mut self) {}
+
+    async fn close(&mut self) {}
+}
+
+/// It is opened less and less often, though each time with success.
+pub async fn a_source_that_is_of_no_use_is_opened_less_and_less_often<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let opened = watch::Sender::new(0);
+    let worker = line.start_at(Useless { queue: line.queue.clone(), opened: opened.clone() }, Settings::default());
+    let began = Instant::now();
+    soon(opened.subscribe().wait_for(|opened| *opened >= 6)).await.unwrap();
+    // 100 ms, and twice as long each time, for five times; ten times a second would take half a second to one.
+    assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
+    worker.stop().await;
+}

@@ -1,0 +1,81 @@
+//! Messages that RabbitMQ delivers and its client cannot read.
+
+use idem::{Ordering, Reason};
+use idem_faults::{Act, Mode, RabbitMq, Running, Scene, Site, Tuned, orders};
+
+use crate::returns::Returns;
+use raw::{BAD_ID, Raw};
+
+#[path = "../../../../idem-adapters/rabbitmq/tests/common/raw.rs"]
+mod raw;
+
+/// With some that cannot be read among many that can.
+async fn publish(scene: &Scene<RabbitMq>, each: usize) {
+    let mut raw = Raw::connect(&scene.site.address).await;
+    for part in 0..3 {
+        scene.publish(&orders(&format!("good-{part}"), each, Act::Write)).await;
+        raw.publish(&scene.site.name, BAD_ID, format!("bad-{part}").as_bytes()).await;
+    }
+    scene.publish(&orders("good-3", each, Act::Write)).await;
+}
+
+async fn ends(scene: &Scene<RabbitMq>, each: usize, worker: Running) {
+    let good = (0..4).flat_map(|part| orders(&format!("good-{part}"), each, Act::Write));
+    let dead = scene.ends_with(good, vec![worker]).await;
+    let mut payloads: Vec<_> = dead.iter().map(|row| row.delivery.payload().to_vec()).collect();
+    payloads.sort();
+    assert_eq!(payloads, [b"bad-0", b"bad-1", b"bad-2"]);
+    for row in dead {
+        assert_eq!(row.reason, Some(Reason::Unrepresentable));
+        assert_eq!(row.error, "message id is not UTF-8: its bytes are fffe.");
+        let list = row.delivery.headers().get("idem-amqp-properties").unwrap();
+        assert!(list.ends_with(&BAD_ID[2..]), "{list:?}");
+    }
+}
+
+async fn taken_out(mode: Mode, tune: impl FnOnce(Tuned<idem::rabbitmq::Queue>) -> Tuned<idem::rabbitmq::Queue>) {
+    crate::everywhere::run::<RabbitMq>(mode, async |scene| {
+        publish(scene, 50).await;
+        let returns = Returns::default();
+        let worker =
+            scene.start_from(scene.site.source().await, |worker| tune(returns.watch(&scene.world.journal, worker)));
+        ends(scene, 50, worker).await;
+        assert!(returns.most() <= 1, "an innocent message was returned more than once");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn is_a_dead_letter_and_its_neighbours_run_once() {
+    taken_out(Mode::Direct, |worker| worker).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn is_a_dead_letter_and_its_neighbours_run_once_in_batches() {
+    taken_out(Mode::Batch, |worker| worker.batch(50)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn is_a_dead_letter_and_its_neighbours_run_once_from_the_inbox() {
+    taken_out(Mode::Inbox, |worker| worker).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn is_a_dead_letter_and_its_neighbours_keep_their_order() {
+    crate::everywhere::run::<RabbitMq>(Mode::Direct, async |scene| {
+        // With one consumer at a time.
+        assert!(scene.site.forget().await);
+        Raw::connect(&scene.site.address).await.declare_single_active(&scene.site.name).await;
+        publish(scene, 20).await;
+        let returns = Returns::default();
+        let worker = scene.start_from(scene.site.source().await, |worker| {
+            returns.watch(&scene.world.journal, worker.ordering(Ordering::Queue))
+        });
+        ends(scene, 20, worker).await;
+        assert!(returns.most() <= 1, "an innocent message was returned more than once");
+        let ran: Vec<_> = scene.world.stage.runs().into_iter().map(|run| run.id).collect();
+        let published: Vec<_> = (0..4).flat_map(|part| (0..20).map(move |n| format!("good-{part}-{n}"))).collect();
+        assert_eq!(ran, published);
+    })
+    .await;
+}
