@@ -85,6 +85,12 @@ impl<S: Store> Pipeline<S> {
 
     /// Waits for so long before a delivery that the database has refused is tried again. `false` as with its turn.
     pub(crate) async fn refused<A: Acker>(&self, acker: &mut A, wait: Duration) -> bool {
+        // At once: many short waits would each begin the time anew that passes before the next extension.
+        if acker.lease().is_some()
+            && let Err(error) = acker.extend().await
+        {
+            tracing::debug!(error, "the lease of a delivery was not extended");
+        }
         let wait = async {
             tokio::time::sleep(wait).await;
             self.outage.over().await;
