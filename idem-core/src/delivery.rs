@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::Headers;
+use crate::worker::Refused;
 
 /// One arrival of a message: its payload, its headers and what the broker says about it.
 ///
@@ -23,6 +24,8 @@ pub struct Delivery {
     pub(crate) redelivered: bool,
     pub(crate) delivery_count: Option<u32>,
     pub(crate) attempt: u32,
+    /// How often the database has refused what idem writes for it, here.
+    pub(crate) refused: Refused,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
@@ -44,6 +47,7 @@ impl Delivery {
             redelivered: false,
             delivery_count: None,
             attempt: 1,
+            refused: Refused::default(),
             tombstone: false,
             published_at: None,
             lane: None,

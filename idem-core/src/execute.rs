@@ -54,7 +54,7 @@ impl<S: Store> Pipeline<S> {
             Ok(Undone::RolledBack) if lost_race => Ran::Retry(error),
             Ok(Undone::RolledBack) => Ran::Failed(Failure::of(&error)),
             // Only a statement of ours tells an outage, whatever the handler said.
-            Err(fault) => self.cut_off(ticket, Ran::Broke(fault.into())).await,
+            Err(fault) => self.cut_off(ticket, Ran::Broke(fault)).await,
         }
     }
 

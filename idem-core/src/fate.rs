@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::Store;
 use crate::pipeline::Pipeline;
 use crate::ran::{Failure, Ran};
-use crate::store::{Fate, Ticket};
+use crate::store::{Fate, Fault, Ticket};
 
 /// How long a worker that drains waits for a transaction that was cut off and still runs.
 const GRACE: Duration = Duration::from_secs(2);
@@ -21,8 +21,11 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn late(&self, ticket: Option<Ticket>) -> Ran {
         let ran = match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
             Ok(Ok(())) => Ran::Failed(Failure::late(self.settings.deadline)),
-            Ok(Err(fault)) => Ran::Broke(fault.into()),
-            Err(_) => Ran::Broke("the database did not answer within a second of the handler's deadline".into()),
+            Ok(Err(fault)) => Ran::Broke(fault),
+            Err(_) => {
+                let late = "the database did not answer within a second of the handler's deadline";
+                Ran::Broke(Fault::Lost(late.into()))
+            }
         };
         self.cut_off(ticket, ran).await
     }

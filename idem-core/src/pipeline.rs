@@ -10,16 +10,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use crate::inbox::Leases;
+use crate::inbox::{Leases, Refusals};
 use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::registry::{Job, Route, Routes, Unfit, Work};
 use crate::store::{Fault, Identity, Promise};
 use crate::telemetry::{self, Gauges};
 use crate::worker::{
-    Brake, Defect, Flights, Gate, Health, Hold, Lanes, Outage, Place, RowWait, Rows, Settings, Unwinding, Waiting,
-    extended,
+    Brake, Defect, Flights, Gate, Health, Hold, Lanes, Outage, Place, RowWait, Rows, Settings, UNANSWERED, Unwinding,
+    Waiting, extended, hold_wait, refused_wait, unanswered,
 };
-use crate::{Acker, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
+use crate::{Acker, BoxError, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -33,9 +33,11 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) gate: Gate,
     /// The rows of the inbox that wait here for their run.
     pub(crate) leases: Leases,
+    /// The rows that the database refuses.
+    pub(crate) refusals: Refusals,
     /// The inbox's own statements are asked one at a time, on one connection.
     pub(crate) own_statements: Mutex<()>,
-    pub(crate) outage: Outage,
+    pub(crate) outage: Arc<Outage>,
     pub(crate) health: Health,
     pub(crate) brake: Brake,
     pub(crate) defect: Defect,
@@ -63,6 +65,8 @@ pub(crate) enum Step {
     InRow(Outcome, Box<Identity>),
     /// It has not; the delivery is kept unsettled and tried again.
     Hold(Hold),
+    /// It refuses what is written for this message, and works for others. Its handler has run and failed, or has not.
+    Refused { error: BoxError, ran: bool },
     /// The run was cut off by the end of the worker.
     Stopped,
 }
@@ -118,7 +122,7 @@ impl<S: Store> Pipeline<S> {
                 acker.stored();
             }
             if let Step::Done(outcome) | Step::InRow(outcome, _) = &step {
-                self.brake.fit(outcome);
+                self.answered(outcome);
             }
             match step {
                 Step::Done(outcome) => break outcome,
@@ -129,6 +133,13 @@ impl<S: Store> Pipeline<S> {
                 Step::Stopped => {
                     self.release(acker).await;
                     return None;
+                }
+                Step::Refused { error, ran } => {
+                    return self.set_aside(delivery, acker, place, ran, error).await;
+                }
+                // Others are answered, perhaps: it may be this message that takes too long.
+                Step::Hold(Hold::Lost) if holds >= UNANSWERED => {
+                    return self.set_aside(delivery, acker, place, false, unanswered()).await;
                 }
                 Step::Hold(hold) => {
                     // A process or a connection may have died on it: from now on it goes by way of the inbox.
@@ -142,6 +153,19 @@ impl<S: Store> Pipeline<S> {
         self.settle(acker).await;
         self.emit(self.meters(&delivery), &delivery, &outcome);
         None
+    }
+
+    /// The database has answered a delivery.
+    pub(crate) fn answered(&self, outcome: &Outcome) {
+        self.brake.fit(outcome);
+        self.wrote(outcome);
+    }
+
+    /// The outcome of a message stands, and says something of the database if it was written.
+    pub(crate) fn wrote(&self, outcome: &Outcome) {
+        if *outcome != Outcome::Duplicate {
+            self.outage.works();
+        }
     }
 
     /// One try: what the database answers decides.
@@ -258,8 +282,8 @@ impl<S: Store> Pipeline<S> {
                 Ran::Retry(error) => return Err(Failure::of(&error)),
                 Ran::Failed(failure) => return Err(failure),
                 Ran::CommittedEarly => return Ok(Step::Done(self.committed_early(delivery, identity, 1).await)),
-                Ran::Broke(error) => {
-                    self.outage.report(error.as_ref());
+                Ran::Broke(fault) => {
+                    self.outage.report(&fault);
                     return Ok(Step::Hold(Hold::Broke));
                 }
                 Ran::Stopped => return Ok(Step::Stopped),
@@ -324,13 +348,14 @@ impl<S: Store> Pipeline<S> {
     /// Keeps a delivery for a while, without connection, row or transaction. The drain ends it.
     pub(crate) async fn hold(&self, hold: Hold, holds: usize) {
         let wait = async {
-            if hold != Hold::Busy {
-                self.outage.over().await;
+            if hold != Hold::Busy && self.outage.over_or_trial().await {
+                return;
             }
-            if hold == Hold::Unfit {
-                self.health.resumed().await;
-            } else if hold != Hold::Again {
-                tokio::time::sleep(crate::worker::hold_wait(holds)).await;
+            match hold {
+                Hold::Unfit => self.health.resumed().await,
+                Hold::Again => {}
+                Hold::Refused => tokio::time::sleep(refused_wait(holds)).await,
+                _ => tokio::time::sleep(hold_wait(holds)).await,
             }
         };
         tokio::select! {
@@ -341,15 +366,16 @@ impl<S: Store> Pipeline<S> {
 
     /// What a fault of one of our own statements means for a delivery.
     pub(crate) fn hold_for(&self, fault: Fault) -> Step {
-        if let Fault::Outage(error) = &fault {
-            self.outage.report(error.as_ref());
+        self.outage.report(&fault);
+        match fault {
+            Fault::Message(error) => Step::Refused { error, ran: false },
+            fault => Step::Hold(Hold::from(&fault)),
         }
-        Step::Hold(Hold::from(&fault))
     }
 
     /// Gives a transaction up after a fault. The connection is of use again if it answers.
     pub(crate) async fn abandon(&self, txn: S::Txn, fault: Fault) -> Step {
-        if !matches!(fault, Fault::Outage(_))
+        if fault.is_answered()
             && let Err(fault) = self.store.rollback(txn).await
         {
             return self.hold_for(fault);

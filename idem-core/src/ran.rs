@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::Committed;
+use crate::store::{Committed, Fault};
 use crate::{BoxError, Reason};
 
 /// How often a transaction that lost against a concurrent one is tried anew before that counts as a failure.
@@ -18,7 +18,7 @@ pub(crate) enum Ran {
     /// Rolled back; a new transaction may succeed.
     Retry(BoxError),
     /// The connection was lost, or COMMIT was not answered. Nobody is charged; the claim will tell.
-    Broke(BoxError),
+    Broke(Fault),
     /// The run was cut off by the end of the worker.
     Stopped,
 }
@@ -49,7 +49,7 @@ impl Ran {
             Committed::CommitRefused => Self::Failed(Failure::commit_refused()),
             Committed::Refused(error) => Self::Failed(Failure::of(&error)),
             Committed::Retry(error) => Self::Retry(error),
-            Committed::Unknown(error) => Self::Broke(error),
+            Committed::Unknown(fault) => Self::Broke(fault),
         }
     }
 }

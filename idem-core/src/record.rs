@@ -6,7 +6,7 @@ use crate::pipeline::{Pipeline, Step};
 use crate::ran::Failure;
 use crate::registry::{Route, Unfit};
 use crate::store::{Claimed, Committed, Fault, HandlerId, Identity, NewRow, Promise, Standing};
-use crate::worker::Hold;
+use crate::worker::{Hold, UNANSWERED, unanswered};
 use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
 
 /// What a delivery is that found a claim.
@@ -113,13 +113,18 @@ impl<S: Store> Pipeline<S> {
 
     /// Parks a message whose first run has failed, or gives it up. Where that cannot be written now, it alone is tried again,
     /// and never the run: a handler whose last statement still holds the claim would run anew without being charged. A drain
-    /// ends that, and the delivery comes again.
+    /// ends that, and the delivery comes again. Where the database refuses it, the delivery leaves its lane, and is stored
+    /// before it runs again.
     pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, failure: &Failure) -> Step {
         let mut tries = 0;
         loop {
             let state = self.next(1, failure);
             match self.record(delivery, identity, 1, state, &failure.error).await {
                 Step::Hold(_) if self.draining.is_cancelled() => return Step::Stopped,
+                Step::Refused { error, .. } => return Step::Refused { error, ran: true },
+                Step::Hold(Hold::Lost) if tries >= UNANSWERED => {
+                    return Step::Refused { error: unanswered(), ran: true };
+                }
                 Step::Hold(hold) => {
                     self.meters(delivery).held();
                     self.hold(hold, tries).await;
@@ -252,15 +257,14 @@ impl<S: Store> Pipeline<S> {
     }
 
     fn tell(&self, fault: &Fault) {
-        match fault {
-            Fault::Outage(error) => self.outage.report(error.as_ref()),
-            fault => tracing::debug!(%fault, "tried again"),
-        }
+        self.outage.report(fault);
+        tracing::debug!(error = crate::error::text(fault), "tried again");
     }
 
     async fn pause(&self, tries: usize) {
-        self.outage.over().await;
-        tokio::time::sleep(crate::worker::hold_wait(tries)).await;
+        if !self.outage.over_or_trial().await {
+            tokio::time::sleep(crate::worker::hold_wait(tries)).await;
+        }
     }
 }
 
@@ -274,7 +278,8 @@ pub(crate) fn settled(committed: Committed) -> Result<(), Fault> {
     match committed {
         Committed::Done => Ok(()),
         Committed::Retry(error) => Err(Fault::Retry(error)),
-        Committed::Refused(error) | Committed::Unknown(error) => Err(Fault::Outage(error)),
+        Committed::Refused(error) => Err(Fault::Message(error)),
+        Committed::Unknown(fault) => Err(fault),
         Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly | Committed::CommitRefused => {
             Err(Fault::Outage("the transaction was ended by somebody else".into()))
         }

@@ -6,6 +6,8 @@
 mod connect;
 #[path = "postgres_store/fate.rs"]
 mod fate;
+#[path = "postgres_store/faults.rs"]
+mod faults;
 #[path = "postgres_store/guard.rs"]
 mod guard;
 #[path = "postgres_store/inbox.rs"]

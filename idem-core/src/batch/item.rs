@@ -41,9 +41,10 @@ pub(crate) enum Verdict {
 
 impl<S: Store> Pipeline<S> {
     /// The deliveries that can run together, sorted as claims are made. What cannot is taken alone: what is unfit or was
-    /// redelivered, what is in flight elsewhere in this process, and another message under a key of the batch.
+    /// redelivered, what the database has refused before, what is in flight elsewhere in this process, and another message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Delivery]) -> Vec<Item<'_, S>> {
-        let fit = deliveries.iter().enumerate().filter(|(_, delivery)| !delivery.redelivered());
+        let fits = |delivery: &Delivery| !delivery.redelivered() && !delivery.refused.any();
+        let fit = deliveries.iter().enumerate().filter(|(_, delivery)| fits(delivery));
         let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.receive(it).ok()?))).collect();
         let identity = |place: usize| &works[place].1.identity;
         // Places are sorted, since what stands there is large. The sort is stable: the first of a key is what came first.
@@ -69,8 +70,9 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn rows(&self, rows: &[Row]) -> Vec<Item<'_, S>> {
         let item = |(at, row): (usize, &Row)| {
             let route = self.routes.get(row.identity.handler).filter(|_| !row.identity.key.as_bytes().is_empty())?;
-            // One that has lost its connection may be the one that breaks it, and would break it for all.
-            if row.breaks > 0 {
+            // One that has lost its connection may be the one that breaks it, and would break it for all; one that the
+            // database has refused would be refused again.
+            if row.breaks > 0 || self.refusals.is_refused(row.id) {
                 return None;
             }
             self.limit(&row.delivery).ok()?;

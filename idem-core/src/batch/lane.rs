@@ -7,32 +7,29 @@ use tracing::Instrument;
 
 use crate::pipeline::Pipeline;
 use crate::store::{Isolation, Row};
-use crate::worker::{Arrival, Hold, Waiting, extended_all};
+use crate::worker::{Arrival, Hold, Queue, UNANSWERED, Waiting, extended_all};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, give};
 use super::together::{Opening, Round};
 
 impl<S: Store> Pipeline<S> {
-    /// Takes what was there all the way, one delivery or a batch, and leaves nothing of it in `batch`. What is answered has
-    /// to wait for its row, as [`deliver`](Self::deliver) says.
-    pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>) -> Option<Waiting<A>> {
-        match batch.len() {
-            0 | 1 => {
-                let (delivery, acker, place) = batch.pop()?;
-                self.deliver(delivery, acker, place).await
-            }
+    /// Takes what was there all the way, one delivery or a batch, and leaves nothing of it in `batch`. What has to wait goes
+    /// to `waiting` at once, where its lease is extended.
+    pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
+        if batch.len() > 1 {
             // Boxed: it is large, and a worker without batches would carry it for nothing.
-            _ => {
-                Box::pin(self.deliver_all(std::mem::take(batch))).await;
-                None
-            }
+            Box::pin(self.deliver_all(std::mem::take(batch), waiting)).await;
+        } else if let Some((delivery, acker, place)) = batch.pop()
+            && let Some(wait) = self.deliver(delivery, acker, place).await
+        {
+            waiting.push(wait);
         }
     }
 
     /// Takes a batch all the way. Each delivery ends settled by its own verdict, or left to the broker where it is no longer
-    /// ours.
-    async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>) {
+    /// ours. What the database refuses has to wait.
+    async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
         batch.retain(|(_, acker, _)| acker.is_live());
         let (deliveries, mut ackers): (Vec<Delivery>, Vec<A>) =
             batch.into_iter().map(|(delivery, acker, _)| (delivery, acker)).unzip();
@@ -41,7 +38,7 @@ impl<S: Store> Pipeline<S> {
         for ((delivery, acker), verdict) in deliveries.into_iter().zip(ackers).zip(verdicts) {
             match verdict {
                 Verdict::Done(outcome) => {
-                    self.brake.fit(&outcome);
+                    self.answered(&outcome);
                     done.push((delivery, acker, outcome));
                 }
                 Verdict::Alone | Verdict::Lost => alone.push((delivery, acker)),
@@ -64,7 +61,11 @@ impl<S: Store> Pipeline<S> {
         // other. Each is extended while it waits for its turn, and none that is held up keeps the others. In no order,
         // since batches are refused with one: so none of them waits for its row.
         let connection = Semaphore::new(1);
-        let deliver = async |(delivery, acker)| drop(self.deliver_in(Some(&connection), delivery, acker, None).await);
+        let deliver = async |(delivery, acker)| {
+            if let Some(wait) = self.deliver_in(Some(&connection), delivery, acker, None).await {
+                waiting.push(wait);
+            }
+        };
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
@@ -149,10 +150,16 @@ impl<S: Store> Pipeline<S> {
                     halve(items, failed, &mut groups);
                 }
                 Round::Outage(fault) => {
-                    self.hold_for(fault);
-                    self.hold(Hold::Outage, holds).await;
+                    let hold = Hold::from(&fault);
+                    self.outage.report(&fault);
+                    self.hold(hold, holds).await;
                     holds += 1;
-                    groups.push((items, failed));
+                    // It may be one of them that takes too long.
+                    if hold == Hold::Lost && holds > UNANSWERED {
+                        halve(items, failed, &mut groups);
+                    } else {
+                        groups.push((items, failed));
+                    }
                 }
                 Round::Broke => give(&mut verdicts, &items, &Verdict::Broke),
                 Round::CommittedEarly(new) => {

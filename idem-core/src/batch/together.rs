@@ -28,11 +28,12 @@ pub(super) enum Round {
     Done(Vec<Verdict>),
     /// The handler of this item failed, or these items cannot be in a batch: the others run again without them.
     Without(Vec<usize>),
-    /// Somebody failed, and nobody can be named: a swallowed error, a deferred constraint, a key that is held up.
+    /// Somebody failed, and nobody can be named: a swallowed error, a deferred constraint, a key that is held up, a message
+    /// that the database refuses.
     Split,
     /// Lost against a concurrent transaction.
     Deadlock,
-    /// The database cannot be used; nothing had begun.
+    /// The database gave no answer, or cannot be used; nothing had begun.
     Outage(Fault),
     /// The connection was lost, or COMMIT was not answered.
     Broke,
@@ -68,7 +69,7 @@ impl<S: Store> Pipeline<S> {
         };
         let found = match found {
             Ok(found) => found,
-            Err(fault @ Fault::Outage(_)) => return Round::Outage(fault),
+            Err(fault) if !fault.is_answered() => return Round::Outage(fault),
             Err(fault) => return self.undone(txn, faulty(fault)).await,
         };
         let odd = places(&found, |found| *found == Found::Odd);
@@ -88,7 +89,7 @@ impl<S: Store> Pipeline<S> {
                     Ok(true) => {}
                     // Whatever it did, it was the one before.
                     Ok(false) => return self.broken(txn, || blamed(&before), || blamed(&before), new).await,
-                    Err(fault) => return self.lost(fault.into()),
+                    Err(fault) => return self.lost(&fault),
                 }
             }
             let began = Instant::now();
@@ -131,7 +132,7 @@ impl<S: Store> Pipeline<S> {
                 Round::Split
             }
             Committed::Retry(_) => Round::Deadlock,
-            Committed::Unknown(error) => self.lost(error),
+            Committed::Unknown(fault) => self.lost(&fault),
         }
     }
 
@@ -182,7 +183,7 @@ impl<S: Store> Pipeline<S> {
             Ok(Undone::RolledBack | Undone::CommitRefused) => failed(),
             Ok(Undone::Ended) => ended(),
             Ok(Undone::CommittedEarly) => Round::CommittedEarly(new),
-            Err(fault) => self.ended(self.cut_off(ticket, Ran::Broke(fault.into())).await, new, &[]),
+            Err(fault) => self.ended(self.cut_off(ticket, Ran::Broke(fault)).await, new, &[]),
         }
     }
 
@@ -196,15 +197,15 @@ impl<S: Store> Pipeline<S> {
     /// What it means for the batch that a call of a handler was cut off.
     fn ended(&self, ran: Ran, new: Vec<usize>, places: &[usize]) -> Round {
         match ran {
-            Ran::Broke(error) => self.lost(error),
+            Ran::Broke(fault) => self.lost(&fault),
             Ran::Stopped => Round::Stopped,
             Ran::CommittedEarly => Round::CommittedEarly(new),
             _ => blamed(places),
         }
     }
 
-    fn lost(&self, error: crate::BoxError) -> Round {
-        self.outage.report(error.as_ref());
+    fn lost(&self, fault: &Fault) -> Round {
+        self.outage.report(fault);
         Round::Broke
     }
 }
@@ -279,9 +280,9 @@ fn blamed(places: &[usize]) -> Round {
 /// What a fault means before any handler has run.
 fn faulty(fault: Fault) -> Round {
     match fault {
-        Fault::Busy => Round::Split,
+        Fault::Busy | Fault::Message(_) => Round::Split,
         Fault::Retry(_) => Round::Deadlock,
-        Fault::Outage(_) => Round::Outage(fault),
+        Fault::Lost(_) | Fault::Outage(_) => Round::Outage(fault),
     }
 }
 

@@ -75,7 +75,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Stores sorted messages in one transaction, and repeats that until the database has answered. Where a claim is held
-    /// up, the half behind becomes a part of its own, until the one that is held up is alone.
+    /// up, or the database refuses a message, the half behind becomes a part of its own, until the one that is held up is alone.
     async fn store_part<'a, A: Acker>(
         &self,
         mut part: Vec<Item<'a, A>>,
@@ -100,7 +100,8 @@ impl<S: Store> Pipeline<S> {
                     alone.extend(gone.into_iter().map(|(item, _)| item.alone()));
                     return kept;
                 }
-                Err(Step::Hold(Hold::Busy)) => {
+                // Held up, or refused, or too slow: by one of them.
+                Err(step) if splits(&step, holds) => {
                     if part.len() == 1 {
                         alone.extend(part.into_iter().map(Item::alone));
                     } else {
@@ -137,9 +138,18 @@ impl<S: Store> Pipeline<S> {
             // It was taken out before.
             Kept::Found(Found::Gone) => return,
         };
-        self.brake.fit(&outcome);
+        self.answered(&outcome);
         self.settle(acker).await;
         drop(counted);
         span.in_scope(|| self.emit(meters, &delivery, &outcome));
+    }
+}
+
+/// Whether it is one message of several that is in the way.
+fn splits(step: &Step, holds: usize) -> bool {
+    match step {
+        Step::Refused { .. } | Step::Hold(Hold::Busy) => true,
+        Step::Hold(Hold::Lost) => holds > 0,
+        _ => false,
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::pipeline::Pipeline;
-use crate::store::{Fault, Row};
+use crate::store::Row;
 
 /// The rows whose leases are extended at a third: those of a batch, which wait for each other, and a suspect that waits
 /// until its process is quiet. A row that runs by itself needs no lease: it is locked.
@@ -80,9 +80,7 @@ impl<S: Store> Pipeline<S> {
         match self.store.extend(token, ids, self.settings.lease).await {
             Ok(()) => {}
             Err(fault) => {
-                if let Fault::Outage(error) = &fault {
-                    self.outage.report(error.as_ref());
-                }
+                self.outage.report(&fault);
                 tracing::debug!(%fault, "the leases of rows that wait were not extended");
             }
         }

@@ -6,6 +6,7 @@ mod leases;
 mod looks;
 mod memory;
 mod operator;
+mod refusals;
 mod run;
 mod runner;
 mod storing;
@@ -13,5 +14,6 @@ mod suspects;
 
 pub(crate) use leases::Leases;
 pub use operator::Inbox;
+pub(crate) use refusals::Refusals;
 pub(crate) use runner::{jittered, run};
 pub(crate) use storing::store;

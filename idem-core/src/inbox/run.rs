@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::batch::Verdict;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Step};
 use crate::ran::{Failure, IN_PLACE, Ran};
 use crate::record::{Promised, settled};
 use crate::registry::{Route, Unfit};
@@ -54,6 +54,8 @@ impl<S: Store> Pipeline<S> {
                 }
             };
             if let Some(outcome) = run {
+                self.refusals.forget(row.id);
+                self.wrote(&outcome);
                 self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
             }
         }
@@ -95,13 +97,13 @@ impl<S: Store> Pipeline<S> {
                     let attempts = row.attempts + 1;
                     return Some(self.committed_early(&row.delivery, &row.identity, attempts).await);
                 }
-                Ran::Broke(error) => {
-                    self.outage.report(error.as_ref());
+                Ran::Broke(fault) => {
+                    self.outage.report(&fault);
                     // The only start is this one's.
                     if row.starts == 1 {
                         drop(quiet.take());
                     }
-                    return self.broke(row, &error.to_string()).await;
+                    return self.broke(row, &crate::error::text(&fault)).await;
                 }
                 Ran::Stopped => {
                     self.note(row, &Note::GivenBack { due: Duration::ZERO }).await;
@@ -202,10 +204,17 @@ impl<S: Store> Pipeline<S> {
         noted.then_some(Outcome::Dead { reason })
     }
 
-    /// It was not run.
+    /// It was not run. One that the database refuses waits longer each time.
     async fn give_back(&self, row: &Row, fault: Fault) -> Option<Outcome> {
-        self.hold_for(fault);
-        self.note(row, &Note::GivenBack { due: Duration::from_millis(100) }).await;
+        let due = match self.hold_for(fault) {
+            Step::Refused { error, .. } => {
+                let (tries, wait) = self.refusals.count(row.id);
+                self.warn_of_refusal(&row.delivery, tries, error.as_ref());
+                wait
+            }
+            _ => Duration::from_millis(100),
+        };
+        self.note(row, &Note::GivenBack { due }).await;
         None
     }
 

@@ -49,14 +49,15 @@ impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
         let mut running = JoinSet::new();
         while !self.pipeline.draining.is_cancelled() {
-            let more = self.round(&mut running).await.unwrap_or_else(|fault| {
-                self.pipeline.hold_for(fault);
-                false
-            });
+            let round = self.round(&mut running).await;
+            let (more, failed) = (matches!(round, Ok(true)), round.is_err());
+            if let Err(fault) = round {
+                self.pipeline.outage.report(&fault);
+            }
             while running.try_join_next().is_some() {}
             if !more {
                 self.surveyed = None;
-                self.rest().await;
+                self.rest(failed).await;
             }
         }
         while running.join_next().await.is_some() {}
@@ -138,8 +139,13 @@ impl<S: Store> Runner<S> {
         let answer = store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await;
         drop(own);
         match answer {
-            Err(Fault::Outage(error)) => {
-                self.pipeline.outage.report(error.as_ref());
+            // It was refused, so that nothing is taken; but for a disk that has failed, which may have written it.
+            Err(fault @ Fault::Outage(_)) => match store.taken(token).await {
+                Ok(rows) if !rows.is_empty() => Ok(rows),
+                _ => Err(fault),
+            },
+            Err(fault @ Fault::Lost(_)) => {
+                self.pipeline.outage.report(&fault);
                 tokio::select! {
                     () = self.pipeline.outage.over() => store.taken(token).await,
                     () = self.pipeline.draining.cancelled() => Ok(Vec::new()),
@@ -149,14 +155,19 @@ impl<S: Store> Runner<S> {
         }
     }
 
-    /// Waits until something was parked here, or for the poll; and for the end of an outage.
-    async fn rest(&self) {
+    /// Waits until something was parked here, or for the poll; and for the end of an outage. Where it was the inbox that met
+    /// it, its next look may show that it is over; another one would show nothing.
+    async fn rest(&self, failed: bool) {
         let rest = async {
             tokio::select! {
                 () = self.pipeline.parked.notified() => {}
                 () = tokio::time::sleep(jittered(self.pipeline.settings.poll)) => {}
             }
-            self.pipeline.outage.over().await;
+            if failed {
+                self.pipeline.outage.over_or_trial().await;
+            } else {
+                self.pipeline.outage.over().await;
+            }
         };
         tokio::select! {
             () = rest => {}

@@ -75,12 +75,22 @@ fn follow<S: Store, A: Acker>(
         alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
             let pipeline = pipeline.clone();
             working.spawn(async move {
-                // In no order, since the inbox is refused with one: so it does not wait for its row.
-                drop(pipeline.task("storing", pipeline.deliver(delivery, acker, None)).await);
+                pipeline.task("storing", pipeline.deliver_beside(delivery, acker)).await;
                 drop(counted);
                 Vec::new()
             });
         });
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Takes one delivery all the way, beside the lanes. In no order, since the inbox is refused with one: so it waits for no
+    /// row, and only for as long as the database refuses it.
+    async fn deliver_beside<A: Acker>(&self, mut delivery: Delivery, mut acker: A) {
+        while let Some(waiting) = self.deliver(delivery, acker, None).await {
+            let Some(again) = self.wait(waiting).await else { return };
+            (delivery, acker, _) = again;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::Fault;
 use crate::{BoxError, Fingerprint, Key};
 
 /// (consumer, handler), interned as a small integer in the table `handlers`.
@@ -90,8 +91,9 @@ pub enum Committed {
     /// Lost against a concurrent transaction (40001, 40P01), or out of time (57014); nothing was written, and a new
     /// transaction may succeed.
     Retry(BoxError),
-    /// No answer: it may have committed or not. The connection is closed. The claim will tell.
-    Unknown(BoxError),
+    /// No answer ([`Fault::Lost`]), or one that is not to be believed ([`Fault::Outage`]): it may have committed or not. The
+    /// connection is closed. The claim will tell.
+    Unknown(Fault),
 }
 
 /// What a transaction is known by to other connections.

@@ -103,7 +103,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         self.lost_race(error)
     }
 
-    /// Rolls back. [`Fault::Outage`] means that the connection is lost; the transaction then ends by itself.
+    /// Rolls back. [`Fault::Lost`] means that the connection is lost; the transaction then ends by itself.
     /// Where a claim was made or a row started, it looks whether the handler had committed that before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, Fault>> + Send;
 
@@ -147,7 +147,7 @@ pub trait Store: Clone + Send + Sync + 'static {
             let mut txn = self.begin(deadline).await?;
             match self.claim(&mut txn, identity, promise).await {
                 Ok(claimed) => Ok((txn, claimed)),
-                Err(fault @ Fault::Outage(_)) => Err(fault),
+                Err(fault) if !fault.is_answered() => Err(fault),
                 Err(fault) => self.rollback(txn).await.and(Err(fault)),
             }
         }

@@ -7,7 +7,7 @@ use crate::pipeline::{Pipeline, Step};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store};
 
-use super::{extended, hold_wait};
+use super::{Hold, Refused, extended, hold_wait};
 
 /// What storing a delivery before its turn came to.
 pub(crate) enum Ahead {
@@ -26,7 +26,7 @@ impl<S: Store> Pipeline<S> {
     /// while it waits for its turn. The row is due when that comes. `None` where the worker drains, or the delivery is no
     /// longer ours.
     pub(super) async fn store_ahead<A: Acker>(&self, delivery: &Delivery, acker: &mut A) -> Option<Ahead> {
-        let mut holds = 0;
+        let (mut holds, mut refused) = (0, Refused::default());
         while acker.is_live() && !self.draining.is_cancelled() {
             match extended(acker, pin!(self.try_store_ahead(delivery))).await {
                 (Step::Done(Outcome::Parked { attempt, .. }), Some(identity)) => {
@@ -40,6 +40,12 @@ impl<S: Store> Pipeline<S> {
                 (Step::Hold(hold), _) => {
                     self.meters(delivery).held();
                     extended(acker, self.hold(hold, holds)).await;
+                    holds += 1;
+                }
+                (Step::Refused { error, .. }, _) => {
+                    self.meters(delivery).held();
+                    self.warn_of_refusal(delivery, refused.again(&self.outage), error.as_ref());
+                    extended(acker, self.hold(Hold::Refused, holds)).await;
                     holds += 1;
                 }
                 (Step::InRow(..) | Step::Stopped, _) => return None,

@@ -43,7 +43,9 @@ impl Health {
         self.0.broker.load(Relaxed)
     }
 
-    /// Whether the database answered when it was last asked.
+    /// Whether the database lets idem do its work. `false` while it gives no answer, refuses what is written (no room,
+    /// read-only, no table), or refuses each of the messages that are held, so that no further one can be taken. One lost
+    /// connection changes nothing as long as the database answers.
     pub fn database(&self) -> bool {
         self.0.database.load(Relaxed)
     }

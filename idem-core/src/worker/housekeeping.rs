@@ -59,7 +59,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
         match pipeline.store.prune().await {
             Ok(pruned) if pruned.claims > 0 => tracing::debug!(claims = pruned.claims, "old claims are pruned"),
             Ok(_) => {}
-            Err(fault @ Fault::Outage(_)) => drop(pipeline.hold_for(fault)),
+            Err(fault @ (Fault::Lost(_) | Fault::Outage(_))) => pipeline.outage.report(&fault),
             Err(fault) => tracing::debug!(%fault, "pruning goes on later"),
         }
     }

@@ -29,11 +29,8 @@ pub(crate) async fn run<S: Store, A: Acker>(
         let number = taken.len() as f64;
         pipeline.gauges.in_flight.increment(number);
         // What is a user's is caught elsewhere. A delivery that was not settled comes again, after the end of the worker.
-        let run = pipeline.task("lane", pin!(pipeline.deliver_some(&mut taken))).await;
+        pipeline.task("lane", pin!(pipeline.deliver_some(&mut taken, &waiting))).await;
         pipeline.gauges.in_flight.decrement(number);
-        if let Some(wait) = run.flatten() {
-            waiting.push(wait);
-        }
     }
 }
 

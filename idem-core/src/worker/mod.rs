@@ -14,12 +14,14 @@ mod order;
 mod outage;
 mod queue;
 mod receive;
+mod refused;
 mod reopen;
 mod rows;
 mod run;
 mod settings;
 mod unregistered;
 mod waiting;
+mod waits;
 
 pub use builder::{Bare, Staffed, Worker};
 pub use gate::Gate;
@@ -31,18 +33,24 @@ pub(crate) use defect::{Defect, Unwinding};
 pub(crate) use flights::{Flight, Flights};
 pub(crate) use lane::{Arrival, at, extended, extended_all};
 pub(crate) use order::{Lanes, Place};
-pub(crate) use outage::{Outage, hold_wait};
+pub(crate) use outage::Outage;
 pub(crate) use queue::Queue;
+pub(crate) use refused::{Refused, UNANSWERED, unanswered};
 pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
 pub(crate) use unregistered::Unregistered;
 pub(crate) use waiting::{RowWait, Waiting};
+pub(crate) use waits::{hold_wait, refused_wait};
 
 /// Why a delivery is kept unsettled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
     /// Another transaction has the claim.
     Busy,
+    /// The database refuses what is written for it, and works for others.
+    Refused,
+    /// There was no answer to a statement of idem's own.
+    Lost,
     /// The database cannot be used.
     Outage,
     /// The connection was lost under the handler, or COMMIT was not answered.

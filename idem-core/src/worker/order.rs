@@ -110,7 +110,7 @@ impl<S: Store> Pipeline<S> {
         self.unless_over(acker, done).await
     }
 
-    async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
+    pub(super) async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
         tokio::select! {
             biased;
             () = self.draining.cancelled() => false,

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::inbox::Leases;
+use crate::inbox::{Leases, Refusals};
 use crate::pipeline::Pipeline;
 use crate::registry::{Registered, Route, Routes};
 use crate::store::Reservation;
@@ -101,10 +101,8 @@ async fn serve<S: Store, Src: Source>(
         for _ in 0..wanted {
             working.spawn(lane::run(pipeline.clone(), deliveries.clone(), waiting.clone()));
         }
-        if pipeline.settings.ordering != Ordering::None {
-            let (at, from, to) = (pipeline.clone(), waiting.clone(), deliveries.clone());
-            working.spawn(async move { at.task("waiting", waiting::run(at.clone(), from, to)).await.unwrap_or(()) });
-        }
+        let (at, from, to) = (pipeline.clone(), waiting.clone(), deliveries.clone());
+        working.spawn(async move { at.task("waiting", waiting::run(at.clone(), from, to)).await.unwrap_or(()) });
     }
     let at = pipeline.clone();
     working.spawn(async move { at.task("inbox", crate::inbox::run(at.clone())).await.unwrap_or(()) });
@@ -270,8 +268,9 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         flights: Flights::default(),
         gate,
         leases: Leases::default(),
+        refusals: Refusals::default(),
         own_statements: Mutex::new(()),
-        outage: Outage::new(health.clone()),
+        outage: Arc::new(Outage::new(health.clone(), settings.unsettled())),
         brake: Brake::new(settings.unfit_limit, health.clone()),
         defect: Defect::default(),
         health,

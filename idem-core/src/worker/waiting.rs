@@ -1,4 +1,5 @@
-//! Ordered deliveries that wait. They cost memory, and no lane: a lane is for what can run.
+//! Deliveries that wait: ordered ones, and those that the database refuses. They cost memory, and no lane: a lane is for
+//! what can run.
 
 use std::sync::Arc;
 
@@ -12,11 +13,14 @@ use crate::{Acker, Delivery, Outcome, Store, telemetry};
 use super::ahead::Ahead;
 use super::{Arrival, Place, Queue, Unwinding};
 
-/// An ordered delivery that cannot run now.
+/// A delivery that cannot run now.
 #[allow(clippy::large_enum_variant, reason = "most are of the large kind, and a box would be an allocation for each")]
 pub(crate) enum Waiting<A> {
     /// Another delivery of its ordering key comes first.
     Turn(Delivery, A, Place),
+    /// The database refuses what is written for it, and works for others. It keeps its place, if it has one, unacked, and is
+    /// tried again after a while.
+    Refused(Delivery, A, Option<Place>),
     /// Its message is in the inbox. It keeps its place, unacked, until the row is processed or dead.
     Row(Box<RowWait<A>>),
 }
@@ -54,7 +58,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
 
 impl<S: Store> Pipeline<S> {
     /// Waits until the delivery can run, and answers it; `None` if nothing is left to run.
-    async fn wait<A: Acker>(&self, waiting: Waiting<A>) -> Option<Arrival<A>> {
+    pub(crate) async fn wait<A: Acker>(&self, waiting: Waiting<A>) -> Option<Arrival<A>> {
         match waiting {
             Waiting::Turn(delivery, acker, place) if delivery.redelivered() => {
                 let _unwinding = Unwinding(&self.draining);
@@ -65,6 +69,13 @@ impl<S: Store> Pipeline<S> {
                 let _unwinding = Unwinding(&self.draining);
                 if self.turn(&mut acker, &place).await {
                     return Some((delivery, acker, Some(place)));
+                }
+                self.give_up(acker).await;
+            }
+            Waiting::Refused(delivery, mut acker, place) => {
+                let _unwinding = Unwinding(&self.draining);
+                if self.refused(&mut acker, delivery.refused.wait()).await {
+                    return Some((delivery, acker, place));
                 }
                 self.give_up(acker).await;
             }

@@ -196,7 +196,7 @@ async fn a_nested_transaction_left_open_is_rolled_back_with_the_claim() {
 }
 
 #[tokio::test]
-async fn a_connection_killed_in_the_handler_is_an_outage_at_rollback_and_unknown_at_commit() {
+async fn a_connection_killed_in_the_handler_is_lost_at_rollback_and_unknown_at_commit() {
     let Some(mut world) = world().await else { return };
     for commit in [true, false] {
         let mut txn = world.claimed("killed").await;
@@ -206,10 +206,10 @@ async fn a_connection_killed_in_the_handler_is_an_outage_at_rollback_and_unknown
         crate::world::gone(&mut world.other, pid).await;
         if commit {
             let answer = world.store.commit(txn).await;
-            assert!(matches!(answer, Committed::Unknown(_)), "{answer:?}");
+            assert!(matches!(answer, Committed::Unknown(Fault::Lost(_))), "{answer:?}");
         } else {
             let answer = world.store.rollback(txn).await;
-            assert!(matches!(answer, Err(Fault::Outage(_))), "{answer:?}");
+            assert!(matches!(answer, Err(Fault::Lost(_))), "{answer:?}");
         }
     }
     assert_eq!(world.claims().await, 0);

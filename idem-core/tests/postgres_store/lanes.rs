@@ -76,7 +76,7 @@ async fn one_lost_connection_empties_the_pool_and_a_ping_makes_a_new_one() {
         sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut world.other).await.unwrap();
         gone(&mut world.other, *pid).await;
     }
-    assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Outage(_))));
+    assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Lost(_))));
     world.store.ping().await.unwrap();
     world.process("afterwards").await;
     assert_eq!(proxy.connections(), 4 + 2);
@@ -84,7 +84,7 @@ async fn one_lost_connection_empties_the_pool_and_a_ping_makes_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_nothing_is_an_outage_and_a_commit_without_an_answer_is_unknown() {
+async fn a_server_that_answers_nothing_is_lost_and_a_commit_without_an_answer_is_unknown() {
     let Some(mut world) = world().await else { return };
     let proxy = Proxy::before(&world.url).await;
     world.store = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connect().await.unwrap();
@@ -97,8 +97,8 @@ async fn a_server_that_answers_nothing_is_an_outage_and_a_commit_without_an_answ
     let answer = world.store.commit(committing).await;
     assert!(matches!(answer, Committed::Unknown(_)), "{answer:?}");
     let answer = world.store.rollback(rolling_back).await;
-    assert!(matches!(answer, Err(Fault::Outage(_))), "{answer:?}");
-    assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Outage(_))));
+    assert!(matches!(answer, Err(Fault::Lost(_))), "{answer:?}");
+    assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Lost(_))));
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     tokio::time::resume();
     proxy.recover();

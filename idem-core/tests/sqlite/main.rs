@@ -2,6 +2,7 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails, in its helpers too")]
 
+mod faults;
 mod guard;
 mod inbox;
 mod nested;

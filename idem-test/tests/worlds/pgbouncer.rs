@@ -106,6 +106,14 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
         PostgresWorld::earlier(column, by)
     }
 
+    fn refuse(&self, what: &str, table: &str, key: Option<&str>) -> String {
+        self.direct.refuse(what, table, key)
+    }
+
+    fn allow(&self, table: &str) -> String {
+        self.direct.allow(table)
+    }
+
     async fn waiting(&self) -> Option<i64> {
         self.direct.waiting().await
     }

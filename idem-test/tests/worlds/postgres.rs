@@ -95,6 +95,22 @@ impl World for PostgresWorld {
         format!("{column} - interval '{} microseconds'", by.as_micros())
     }
 
+    fn refuse(&self, what: &str, table: &str, key: Option<&str>) -> String {
+        let (function, table) = (self.name(&format!("refuse_{table}")), self.own(table));
+        // No handler has the number 0: that is how the store looks whether the database can be written.
+        let of_key = key.map_or_else(String::new, |key| format!(" AND NEW.key = convert_to('{key}', 'UTF8')"));
+        format!(
+            "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'refused by a test' USING ERRCODE = '23514'; END $$;
+             CREATE TRIGGER refuse BEFORE {what} ON {table}
+                 FOR EACH ROW WHEN (NEW.handler_id <> 0{of_key}) EXECUTE FUNCTION {function}()"
+        )
+    }
+
+    fn allow(&self, table: &str) -> String {
+        format!("DROP TRIGGER refuse ON {}", self.own(table))
+    }
+
     async fn waiting(&self) -> Option<i64> {
         let waiting = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'",

@@ -99,6 +99,19 @@ impl World for SqliteWorld {
         format!("{column} - {}", by.as_millis())
     }
 
+    fn refuse(&self, what: &str, table: &str, key: Option<&str>) -> String {
+        let of_key = key.map_or_else(String::new, |key| format!(" AND NEW.key = CAST('{key}' AS BLOB)"));
+        let table = self.own(table);
+        format!(
+            "CREATE TRIGGER refuse_{table} BEFORE {what} ON {table} WHEN NEW.handler_id <> 0{of_key}
+             BEGIN SELECT RAISE(ABORT, 'refused by a test'); END"
+        )
+    }
+
+    fn allow(&self, table: &str) -> String {
+        format!("DROP TRIGGER refuse_{}", self.own(table))
+    }
+
     async fn waiting(&self) -> Option<i64> {
         None
     }

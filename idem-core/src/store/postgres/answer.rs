@@ -1,5 +1,7 @@
 //! What the server's answers to idem's own statements mean.
 
+use std::fmt;
+
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
@@ -59,13 +61,66 @@ fn lasting(error: &PgDatabaseError) -> bool {
         && !error.code().starts_with("57P")
 }
 
+/// What a refused statement of idem's own was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    /// No message in particular.
+    Nothing,
+    /// One message, or several of which each can be tried alone.
+    Messages,
+    /// The same, and their payloads are written.
+    Payloads,
+}
+
+impl Failure {
+    /// Whose fault it is. This is the one table of SQLSTATEs (PostgreSQL manual, appendix A).
+    pub(super) fn fault(self, about: About) -> Fault {
+        let code = match self {
+            Self::Lost(error) => return Fault::Lost(error),
+            Self::Refused(ref error) => error.code().to_owned(),
+        };
+        let error = Box::new(Coded { code: code.clone(), error: self.into_error() });
+        match code.as_str() {
+            "55P03" => Fault::Busy,
+            "40001" | "40P01" => Fault::Retry(error),
+            // Cancelled: its time ran out, or an operator did it. A payload that takes too long does so again.
+            "57014" if about == About::Payloads => Fault::Message(error),
+            "57014" => Fault::Lost(error),
+            // A constraint that is not idem's: CHECK, EXCLUDE, UNIQUE.
+            "23514" | "23P01" | "23505" if about != About::Nothing => Fault::Message(error),
+            // Data exceptions, limits of the program (a value that is too large), and a trigger that raises an error.
+            code if about != About::Nothing && ["22", "54", "P0"].iter().any(|class| code.starts_with(class)) => {
+                Fault::Message(error)
+            }
+            // Among others: 25006 read-only, 42 no table or no right, 53 no room, no memory.
+            _ => Fault::Outage(error),
+        }
+    }
+}
+
+/// The server's answer, with its code before the text: texts are translated, and a code can be looked up.
+#[derive(Debug)]
+struct Coded {
+    code: String,
+    error: BoxError,
+}
+
+impl fmt::Display for Coded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.error)
+    }
+}
+
+impl std::error::Error for Coded {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Of a statement that is about no message.
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
-        match failure.code() {
-            Some("55P03") => Self::Busy,
-            Some("40001" | "40P01") => Self::Retry(failure.into_error()),
-            _ => Self::Outage(failure.into_error()),
-        }
+        failure.fault(About::Nothing)
     }
 }
 

@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, Row as _};
 use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Row, Standing};
 use crate::{Fingerprint, Key};
 
+use super::answer::About;
 use super::rows::time;
 use super::{Postgres, Txn, lanes, txn};
 
@@ -87,7 +88,7 @@ impl Postgres {
                 Ok((txn, claimed))
             }
             Err(failure @ super::answer::Failure::Lost(_)) => Err(failure.into()),
-            Err(failure) => txn::rollback(txn).await.and(Err(failure.into())),
+            Err(failure) => txn::rollback(txn).await.and(Err(failure.fault(About::Messages))),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::store::{
     envelope,
 };
 
+use super::answer::About;
 use super::rows::{self, COLUMNS, secs};
 use super::{Postgres, Txn};
 
@@ -162,7 +163,7 @@ impl Postgres {
         let query = query.bind(row.identity.key.as_bytes()).bind(row.identity.fingerprint.as_bytes());
         let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
         let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
-        txn.ask(query).await?;
+        txn.ask_payloads(query).await?;
         Ok(())
     }
 
@@ -225,7 +226,7 @@ impl Postgres {
         let query = self.sql().note.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
         let reserved = matches!(note, Note::Released).then(|| number(row.starts));
         let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes)).bind(reserved);
-        Ok(!self.ask(query).await?.is_empty())
+        Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
     pub(super) async fn count_row_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {

@@ -238,7 +238,7 @@ impl Postgres {
         let errors = rows.iter().map(|row| row.error.as_bytes()).collect::<Vec<_>>();
         let query =
             self.sql().insert_many.query().bind(handlers).bind(keys).bind(fingerprints(&identities)).bind(payloads);
-        txn.ask(query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors)).await?;
+        txn.ask_payloads(query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors)).await?;
         Ok(())
     }
 }

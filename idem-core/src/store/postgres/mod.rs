@@ -51,6 +51,8 @@ use uuid::Uuid;
 
 use crate::{Error, Key};
 
+use self::answer::About;
+
 use super::{
     Claimed, Committed, Cures, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
     Promise, Pruned, Replayed, Reservation, Row, Since, Standing, Store, Survey, Ticket, Undone, Waiting,
@@ -105,10 +107,14 @@ impl Postgres {
 
     /// One statement that is committed by itself.
     async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+        self.ask_about(About::Nothing, query).await
+    }
+
+    async fn ask_about(&self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
         let mut lane = self.lanes().own().await?;
         let answer = lane.alone(query).await;
         lane.put_back();
-        Ok(answer?)
+        answer.map_err(|failure| failure.fault(about))
     }
 }
 

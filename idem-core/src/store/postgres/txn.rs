@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 use crate::BoxError;
 use crate::store::{Committed, Fault, Ticket, Undone};
 
-use super::answer::Failure;
+use super::answer::{About, Failure};
 use super::lanes::{Answer, LOCK_WAIT, Lane, Lanes, OWN};
 use super::session::Session;
 
@@ -104,7 +104,7 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, Fault> {
         text += &format!("; {RESET}; {}", limits(&txn.lane, txn.deadline, &txn.lane.session().lock_timeout));
     }
     if !txn.lane.is_sound() {
-        return Err(Fault::Outage("a statement of this transaction was not answered".into()));
+        return Err(not_answered());
     }
     txn.lane.flush().await?;
     match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
@@ -163,10 +163,19 @@ impl Txn {
         Self { lane, xid: None, batch: false, lock_wait, deadline, fresh: true, lent: false, shared: false }
     }
 
-    /// One of idem's own statements.
+    /// One of idem's own statements, for the messages of this transaction.
     pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+        self.ask_about(About::Messages, query).await
+    }
+
+    /// One that writes payloads.
+    pub(super) async fn ask_payloads(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+        self.ask_about(About::Payloads, query).await
+    }
+
+    async fn ask_about(&mut self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
         self.fresh = false;
-        Ok(self.lane.bound(OWN, query).await?)
+        self.lane.bound(OWN, query).await.map_err(|failure| failure.fault(about))
     }
 
     /// One that fails where another transaction has inserted the same key meanwhile. `None` then, in a transaction that
@@ -180,7 +189,7 @@ impl Txn {
                 self.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
                 Ok(None)
             }
-            Err(failure) => Err(failure.into()),
+            Err(failure) => Err(failure.fault(About::Messages)),
         }
     }
 
@@ -251,10 +260,10 @@ const UNDO: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; UNLISTEN
 /// Guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> Committed {
     if !txn.lane.is_sound() {
-        return Committed::Unknown("a statement of this transaction was not answered".into());
+        return Committed::Unknown(not_answered());
     }
     if let Err(lost) = txn.lane.flush().await {
-        return Committed::Unknown(lost.into_error());
+        return Committed::Unknown(lost.into());
     }
     let durable = txn.lane.is_durable().then(|| txn.lane.session().synchronous_commit());
     let same = (txn.shared && !txn.lane.resets()).then(|| txn.lane.session().same());
@@ -282,7 +291,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         }
         // Guard and COMMIT were answered; what failed is the cleaning behind them. The connection is closed.
         Some(_) if finished >= needed => return Committed::Done,
-        Some(Failure::Lost(error)) => return Committed::Unknown(error),
+        Some(Failure::Lost(error)) => return Committed::Unknown(Fault::Lost(error)),
         Some(failure @ Failure::Refused(_)) => failure,
     };
     let says = |text: &str| matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(text));
@@ -297,7 +306,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         "22P02" if ended => match fate(txn).await {
             Fate::Undone | Fate::Ended => Committed::RolledBack,
             Fate::Committed => Committed::CommittedEarly,
-            Fate::Unknown(error) => Committed::Unknown(error),
+            Fate::Unknown(error) => Committed::Unknown(Fault::Lost(error)),
         },
         "25P02" if txn.xid.is_none() => closed(txn, |_| Committed::Swallowed, failure).await,
         // It may be another transaction that was aborted, after the handler had ended ours.
@@ -305,7 +314,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
             Fate::Undone => Committed::Swallowed,
             Fate::Ended => Committed::RolledBack,
             Fate::Committed => Committed::CommittedEarly,
-            Fate::Unknown(error) => Committed::Unknown(error),
+            Fate::Unknown(error) => Committed::Unknown(Fault::Lost(error)),
         },
         // 57014: the statement's time ran out. A server that was frozen for a while finds that so as soon as it goes on,
         // and nothing was written (PostgreSQL manual, 20.11.1).
@@ -316,11 +325,13 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         }
         // 40003 is "statement completion unknown". Without room (class 53), or as a standby (25006), the server is not
         // in a state to be believed, and none of it is the message's fault.
-        code if code == "40003" || code == "25006" || code.starts_with("53") => {
-            Committed::Unknown(failure.into_error())
-        }
+        code if code == "40003" || code == "25006" || code.starts_with("53") => Committed::Unknown(failure.into()),
         _ => closed(txn, Committed::Refused, failure).await,
     }
+}
+
+fn not_answered() -> Fault {
+    Fault::Lost("a statement of this transaction was not answered".into())
 }
 
 /// That a batch was split for its settings is told once.
@@ -382,7 +393,7 @@ async fn fate(mut txn: Txn) -> Fate {
 /// Rolls back. An answered ROLLBACK tells that the connection is alive.
 pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
     if !txn.lane.is_sound() {
-        return Err(Fault::Outage("a statement of this transaction was not answered".into()));
+        return Err(not_answered());
     }
     txn.lane.flush().await?;
     if txn.xid.is_some() {
@@ -390,7 +401,7 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
             Fate::Undone => Ok(Undone::RolledBack),
             Fate::Ended => Ok(Undone::Ended),
             Fate::Committed => Ok(Undone::CommittedEarly),
-            Fate::Unknown(error) => Err(Fault::Outage(error)),
+            Fate::Unknown(error) => Err(Fault::Lost(error)),
         };
     }
     let text = format!("ROLLBACK{}", txn.cleaning());

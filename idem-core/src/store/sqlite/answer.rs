@@ -27,9 +27,44 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(BUSY | LOCKED))
 }
 
-/// What an error in a statement of idem's own means.
+/// SQLITE_INTERRUPT: its time ran out.
+const INTERRUPT: i32 = 9;
+/// SQLITE_TOOBIG: a value that is too large.
+const TOO_BIG: i32 = 18;
+/// SQLITE_MISMATCH: a value of the wrong type.
+const MISMATCH: i32 = 20;
+
+/// Whose fault an error is in a statement of idem's own, which is about messages or not. This is the one table of result
+/// codes.
+fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> Fault {
+    match code(&error) {
+        Some(BUSY | LOCKED) => Fault::Busy,
+        // A CHECK constraint or a trigger that somebody has added.
+        Some(CONSTRAINT | TOO_BIG | MISMATCH) if about_messages => Fault::Message(named(file, error)),
+        Some(INTERRUPT) => Fault::Lost(named(file, error)),
+        // The thread of the connection has ended.
+        None if matches!(error, sqlx::Error::WorkerCrashed | sqlx::Error::Io(_)) => Fault::Lost(named(file, error)),
+        // Among others: no table (1), read-only (8), the file cannot be read or written (10), damaged (11), full (13).
+        _ => Fault::Outage(named(file, error)),
+    }
+}
+
+/// What an error means in a statement of idem's own that is about no message.
 pub(super) fn fault(file: &Path, error: sqlx::Error) -> Fault {
-    if is_busy(&error) { Fault::Busy } else { Fault::Outage(named(file, error)) }
+    whose(file, error, false)
+}
+
+/// What an error means in a statement of idem's own that is about a message, or several of which each can be tried alone.
+pub(super) fn fault_of_message(file: &Path, error: sqlx::Error) -> Fault {
+    whose(file, error, true)
+}
+
+/// What it means that a transaction could be neither committed nor rolled back: nobody knows what became of it.
+pub(super) fn unknown(file: &Path, error: sqlx::Error) -> Fault {
+    match fault(file, error) {
+        fault @ (Fault::Lost(_) | Fault::Outage(_)) => fault,
+        other => Fault::Lost(other.into()),
+    }
 }
 
 /// The error with the name of the file before it, and the cure.
@@ -65,6 +100,10 @@ pub(super) fn trouble(file: &Path, error: &sqlx::Error) -> String {
         Some(26) => {
             format!("{file} is no SQLite database: name another file, or move this one away for a new one to be made")
         }
+        Some(CONSTRAINT | TOO_BIG | MISMATCH) => format!(
+            "the SQLite file {file} refuses the row: look at its size, and at constraints and triggers that were added to \
+             idem's tables"
+        ),
         _ => format!("the SQLite file {file} cannot be used"),
     }
 }

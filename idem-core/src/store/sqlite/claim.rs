@@ -45,7 +45,7 @@ pub(super) async fn claim_many(
     let mut claimed = Vec::with_capacity(identities.len());
     for identity in identities {
         let one = insert(store, txn.connection(), identity, promise).await;
-        claimed.push(one.map_err(|error| store.file.fault(error))?);
+        claimed.push(one.map_err(|error| store.file.fault_of_message(error))?);
     }
     // A handler follows only on a claim that promises the message as processed. They all commit together, so that the fate
     // of one of them is that of all.
@@ -92,7 +92,7 @@ pub(super) async fn standing(
 
 pub(super) async fn reopen(store: &Sqlite, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
     let query = sqlx::query(store.prefix.sql(REOPEN)).bind(handler.0).bind(key.as_bytes());
-    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
+    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault_of_message(error))
 }
 
 /// Whether the claim is there and dated.

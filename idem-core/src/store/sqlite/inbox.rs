@@ -35,7 +35,7 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.error)
         .bind(row.state.err().map(Reason::as_str))
         .bind(row.state.map_or(0, millis));
-    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
+    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault_of_message(error))
 }
 
 pub(super) const SIGHT: &str = r#"
@@ -47,14 +47,14 @@ pub(super) async fn sight(store: &Sqlite, txn: &mut Txn, identity: &Identity) ->
         .bind(identity.handler.0)
         .bind(identity.key.as_bytes())
         .bind(identity.fingerprint.as_bytes());
-    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault(error))
+    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault_of_message(error))
 }
 
 pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND token = ?2"#;
 
 pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
     let query = sqlx::query(store.prefix.sql(REMOVE)).bind(row.id).bind(row.token);
-    let done = query.execute(txn.connection()).await.map_err(|error| store.file.fault(error))?;
+    let done = query.execute(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))?;
     Ok(done.rows_affected() == 1)
 }
 
@@ -67,8 +67,8 @@ pub(super) async fn start(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bo
     }
     let Identity { handler, key, .. } = &row.identity;
     let date = sqlx::query(store.prefix.sql(DATE)).bind(handler.0).bind(key.as_bytes());
-    date.execute(txn.connection()).await.map_err(|error| store.file.fault(error))?;
-    txn.guard(*handler, key).await.map_err(|error| store.file.fault(error))?;
+    date.execute(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))?;
+    txn.guard(*handler, key).await.map_err(|error| store.file.fault_of_message(error))?;
     Ok(true)
 }
 
@@ -249,7 +249,7 @@ pub(super) async fn note(store: &Sqlite, row: &Row, note: &Note) -> Result<bool,
         Note::Released => query = query.bind(row.starts),
         _ => {}
     }
-    Ok(store.change(query).await? == 1)
+    Ok(store.change_of_message(query).await? == 1)
 }
 
 pub(super) const COUNT_START: &str = r#"

@@ -121,6 +121,11 @@ impl File {
     pub(super) fn fault(&self, error: sqlx::Error) -> Fault {
         answer::fault(&self.path, error)
     }
+
+    /// What an error means in one that is about a message.
+    pub(super) fn fault_of_message(&self, error: sqlx::Error) -> Fault {
+        answer::fault_of_message(&self.path, error)
+    }
 }
 
 impl Writer {

@@ -95,6 +95,17 @@ impl Sqlite {
         Ok(done.rows_affected())
     }
 
+    /// The same, about one message.
+    async fn change_of_message(
+        &self,
+        query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+    ) -> Result<u64, Fault> {
+        let mut lane = self.file.lane().await?;
+        let done = query.execute(lane.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
+        lane.give_back();
+        Ok(done.rows_affected())
+    }
+
     /// Begins a transaction of idem's own, in which no handler runs.
     async fn transaction(&self) -> Result<Txn, Fault> {
         txn::begin(self, Duration::MAX).await
@@ -108,7 +119,8 @@ impl Sqlite {
         match txn::commit(self, txn).await {
             Committed::Done => Ok(()),
             Committed::Retry(_) => Err(Fault::Busy),
-            Committed::Refused(error) | Committed::Unknown(error) => Err(Fault::Outage(error)),
+            Committed::Unknown(fault) => Err(fault),
+            Committed::Refused(error) => Err(Fault::Outage(error)),
             // No handler had it in hand.
             Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly | Committed::CommitRefused => {
                 Err(Fault::Busy)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 
-use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, named};
+use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::lane::Lane;
 use super::{Sqlite, claim};
 use crate::Key;
@@ -67,7 +67,7 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
         match txn.lane.run(r#"RELEASE "idem_guard""#).await {
             Ok(()) => txn.lane.watch().release(),
             Err(error) if code(&error) == Some(ERROR) => return ended(store, txn, claim).await,
-            Err(error) => return Committed::Unknown(named(store.file.path(), error)),
+            Err(error) => return Committed::Unknown(unknown(store.file.path(), error)),
         }
     }
     let Err(error) = txn.lane.run("COMMIT").await else {
@@ -79,7 +79,7 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
         Some(CONSTRAINT) => Committed::Refused(error.into()),
         Some(BUSY | LOCKED) => Committed::Retry(error.into()),
         // With a failed write or fsync the frames may be in the WAL all the same, and count after a crash.
-        _ => return Committed::Unknown(named(store.file.path(), error)),
+        _ => return Committed::Unknown(unknown(store.file.path(), error)),
     };
     if txn.lane.run("ROLLBACK").await.is_ok() {
         txn.lane.give_back();
@@ -103,7 +103,7 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
     match claim::is_dated(store, txn.connection(), handler, &key).await {
         Ok(true) => Committed::CommittedEarly,
         Ok(false) => Committed::RolledBack,
-        Err(error) => Committed::Unknown(named(store.file.path(), error)),
+        Err(error) => Committed::Unknown(unknown(store.file.path(), error)),
     }
 }
 
@@ -130,11 +130,11 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, Fau
             Some(claim) => match ended(store, txn, claim).await {
                 Committed::CommittedEarly => Ok(Undone::CommittedEarly),
                 Committed::CommitRefused => Ok(Undone::CommitRefused),
-                Committed::Unknown(error) => Err(Fault::Outage(error)),
+                Committed::Unknown(fault) => Err(fault),
                 _ => Ok(Undone::RolledBack),
             },
             None => Ok(Undone::RolledBack),
         },
-        Err(error) => Err(Fault::Outage(named(store.file.path(), error))),
+        Err(error) => Err(unknown(store.file.path(), error)),
     }
 }

@@ -19,6 +19,7 @@ mod mode;
 mod orders;
 mod panics;
 mod redelivered;
+mod refusals;
 mod replay;
 mod routes;
 mod sets;
@@ -41,6 +42,7 @@ pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
 pub use panics::*;
 pub use redelivered::*;
+pub use refusals::*;
 pub use replay::*;
 pub use routes::*;
 pub use together::*;
@@ -95,6 +97,8 @@ macro_rules! pipeline_suite {
             a_set_is_what_is_new
             a_set_that_fails_is_split_until_the_bad_one_is_alone
             a_batch_refuses_an_order
+            // refusals
+            a_refused_message_of_a_batch_costs_no_lane
         }
     };
     ($world:ty, inbox batch) => {
@@ -122,6 +126,8 @@ macro_rules! pipeline_suite {
             what_waits_in_a_lane_keeps_its_lease
             lanes_keep_their_order_over_two_workers
             the_source_is_told_what_was_stored
+            // refusals
+            a_refused_message_keeps_its_place_and_costs_no_lane
         }
     };
     (@both $world:ty) => {
@@ -203,6 +209,14 @@ macro_rules! pipeline_suite {
             a_paused_worker_drains
             one_bad_producer_among_good_ones_never_pauses
             a_key_by_position_refuses_a_broker_without_positions
+            // refusals
+            a_message_that_the_database_refuses_is_held_and_harms_no_other
+            a_drain_releases_what_the_database_refuses
+            a_failure_that_the_database_refuses_to_record_harms_no_other
+            a_row_that_the_database_refuses_harms_no_other
+            a_worker_that_holds_nothing_but_refused_messages_is_not_ready
+            a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health
+            a_lost_connection_is_no_outage_while_the_database_answers
             // routes
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler

@@ -64,6 +64,14 @@ impl<W: World, const INBOX: bool, const BATCH: usize> World for Mode<W, INBOX, B
         W::earlier(column, by)
     }
 
+    fn refuse(&self, what: &str, table: &str, key: Option<&str>) -> String {
+        self.0.refuse(what, table, key)
+    }
+
+    fn allow(&self, table: &str) -> String {
+        self.0.allow(table)
+    }
+
     async fn waiting(&self) -> Option<i64> {
         self.0.waiting().await
     }

@@ -60,7 +60,7 @@ macro_rules! store_suite {
             a_dropped_transaction_is_rolled_back_and_its_claim_free
             a_dropped_future_leaves_no_open_transaction
             a_statement_ends_at_the_deadline
-            a_broken_connection_is_an_outage_and_the_store_goes_on
+            a_broken_connection_is_lost_and_the_store_goes_on
             a_commit_without_an_answer_is_unknown
             a_commit_that_is_refused_writes_nothing
             a_transaction_of_our_own_commits_without_a_claim

@@ -87,13 +87,13 @@ pub async fn a_statement_ends_at_the_deadline<W: World>(world: W) {
 }
 
 /// A connection that is lost inside a handler shows in our own ROLLBACK, and only there.
-pub async fn a_broken_connection_is_an_outage_and_the_store_goes_on<W: World>(world: W) {
+pub async fn a_broken_connection_is_lost_and_the_store_goes_on<W: World>(world: W) {
     let Some(suicide) = W::FEATURES.suicide else { return };
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
     stage.effect(&mut txn, "a").await;
     assert!(stage.execute(&mut txn, suicide).await.is_err());
-    assert!(matches!(stage.store.rollback(txn).await, Err(Fault::Outage(_))));
+    assert!(matches!(stage.store.rollback(txn).await, Err(Fault::Lost(_))));
     stage.store.ping().await.unwrap();
     stage.process("a").await;
     assert_eq!(stage.effects("a").await, 1);

@@ -49,6 +49,13 @@ pub trait World: Sized + Send + Sync + 'static {
     /// An expression in SQL: what the column `column` of a table of idem's holds, a time, so much earlier.
     fn earlier(column: &str, by: Duration) -> String;
 
+    /// SQL that makes the database refuse each `INSERT` into, or `UPDATE` of, a table of idem's own: of rows of this key, or
+    /// of all handlers' rows. It refuses them as the message's fault, as a CHECK constraint does.
+    fn refuse(&self, what: &str, table: &str, key: Option<&str>) -> String;
+
+    /// SQL that ends what [`refuse`](Self::refuse) began.
+    fn allow(&self, table: &str) -> String;
+
     /// How many transactions of this world wait for another one; `None` where that cannot be told.
     fn waiting(&self) -> impl Future<Output = Option<i64>> + Send;
 }

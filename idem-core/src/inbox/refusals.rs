@@ -1,0 +1,43 @@
+//! Rows of the inbox that the database refuses to start.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::worker::refused_wait;
+
+/// How often this process has seen each row refused: those rows run alone, and wait longer each time.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<HashMap<i64, usize>>);
+
+/// So many are remembered. Rows that other processes finish are never forgotten one by one.
+const MOST: usize = 10_000;
+
+impl Refusals {
+    /// One more refusal of this row: how often there was one, and the wait before the next try.
+    pub(super) fn count(&self, id: i64) -> (usize, Duration) {
+        let mut rows = self.rows();
+        if rows.len() >= MOST && !rows.contains_key(&id) {
+            rows.clear();
+        }
+        let tries = rows.entry(id).or_default();
+        let wait = refused_wait(*tries);
+        *tries += 1;
+        (*tries, wait)
+    }
+
+    /// It has an outcome.
+    pub(super) fn forget(&self, id: i64) {
+        self.rows().remove(&id);
+    }
+
+    /// Whether it was refused, and has had no outcome since.
+    pub(crate) fn is_refused(&self, id: i64) -> bool {
+        self.rows().contains_key(&id)
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<i64, usize>> {
+        // A map of numbers is whole at all times.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

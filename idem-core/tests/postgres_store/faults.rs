@@ -1,0 +1,134 @@
+//! Whose fault an answer of the server is.
+
+use std::time::Duration;
+
+use idem_core::store::postgres::Txn;
+use idem_core::store::{Committed, Fault, Kind, Limit, NewRow, Promise, Store};
+use idem_core::{Delivery, Reason};
+use sqlx::{AssertSqlSafe, Executor};
+
+use crate::world::{DEADLINE, LEASE, World, world};
+
+/// Does this before each row that is inserted into this table, but for those of the sign of life.
+async fn on_insert(world: &mut World, table: &str, does: &str) {
+    let text = format!(
+        "CREATE OR REPLACE FUNCTION answers() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does}; RETURN NEW; END $$;
+         CREATE OR REPLACE TRIGGER answers BEFORE INSERT ON {table}
+             FOR EACH ROW WHEN (NEW.handler_id <> 0) EXECUTE FUNCTION answers()"
+    );
+    world.other.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+}
+
+fn raises(code: &str) -> String {
+    format!("RAISE EXCEPTION 'an answer' USING ERRCODE = '{code}'")
+}
+
+/// Claims, and stores the row of the claim.
+async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, Fault> {
+    let (identity, delivery) = (world.identity(key), Delivery::new("orders", key.as_bytes().to_vec()));
+    let mut txn = world.store.begin(deadline).await?;
+    world.store.claim(&mut txn, &identity, Promise::Waiting).await?;
+    let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state: Ok(Duration::ZERO), error: "" };
+    world.store.insert(&mut txn, &row).await?;
+    Ok(txn)
+}
+
+fn whose(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::Busy => "another transaction's",
+        Fault::Retry(_) => "a race's",
+        Fault::Message(_) => "the message's",
+        Fault::Lost(_) => "the connection's",
+        Fault::Outage(_) => "the database's",
+    }
+}
+
+const CODES: &[(&str, &str)] = &[
+    ("22001", "the message's"),
+    ("22P05", "the message's"),
+    ("23514", "the message's"),
+    ("23P01", "the message's"),
+    ("54000", "the message's"),
+    ("P0001", "the message's"),
+    ("25006", "the database's"),
+    ("42501", "the database's"),
+    ("42P01", "the database's"),
+    ("53100", "the database's"),
+    ("53200", "the database's"),
+    ("XX001", "the database's"),
+    ("08006", "the connection's"),
+    ("57P01", "the connection's"),
+    ("40001", "a race's"),
+    ("55P03", "another transaction's"),
+];
+
+#[tokio::test]
+async fn each_answer_to_a_claim_is_somebodys_fault_and_is_named_with_its_code() {
+    let Some(mut world) = world().await else { return };
+    for (n, (code, fault)) in CODES.iter().enumerate() {
+        on_insert(&mut world, "processed_messages", &raises(code)).await;
+        let (one, more) = (world.identity(&format!("{n} a")), world.identity(&format!("{n} b")));
+        let direct = world.store.begin_with_claim(DEADLINE, &one, Promise::Processed).await.unwrap_err();
+        let mut txn = world.store.begin(DEADLINE).await.unwrap();
+        let many = world.store.claim_many(&mut txn, &[&one, &more], Promise::Processed).await.unwrap_err();
+        assert_eq!((whose(&direct), whose(&many)), (*fault, *fault), "{code}");
+        if let Fault::Message(error) | Fault::Outage(error) = &direct {
+            assert!(error.to_string().starts_with(&format!("{code}: an answer")), "{error}");
+        }
+        drop(txn);
+        world.store.ping().await.unwrap();
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn each_answer_to_a_payload_is_somebodys_fault() {
+    let Some(mut world) = world().await else { return };
+    for (n, (code, fault)) in CODES.iter().enumerate() {
+        on_insert(&mut world, "inbox_messages", &raises(code)).await;
+        let answer = store(&world, &n.to_string(), DEADLINE).await.unwrap_err();
+        assert_eq!(whose(&answer), *fault, "{code}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_payload_whose_insert_takes_too_long_is_the_messages_fault_and_a_claim_is_not() {
+    let Some(mut world) = world().await else { return };
+    let short = Duration::from_millis(300);
+    on_insert(&mut world, "inbox_messages", "PERFORM pg_sleep(60)").await;
+    assert_eq!(whose(&store(&world, "slow payload", short).await.unwrap_err()), "the message's");
+    world.other.execute(sqlx::raw_sql("DROP TRIGGER answers ON inbox_messages")).await.unwrap();
+    on_insert(&mut world, "processed_messages", "PERFORM pg_sleep(60)").await;
+    assert_eq!(whose(&store(&world, "slow claim", short).await.unwrap_err()), "the connection's");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_constraint_that_is_deferred_to_the_commit_of_a_row_refuses_it() {
+    let Some(mut world) = world().await else { return };
+    let deferred = format!(
+        "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {}; END $$;
+         CREATE CONSTRAINT TRIGGER late AFTER INSERT ON inbox_messages DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION late()",
+        raises("23514")
+    );
+    world.other.execute(sqlx::raw_sql(AssertSqlSafe(deferred))).await.unwrap();
+    let txn = store(&world, "late", DEADLINE).await.unwrap();
+    let answer = world.store.commit(txn).await;
+    assert!(matches!(answer, Committed::Refused(_)), "{answer:?}");
+    world.end().await;
+}
+
+/// What is not about a message stays the database's: there is nothing that could be held instead.
+#[tokio::test]
+async fn an_answer_to_a_statement_about_no_message_is_the_databases_fault() {
+    let Some(mut world) = world().await else { return };
+    world.park("a", Ok(Duration::ZERO)).await;
+    world.park("dead", Err(Reason::Permanent)).await;
+    world.other.execute("ALTER TABLE inbox_messages ADD CONSTRAINT none CHECK (token IS NULL)").await.unwrap();
+    let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
+    let taken = world.store.take(&handlers, Kind::Ordinary, Limit::rows(1), token, LEASE).await;
+    assert_eq!(whose(&taken.unwrap_err()), "the database's");
+    world.end().await;
+}

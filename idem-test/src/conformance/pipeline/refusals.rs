@@ -1,0 +1,312 @@
+//! What the database refuses: one message, all of them, or a connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use idem_core::store::Fault;
+use idem_core::{Health, Ordering};
+use tokio::sync::watch;
+
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::faulty::Do;
+use super::orders::Act;
+use super::{Line, Order, Settings, World};
+
+/// Settings that show the health of their worker.
+fn watched(in_flight: usize) -> (Settings, watch::Sender<Option<Health>>) {
+    let health = watch::Sender::default();
+    (Settings { in_flight, health: Some(health.clone()), ..Settings::default() }, health)
+}
+
+/// Whether a worker was ever not ready, since it was for the first time.
+struct Watched {
+    seen: Arc<AtomicBool>,
+    watch: tokio::task::JoinHandle<()>,
+}
+
+impl Watched {
+    async fn of(shown: watch::Sender<Option<Health>>) -> Self {
+        let health = shown.borrow().clone().unwrap();
+        is_ready(&health, true).await;
+        let seen = Arc::new(AtomicBool::new(false));
+        let unready = seen.clone();
+        let watch = tokio::spawn(async move {
+            loop {
+                unready.fetch_or(!health.is_ready(), SeqCst);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        Self { seen, watch }
+    }
+
+    fn was_always_ready(self) {
+        self.watch.abort();
+        assert!(!self.seen.load(SeqCst), "the worker was not ready");
+    }
+}
+
+async fn is_ready(health: &Health, ready: bool) {
+    let turns = async {
+        while health.is_ready() != ready {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // Each refusal costs a new connection, which takes its time on a busy machine.
+    tokio::time::timeout(Duration::from_secs(60), turns).await.unwrap();
+}
+
+async fn refuse<W: World>(line: &Line<W>, what: &str, table: &str, key: Option<&str>) {
+    line.world.run(&line.world.refuse(what, table, key)).await;
+}
+
+async fn allow<W: World>(line: &Line<W>, table: &str) {
+    line.world.run(&line.world.allow(table)).await;
+}
+
+/// All others are processed meanwhile; it stays with the worker, unacked, and is processed once nothing refuses it.
+pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.lease(Some(Duration::from_secs(2)));
+    refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
+    let (settings, shown) = watched(2);
+    line.publish(Order::ok("bad"));
+    let worker = line.start_with(settings);
+    let watched = Watched::of(shown).await;
+    for n in 0..50 {
+        line.publish(Order::ok(&n.to_string()));
+    }
+    assert!(line.outcomes(50).await.iter().all(|outcome| outcome == "processed"));
+    soon(line.queue.settled(50)).await;
+    // It is refused more than once.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.unsettled, counts.ready, counts.redeliveries), (1, 0, 0), "{counts:?}");
+    assert_eq!(line.effects("bad").await, 0);
+    watched.was_always_ready();
+    allow(&line, "processed_messages").await;
+    assert_eq!(line.outcomes(51).await[50], "processed");
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
+}
+
+/// One lane, and more deliveries at hand than it works on: what is refused leaves it to the others.
+pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
+    let line = Line::new(world).await;
+    refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
+    let (settings, shown) = watched(1);
+    for n in 0..60 {
+        line.publish(Order::ok(&if n == 4 { "bad".to_owned() } else { n.to_string() }));
+    }
+    let worker = line.start_with(settings);
+    let watched = Watched::of(shown).await;
+    assert!(line.outcomes(59).await.iter().all(|outcome| outcome == "processed"));
+    watched.was_always_ready();
+    allow(&line, "processed_messages").await;
+    assert_eq!(line.outcomes(60).await[59], "processed");
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    for n in 0..60 {
+        let id = if n == 4 { "bad".to_owned() } else { n.to_string() };
+        assert_eq!(line.effects(&id).await, 1, "{id}");
+    }
+}
+
+/// Nothing of its key passes it, and other keys do not wait for it.
+pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world: W) {
+    let line = Line::new(world).await;
+    refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
+    let publish = |id: &str, lane: u64| line.publish(Publication::from(Order::ok(id)).lane(lane));
+    publish("bad", 1);
+    publish("behind", 1);
+    let (settings, shown) = watched(1);
+    let worker = line.start_with(Settings { ordering: Ordering::Key, ..settings });
+    let watched = Watched::of(shown).await;
+    for n in 0..10 {
+        publish(&n.to_string(), 2);
+    }
+    line.outcomes(10).await;
+    assert_eq!(line.desk.runs("behind"), 0);
+    watched.was_always_ready();
+    allow(&line, "processed_messages").await;
+    line.outcomes(12).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.desk.log()[10..], ["bad", "behind"]);
+    assert_eq!(line.queue.counts().redeliveries, 0);
+}
+
+/// A drain gives back what is held.
+pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
+    let line = Line::new(world).await;
+    refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
+    line.publish(Order::ok("bad"));
+    let worker = line.start();
+    line.publish(Order::ok("other"));
+    line.outcomes(1).await;
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.acks, counts.ready, counts.unsettled), (1, 1, 0));
+    allow(&line, "processed_messages").await;
+    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+}
+
+/// A failure whose row is refused: the message is stored as soon as it can be, and its handler does not run before that.
+pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: World>(world: W) {
+    if W::INBOX {
+        return;
+    }
+    let line = Line::new(world).await;
+    refuse(&line, "INSERT", "inbox_messages", Some("bad")).await;
+    let (settings, shown) = watched(2);
+    let tries = watch::Sender::new(0);
+    let tried = tries.clone();
+    let hook = move |at: &str, key: &[u8]| {
+        if at == "insert" && key == b"bad" {
+            tried.send_modify(|tries| *tries += 1);
+        }
+        Do::Work
+    };
+    let worker = line.start_over(hook, settings);
+    let watched = Watched::of(shown).await;
+    line.publish(Order::new("bad", &[Act::Fail, Act::Ok]).by_attempt());
+    for n in 0..50 {
+        line.publish(Order::ok(&n.to_string()));
+    }
+    line.outcomes(50).await;
+    soon(line.queue.settled(50)).await;
+    soon(tries.subscribe().wait_for(|tries| *tries > 0)).await.unwrap();
+    let runs = line.desk.runs("bad");
+    soon(tries.subscribe().wait_for(|tries| *tries > 3)).await.unwrap();
+    assert_eq!((line.queue.counts().unsettled, line.desk.runs("bad")), (1, runs));
+    watched.was_always_ready();
+    allow(&line, "inbox_messages").await;
+    // It was not charged with the run that could not be recorded.
+    assert_eq!(line.outcomes(53).await[50..], ["parked 0", "parked 1", "processed"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, runs + 2));
+}
+
+/// A row whose claim cannot be dated waits longer and longer, and is charged with nothing.
+pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) {
+    let line = Line::new(world).await;
+    refuse(&line, "UPDATE", "processed_messages", Some("bad")).await;
+    line.publish_redelivered(Order::ok("bad")).await;
+    let (settings, shown) = watched(2);
+    let worker = line.start_with(settings);
+    let watched = Watched::of(shown).await;
+    let first = usize::from(!W::INBOX);
+    for n in 0..50 {
+        line.publish(Order::ok(&n.to_string()));
+    }
+    line.outcomes(50 + first).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    watched.was_always_ready();
+    let row = line.parked().await.remove(0);
+    assert_eq!((row.attempts, row.breaks), (0, 0));
+    allow(&line, "processed_messages").await;
+    assert_eq!(line.outcomes(51 + first).await[50 + first], "processed");
+    worker.stop().await;
+    assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
+}
+
+/// Then the fault is the database's: no further delivery can be taken. It goes on by itself.
+pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: World>(world: W) {
+    let line = Line::new(world).await;
+    refuse(&line, "INSERT", "processed_messages", None).await;
+    let (settings, shown) = watched(1);
+    let all = 2 * W::BATCH;
+    let worker = line.start_with(settings);
+    let health = shown.borrow().clone().unwrap();
+    is_ready(&health, true).await;
+    (0..all).for_each(|n| line.publish(Order::ok(&n.to_string())));
+    is_ready(&health, false).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!health.is_ready() && health.broker());
+    allow(&line, "processed_messages").await;
+    line.outcomes(all).await;
+    is_ready(&health, true).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.queue.counts().redeliveries, 0);
+}
+
+/// A full disk, for example: it answers each question, and refuses each claim. The worker is not ready as long as that
+/// lasts, and tries one message at a time, less and less often.
+pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let all = 40 * W::BATCH;
+    (0..all).for_each(|n| line.publish(Order::ok(&n.to_string())));
+    let (tries, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let hook = {
+        let (tries, full) = (tries.clone(), full.clone());
+        move |at: &str, _: &[u8]| {
+            if at != "claim" || !full.load(SeqCst) {
+                return Do::Work;
+            }
+            tries.fetch_add(1, SeqCst);
+            Do::Fail(Fault::Outage("no space left on device".into()))
+        }
+    };
+    let (settings, shown) = watched(8);
+    let worker = line.start_over(hook, settings);
+    let health = shown.borrow().clone().unwrap();
+    soon(async {
+        while tries.load(SeqCst) == 0 || health.is_ready() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!health.is_ready(), "after {} tries", tries.load(SeqCst));
+    }
+    let tries = tries.load(SeqCst);
+    assert!(tries < 25, "{tries} tries in 4 seconds");
+    full.store(false, SeqCst);
+    line.outcomes(all).await;
+    is_ready(&health, true).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.queue.counts().redeliveries, 0);
+}
+
+/// A single one: the database is asked before anything stops, and answers.
+pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>(world: W) {
+    if W::FEATURES.suicide.is_none() {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (settings, shown) = watched(2);
+    let (pings, paused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let hook = {
+        let (pings, paused, shown) = (pings.clone(), paused.clone(), shown.clone());
+        move |at: &str, _: &[u8]| {
+            if at == "ping" {
+                pings.fetch_add(1, SeqCst);
+                paused.fetch_or(shown.borrow().as_ref().is_some_and(|health| !health.is_ready()), SeqCst);
+            }
+            Do::Work
+        }
+    };
+    let worker = line.start_over(hook, settings);
+    let watched = Watched::of(shown).await;
+    line.publish(Order::new("breaker", &[Act::Suicide, Act::Ok]));
+    for n in 0..20 {
+        line.publish(Order::ok(&n.to_string()));
+    }
+    line.outcomes(if W::INBOX { 21 } else { 22 }).await;
+    soon(async {
+        while line.effects("breaker").await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    watched.was_always_ready();
+    assert!(pings.load(SeqCst) > 0 && !paused.load(SeqCst), "it was asked, and nothing stood still meanwhile");
+    worker.stop().await;
+}
