@@ -1,6 +1,7 @@
 //! What a handler can do to its transaction, and how the commit tells.
 
-use idem_core::store::{Committed, Fault, Promise, Store};
+use futures_util::FutureExt;
+use idem_core::store::{Committed, Fault, Promise, Store, Undone};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};
@@ -42,6 +43,8 @@ abuse! {
     a_commit_and_a_new_transaction_are_found: "COMMIT; BEGIN; SELECT pg_current_xact_id()" => Committed::CommittedEarly, 1;
     a_commit_and_an_aborted_transaction_are_found: "COMMIT; BEGIN; SELECT 1/0" => Committed::CommittedEarly, 1;
     an_error_of_the_same_class_as_the_guards_is_the_handlers: "SELECT 'x'::int" => Committed::Swallowed, 0;
+    a_commit_is_found_where_idems_own_statements_are_gone: "COMMIT; DEALLOCATE ALL" => Committed::CommittedEarly, 1;
+    a_rollback_is_found_where_idems_own_statements_are_gone: "ROLLBACK; DEALLOCATE ALL" => Committed::RolledBack, 0;
     commit_and_chain_is_found: "COMMIT AND CHAIN" => Committed::CommittedEarly, 1;
     a_serialization_failure_at_the_commit_is_a_lost_race:
         "CREATE FUNCTION pg_temp.lose() RETURNS trigger LANGUAGE plpgsql AS
@@ -155,6 +158,74 @@ async fn a_dropped_nested_transaction_does_not_hide_that_the_handler_committed()
     drop(inner);
     let answer = world.store.commit(txn).await;
     assert!(matches!(answer, Committed::CommittedEarly), "{answer:?}");
+    the_store_goes_on(&mut world).await;
+    world.end().await;
+}
+
+/// Each of them leaves an error behind, and the guard reads only the first one away.
+#[tokio::test]
+async fn two_dropped_nested_transactions_do_not_hide_that_the_handler_committed() {
+    let Some(mut world) = world().await else { return };
+    let mut txn = world.claimed("abused").await;
+    let mut outer = lend(&mut txn).begin().await.unwrap();
+    let mut inner = outer.begin().await.unwrap();
+    inner.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
+    drop(inner);
+    drop(outer);
+    let answer = world.store.commit(txn).await;
+    assert!(matches!(answer, Committed::CommittedEarly), "{answer:?}");
+    the_store_goes_on(&mut world).await;
+    world.end().await;
+}
+
+/// sqlx leaves the end of its answer unread, and the next one to ask gets it.
+#[tokio::test]
+async fn a_copy_that_failed_does_not_answer_for_the_commit() {
+    let Some(mut world) = world().await else { return };
+    for commits in [true, false] {
+        let mut txn = world.claimed("copies").await;
+        effect(&world.schema, lend(&mut txn)).await;
+        assert!(lend(&mut txn).copy_out_raw("COPY there_is_no_such_table TO STDOUT").await.is_err());
+        if commits {
+            let answer = world.store.commit(txn).await;
+            assert!(matches!(answer, Committed::Swallowed), "{answer:?}");
+        } else {
+            assert_eq!(world.store.rollback(txn).await.unwrap(), Undone::RolledBack);
+        }
+        assert_eq!((world.claims().await, world.effects().await), (0, 0));
+    }
+    the_store_goes_on(&mut world).await;
+    world.end().await;
+}
+
+/// A COPY has done its work, and nobody has waited for its answer.
+#[tokio::test]
+async fn a_copy_that_nobody_waited_for_does_not_answer_for_the_commit() {
+    let Some(mut world) = world().await else { return };
+    for constraint in [true, false] {
+        let mut txn = world.claimed("copies").await;
+        if constraint {
+            raw(
+                &mut txn,
+                "CREATE TEMP TABLE parent (id int PRIMARY KEY);
+                 CREATE TEMP TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+                 INSERT INTO child VALUES (1)",
+            )
+            .await;
+        }
+        let text = format!("COPY {}.effects FROM STDIN", world.schema);
+        let mut copy = lend(&mut txn).copy_in_raw(&text).await.unwrap();
+        copy.send(&b"effect\n"[..]).await.unwrap();
+        assert!(copy.finish().now_or_never().is_none());
+        let answer = world.store.commit(txn).await;
+        if constraint {
+            assert!(matches!(answer, Committed::Refused(_)), "{answer:?}");
+            assert_eq!((world.claims().await, world.effects().await), (0, 0));
+        } else {
+            assert!(matches!(answer, Committed::Done), "{answer:?}");
+            assert_eq!((world.claims().await, world.effects().await), (1, 1));
+        }
+    }
     the_store_goes_on(&mut world).await;
     world.end().await;
 }

@@ -78,6 +78,8 @@ pub(super) struct Lane {
     sound: bool,
     /// One of idem's own statements was refused, for a reason that may lie in the session.
     spoilt: bool,
+    /// sqlx reads each answer one question too late, since a handler has left the end of an answer unread.
+    behind: bool,
     lanes: Lanes,
     // Behind the connection, so that the socket is closed when the next one may connect.
     slot: Slot<Ready>,
@@ -123,7 +125,7 @@ impl Lanes {
             // Boxed: it is large and seldom used, and every delivery's future would carry it.
             None => Box::pin(self.connect(of)).await?,
         };
-        Ok(Lane { ready, of, sound: true, spoilt: false, lanes: self.clone(), slot, _own: own })
+        Ok(Lane { ready, of, sound: true, spoilt: false, behind: false, lanes: self.clone(), slot, _own: own })
     }
 
     /// Closes what is idle: one connection has failed, so that the others are doubtful.
@@ -183,6 +185,22 @@ impl Lane {
 
     /// The same, and tells how many statements of the string were finished before one failed.
     pub(super) async fn run<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
+        let answer = self.read(limit, query).await;
+        if answer.finished > 0 || answer.failure.is_some() {
+            return answer;
+        }
+        // No answer of ours: each of them finishes a statement.
+        self.read_on(limit).await
+    }
+
+    /// The next answer, behind one that was not ours but the end of something that a handler has left unread, and that sqlx
+    /// does not count: a COPY whose end was not waited for, or a `copy_out_raw` that failed. It takes a question to read one.
+    pub(super) async fn read_on(&mut self, limit: Duration) -> Answer {
+        self.behind = true;
+        self.read(limit, sqlx::raw_sql("")).await
+    }
+
+    async fn read<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
         // Until there is an answer, nobody may use the connection again, also if this future is dropped.
         self.sound = false;
         let (mut finished, mut rows) = (0, Vec::new());
@@ -272,7 +290,7 @@ impl Lane {
 
     /// Makes it idle, unless its state is in doubt.
     pub(super) fn put_back(self) {
-        if self.sound && !self.spoilt {
+        if self.sound && !self.spoilt && !self.behind {
             self.slot.put_back(self.of, self.ready);
         }
     }

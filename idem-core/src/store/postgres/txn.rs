@@ -283,8 +283,14 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         None => "SELECT 1; COMMIT".to_owned(),
     };
     let text = text + txn.cleaning();
-    let Answer { finished, rows, failure } = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    let mut answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    if answer.failure.is_none() && answer.finished < needed {
+        // It is the answer to a COPY of the handler. Ours is still to come, and COMMIT may be refused.
+        answer = txn.lane.read_on(OWN).await;
+    }
+    let Answer { finished, rows, failure } = answer;
     let failure = match failure {
+        None if finished < needed => return Committed::Unknown("the handler left an answer unread".into()),
         None => {
             txn.put_back(&rows).await;
             return Committed::Done;
@@ -308,7 +314,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
             Fate::Committed => Committed::CommittedEarly,
             Fate::Unknown(error) => Committed::Unknown(Fault::Lost(error)),
         },
-        "25P02" if txn.xid.is_none() => closed(txn, |_| Committed::Swallowed, failure).await,
+        "25P02" if txn.xid.is_none() => closed(txn, finished, |_| Committed::Swallowed, failure).await,
         // It may be another transaction that was aborted, after the handler had ended ours.
         "25P02" => match fate(txn).await {
             Fate::Undone => Committed::Swallowed,
@@ -318,15 +324,16 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         },
         // 57014: the statement's time ran out. A server that was frozen for a while finds that so as soon as it goes on,
         // and nothing was written (PostgreSQL manual, 20.11.1).
-        "40001" | "40P01" | "57014" => closed(txn, Committed::Retry, failure).await,
-        // The handler ran DEALLOCATE ALL. Dropping the transaction closes the connection, which has lost its guard.
+        "40001" | "40P01" | "57014" => closed(txn, finished, Committed::Retry, failure).await,
+        // The handler ran DEALLOCATE ALL. The connection has lost its guard, and is closed.
         "26000" => {
-            Committed::Refused("the handler ran DEALLOCATE ALL, which removes idem's own statements as well".into())
+            let text = "the handler ran DEALLOCATE ALL, which removes idem's own statements as well";
+            closed(txn, finished, |_| Committed::Refused(text.into()), failure).await
         }
         // 40003 is "statement completion unknown". Without room (class 53), or as a standby (25006), the server is not
         // in a state to be believed, and none of it is the message's fault.
         code if code == "40003" || code == "25006" || code.starts_with("53") => Committed::Unknown(failure.into()),
-        _ => closed(txn, Committed::Refused, failure).await,
+        _ => closed(txn, finished, Committed::Refused, failure).await,
     }
 }
 
@@ -337,11 +344,15 @@ fn not_answered() -> Fault {
 /// That a batch was split for its settings is told once.
 static TELL: std::sync::Once = std::sync::Once::new();
 
-/// The answer to a COMMIT that was refused, with the transaction out of the way.
-async fn closed(txn: Txn, answer: impl FnOnce(BoxError) -> Committed, failure: Failure) -> Committed {
-    // Whether the lane survives is the lane's business: the refusal stands.
-    let _ = rollback(txn).await;
-    answer(failure.into_error())
+/// The answer to a guard or COMMIT that was refused, with the transaction out of the way. Where the guard itself has given
+/// no answer, the handler may have ended the transaction.
+async fn closed(txn: Txn, finished: usize, answer: impl FnOnce(BoxError) -> Committed, failure: Failure) -> Committed {
+    match rollback(txn).await {
+        Ok(Undone::CommittedEarly) => Committed::CommittedEarly,
+        Ok(Undone::Ended) if finished == 0 => Committed::RolledBack,
+        // Whether the lane survives is the lane's business: the refusal stands.
+        _ => answer(failure.into_error()),
+    }
 }
 
 /// What became of the transaction that made the claim.
