@@ -1,6 +1,6 @@
 //! Handle, guard, commit: what a first delivery, a row of the inbox and a batch have in common.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures_util::FutureExt;
 use tokio::time::Instant;
@@ -60,16 +60,21 @@ impl<S: Store> Pipeline<S> {
 
     /// Runs the handler under its deadline, from now on. This is the one place where a panic of a handler is caught.
     pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn, now: Instant) -> Handled {
-        let run = AssertUnwindSafe(async { job.run(txn).await }).catch_unwind();
-        tokio::select! {
+        let mut run = job.run(txn);
+        let handled = tokio::select! {
             biased;
-            ran = run => match ran {
+            ran = AssertUnwindSafe(&mut run).catch_unwind() => match ran {
                 Ok(result) => Handled::Returned(result),
                 Err(panic) => Handled::Panicked(panic_text(panic.as_ref())),
             },
             // `None` where the deadline is beyond all time.
             () = at(now.checked_add(self.settings.deadline)) => Handled::Late,
             () = self.stop.cancelled() => Handled::Stopped,
+        };
+        // What is dropped is a user's code as well, and its panic must cost no more than its message.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(run))) {
+            tracing::warn!(panic = panic_text(panic.as_ref()), "a handler that was cut off panicked as it was dropped");
         }
+        handled
     }
 }

@@ -48,6 +48,12 @@ pub async fn a_deadline_rolls_back_and_parks<W: World>(world: W) {
     fails_once(world, Act::Hang, settings, "deadline").await;
 }
 
+/// What is dropped is the handler's own code as well: it ends neither its lane nor the worker.
+pub async fn a_panic_as_a_late_handler_is_dropped_is_its_failure<W: World>(world: W) {
+    let settings = Settings { deadline: Duration::from_secs(1), ..Settings::default() };
+    fails_once(world, Act::HangBomb, settings, "deadline").await;
+}
+
 /// Five attempts in all, the first included; then it is a dead letter with its last error.
 pub async fn retries_end_as_exhausted_after_five_attempts<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -149,6 +149,7 @@ macro_rules! pipeline_suite {
             an_error_rolls_back_and_parks
             a_panic_rolls_back_and_parks
             a_deadline_rolls_back_and_parks
+            a_panic_as_a_late_handler_is_dropped_is_its_failure
             retries_end_as_exhausted_after_five_attempts
             a_permanent_error_is_dead_at_once
             a_swallowed_error_is_a_failure

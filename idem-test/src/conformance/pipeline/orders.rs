@@ -30,6 +30,8 @@ pub(super) enum Act {
     Permanent,
     Panic,
     Hang,
+    /// Hangs, and panics as it is dropped.
+    HangBomb,
     /// Waits until the test lets it go.
     Wait,
     /// Swallows an error of SQL.
@@ -186,6 +188,10 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Permanent => return Err(permanent("never")),
             Act::Panic => panic!("the handler panics"),
             Act::Hang => std::future::pending().await,
+            Act::HangBomb => {
+                let _bomb = Bomb;
+                std::future::pending().await
+            }
             Act::Wait => desk.wait().await?,
             Act::Swallow => drop(W::execute(tx, "INSERT INTO there_is_no_such_table VALUES (1)").await),
             Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
@@ -239,6 +245,15 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Suicide => W::execute(tx, W::FEATURES.suicide.unwrap()).await?,
         }
         Ok(())
+    }
+}
+
+/// Must not be dropped, as guards of some libraries.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "dropped before its end");
     }
 }
 
