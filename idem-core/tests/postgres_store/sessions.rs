@@ -200,6 +200,7 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
         "SET LOCAL session_replication_role = replica",
         "SET LOCAL TIME ZONE 'Asia/Tokyo'",
         "SET LOCAL DateStyle = 'German'",
+        "CREATE TEMP TABLE IF NOT EXISTS staged (what text) ON COMMIT DROP",
     ] {
         let txn = first_of_two(&world, change, change).await;
         let answer = world.store.commit(txn).await;
@@ -211,7 +212,7 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
     }
     let txn = first_of_two(&world, "tenant", "SET LOCAL app.tenant = 'acme'").await;
     assert!(matches!(world.store.commit(txn).await, Committed::Done), "as the documentation says");
-    assert_eq!(world.claims().await, 7 + 2);
+    assert_eq!(world.claims().await, 8 + 2);
     world.end().await;
 }
 
@@ -227,6 +228,7 @@ async fn a_batch_can_reset_between_its_messages() {
         "SET SESSION AUTHORIZATION pg_read_all_stats",
         "SET LOCAL search_path TO nowhere; SET LOCAL TIME ZONE 'Asia/Tokyo'; SET lock_timeout = 1",
         "SET LOCAL statement_timeout = 1; SET LOCAL idle_in_transaction_session_timeout = 7000",
+        "CREATE TEMP TABLE staged (what text) ON COMMIT DROP; DECLARE rows CURSOR FOR SELECT * FROM staged",
     ]
     .into_iter()
     .enumerate()

@@ -61,6 +61,11 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
 const MEANING: [&str; 6] =
     ["search_path", "row_security", "session_replication_role", "TimeZone", "DateStyle", "IntervalStyle"];
 
+/// A temporary table hides a table of its name, and holds the rows of whoever comes first. A session that has never had one
+/// is not looked at any further.
+const NO_TEMPORARY_TABLES: &str = "(pg_catalog.pg_my_temp_schema() = 0 OR NOT EXISTS (
+    SELECT FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.pg_my_temp_schema()))";
+
 /// A text as a constant of SQL, whatever is in it and however backslashes are read.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
@@ -81,7 +86,11 @@ impl Session {
         let asked = sqlx::raw_sql(AssertSqlSafe(asked));
         let row = conn.fetch_one(asked).await?;
         let (role, user): (String, String) = (row.try_get(5)?, row.try_get(6)?);
-        let mut same = format!("current_user = {} AND session_user = {}", literal(&role), literal(&user));
+        let mut same = format!(
+            "current_user = {} AND session_user = {} AND {NO_TEMPORARY_TABLES}",
+            literal(&role),
+            literal(&user)
+        );
         for (place, name) in MEANING.iter().enumerate() {
             let value: String = row.try_get(7 + place)?;
             same += &format!(" AND pg_catalog.current_setting('{name}') = {}", literal(&value));

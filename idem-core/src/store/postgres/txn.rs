@@ -46,7 +46,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 const ENDED: &str = "idem: the handler ended the transaction";
 
 /// The text by which it is known that a handler has left settings behind for those that share its transaction.
-const CHANGED: &str = "idem: a handler changed the role or a setting for those behind it";
+const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, for those behind it";
 
 /// Raises an error unless the transaction is that of the number, and the condition holds where there is one. It sets the
 /// level of durability again, which the handler may have set for its transaction.
@@ -86,8 +86,8 @@ pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Faul
     Ok(Txn::of(lane, deadline))
 }
 
-/// Everything that a handler can set, and its role.
-const RESET: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL";
+/// Everything that a handler can set, its role, its cursors, its temporary tables and what it knows of sequences.
+const RESET: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; DISCARD SEQUENCES";
 
 /// Gets the transaction ready for the next one of several handlers. `false` where the one before it has ended the
 /// transaction, or aborted it. Where nothing can be written outside of idem's transactions, that is left to the guard.
@@ -304,8 +304,8 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     let ended = says(ENDED);
     if says(CHANGED) {
         TELL.call_once(|| tracing::warn!(
-            "a handler of a batch changed its role, search_path, time zone or the like for those behind it: such batches \
-             are split until each message is alone; say `.reset_between_messages()`, or undo it in the handler"
+            "a handler of a batch left a temporary table, or changed its role, search_path, time zone or the like, for \
+             those behind it: such batches are split until each message is alone; say `.reset_between_messages()`, or undo it in the handler"
         ));
     }
     match failure.code().unwrap_or_default() {
