@@ -80,6 +80,32 @@ leaves_nothing! {
         SET ROLE pg_read_all_stats; SET search_path TO nowhere; LISTEN orders; SELECT pg_advisory_lock(4711)";
 }
 
+/// One that inserts nothing because of ON CONFLICT would take the number of another message for its own.
+#[tokio::test]
+async fn the_last_value_of_a_sequence_ends_with_its_message() {
+    let Some(mut world) = narrow().await else { return };
+    world.other.execute(sqlx::raw_sql("CREATE SEQUENCE numbers")).await.unwrap();
+    let next = format!("SELECT nextval('{}.numbers')", world.schema);
+    for commits in [true, false] {
+        let mut first = world.claimed("first").await;
+        lend(&mut first).execute(sqlx::raw_sql(AssertSqlSafe(&*next))).await.unwrap();
+        let session = backend(lend(&mut first)).await;
+        if commits {
+            assert!(matches!(world.store.commit(first).await, Committed::Done));
+        } else {
+            world.store.rollback(first).await.unwrap();
+        }
+        world.park(&format!("parked {commits}"), Ok(DEADLINE)).await;
+        let mut second = world.claimed("second").await;
+        assert_eq!(backend(lend(&mut second)).await, session);
+        let last = sqlx::query_scalar::<_, i64>("SELECT lastval()").fetch_one(lend(&mut second)).await;
+        assert_eq!(last.unwrap_err().as_database_error().unwrap().code().unwrap(), "55000", "it is not defined");
+        world.store.rollback(second).await.unwrap();
+        world.other.execute(sqlx::raw_sql("DELETE FROM processed_messages")).await.unwrap();
+    }
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_handler_cannot_write_behind_a_transaction_that_it_has_ended() {
     let Some(mut world) = narrow().await else { return };

@@ -116,10 +116,14 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, Fault> {
 
 /// BEGIN, with the limits of a handler of this deadline.
 ///
-/// READ WRITE, because outside of idem's transactions a lent session is read-only.
+/// READ WRITE, because outside of idem's transactions a lent session is read-only. Without what the session knows of sequences:
+/// the last value would be another message's, or that of a row of the inbox.
 pub(super) fn text(lane: &Lane, deadline: Duration) -> String {
     let lock = lock_wait(statement_timeout(lane, deadline));
-    format!("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; {}", limits(lane, deadline, &lock.to_string()))
+    format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES; {}",
+        limits(lane, deadline, &lock.to_string())
+    )
 }
 
 /// What is set for a transaction.
