@@ -294,7 +294,9 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     }
     let Answer { finished, rows, failure } = answer;
     let failure = match failure {
-        None if finished < needed => return Committed::Unknown("the handler left an answer unread".into()),
+        None if finished < needed => {
+            return Committed::Unknown(Fault::Lost("the handler left an answer unread".into()));
+        }
         None => {
             txn.put_back(&rows).await;
             return Committed::Done;
