@@ -86,11 +86,14 @@ impl std::error::Error for Mark {
     }
 }
 
+/// How much of a chain is looked at. An error may name itself as its source, and would hold its thread for ever.
+const DEPTH: usize = 64;
+
 /// The chain of an error, from the outermost to its root.
 pub(crate) fn chain<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error), |error| error.source())
+    std::iter::successors(Some(error), |error| error.source()).take(DEPTH)
 }
 
 /// Whether [`permanent`] was said anywhere in the chain.
@@ -136,6 +139,24 @@ mod tests {
         Other(#[from] BoxError),
         #[error("could not charge the card")]
         Charge(#[source] BoxError),
+    }
+
+    #[test]
+    fn a_chain_that_leads_back_to_itself_ends() {
+        #[derive(Debug)]
+        struct Loop;
+        impl std::fmt::Display for Loop {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("again")
+            }
+        }
+        impl std::error::Error for Loop {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(self)
+            }
+        }
+        assert_eq!(text(&Loop), "again");
+        assert!(!is_permanent(&Loop.into()));
     }
 
     #[test]
