@@ -1,7 +1,5 @@
 //! `cargo xtask test`: every test, against real servers.
 
-use std::{env, thread};
-
 use anyhow::Result;
 use clap::Args;
 
@@ -36,15 +34,7 @@ pub(crate) fn test(options: &Options) -> Result<()> {
     if !options.args.iter().take_while(|arg| *arg != "--").any(|arg| names_package(arg)) {
         tests.arg("--workspace");
     }
-    if env::var_os("RUST_TEST_THREADS").is_none() {
-        tests.env("RUST_TEST_THREADS", threads().to_string());
-    }
     run(tests.args(&options.args).envs(servers.env.iter().cloned()))
-}
-
-/// Most tests wait for servers nearly all of the time, so that the harness's one for each core leaves the cores idle.
-fn threads() -> usize {
-    thread::available_parallelism().map_or(1, usize::from) * 2
 }
 
 fn examples() -> Result<()> {

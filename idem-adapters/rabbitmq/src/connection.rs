@@ -33,27 +33,35 @@ pub(crate) struct Link {
     pub(crate) connection: Connection,
     /// Ends with the link.
     _watch: JoinSet<()>,
+    _socket: Cut,
+}
+
+/// Cuts the socket when it is dropped. Dropping lapin's connection is not enough: where a question is still unanswered, as a
+/// subscription that was given up is, lapin keeps the connection, and its consumer would hold messages for ever.
+struct Cut(Socket);
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        self.0.cut();
+    }
 }
 
 impl Link {
     /// Connects and logs in. `purpose` is what the server's list of connections shows.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
-        let socket = Socket::default();
-        let connection = match timeout(CONNECT, connect(config, purpose, socket.clone())).await {
-            Ok(connection) => {
-                socket.release();
-                connection.map_err(|error| error::connecting(&config.address, error))?
-            }
+        // lapin waits for the server's answer for ever, on a thread of its own. This ends both.
+        let socket = Cut(Socket::default());
+        let connected = timeout(CONNECT, connect(config, purpose, socket.0.clone())).await;
+        let connection = match connected {
+            Ok(connection) => connection.map_err(|error| error::connecting(&config.address, error))?,
             Err(_) => {
-                // lapin waits for the server's answer for ever, on a thread of its own. This ends both.
-                socket.cut();
                 let silence = format!("no answer within {} seconds", CONNECT.as_secs());
                 return Err(error::connecting(&config.address, io::Error::other(silence).into()));
             }
         };
         let mut watch = JoinSet::new();
         watch.spawn(report(connection.events_listener(), config.address.to_string()));
-        Ok(Self { connection, _watch: watch })
+        Ok(Self { connection, _watch: watch, _socket: socket })
     }
 
     /// Says goodbye. The server has then seen all that was sent before.
@@ -150,11 +158,6 @@ impl Socket {
         if let Handle::Open(socket) = mem::replace(&mut *self.lock(), Handle::Cut) {
             let _ = socket.shutdown(Shutdown::Both);
         }
-    }
-
-    /// A socket is closed when its last handle is.
-    fn release(&self) {
-        *self.lock() = Handle::Awaited;
     }
 
     fn lock(&self) -> MutexGuard<'_, Handle> {

@@ -147,3 +147,19 @@ async fn draining_after_a_loss_ends() {
     .await
     .unwrap();
 }
+
+/// A consumer that nobody has would hold messages for as long as the process lives.
+#[tokio::test]
+async fn a_subscription_that_is_given_up_at_any_moment_holds_no_message() {
+    let Some(world) = World::new().await else { return };
+    world.publish("x").await;
+    let client = RabbitMq::connect(&world.url).await.unwrap();
+    for millis in 0..80 {
+        let mut queue = client.queue(&world.queue).await.unwrap();
+        let given_up = tokio::time::timeout(std::time::Duration::from_millis(millis), queue.open(terms(4)));
+        let _ = given_up.await;
+        drop(queue);
+    }
+    let mut queue = world.open(4).await;
+    assert_eq!(next(&mut queue).await.0.payload(), "x");
+}

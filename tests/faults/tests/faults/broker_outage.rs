@@ -178,8 +178,9 @@ impl Outages {
         worker.runs();
 
         // Nothing new is needed for work to go on, but there may be nothing left of what was there.
-        let back = Instant::now();
         self.publish::<B>(address, vec![Order::new(format!("{what} after"), Act::Write)]).await;
+        // From here on, since until then the broker did not serve a publisher either.
+        let back = Instant::now();
         let asked = format!("SELECT count(*) FROM {{schema}}.effects WHERE id = '{what} after'");
         until("work goes on", || async { self.world.number(&asked).await > 0 }).await;
         let resumed = back.elapsed();
