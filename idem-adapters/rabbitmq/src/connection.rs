@@ -60,7 +60,14 @@ impl Link {
             }
         };
         let mut watch = JoinSet::new();
-        watch.spawn(report(connection.events_listener(), config.address.to_string()));
+        let (status, copy) = (connection.status().clone(), socket.0.clone());
+        // The server takes everything back when the last handle to the socket is closed, and this has one.
+        let failed = move || {
+            if !status.connected() {
+                copy.cut()
+            }
+        };
+        watch.spawn(report(connection.events_listener(), config.address.to_string(), failed));
         Ok(Self { connection, _watch: watch, _socket: socket })
     }
 
@@ -166,7 +173,7 @@ impl Socket {
 }
 
 /// While a connection is blocked nothing is written to it, acks included.
-async fn report(events: impl Stream<Item = Event>, address: String) {
+async fn report(events: impl Stream<Item = Event>, address: String, failed: impl Fn()) {
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
         match event {
@@ -174,6 +181,8 @@ async fn report(events: impl Stream<Item = Event>, address: String) {
                 tracing::warn!(%address, %reason, "RabbitMQ has blocked the connection: acks wait until it is freed");
             }
             Event::ConnectionUnblocked => tracing::info!(%address, "RabbitMQ has freed the connection"),
+            // Of the connection, or of one of its channels.
+            Event::Error(_) => failed(),
             _ => {}
         }
     }
@@ -189,7 +198,7 @@ mod tests {
         let (text, subscriber) = captured();
         let guard = tracing::subscriber::set_default(subscriber);
         let events = [Event::Connected, Event::ConnectionBlocked("low on disk".to_owned())];
-        report(futures_util::stream::iter(events), "here".to_owned()).await;
+        report(futures_util::stream::iter(events), "here".to_owned(), || {}).await;
         drop(guard);
         let text = text.to_string();
         assert!(text.contains("WARN") && text.contains("low on disk") && text.contains("here"), "{text}");
