@@ -106,6 +106,7 @@ impl<S: Store> Pipeline<S> {
         let _turn = self.pace.turn().await;
         let mut groups = vec![(items, false)];
         let (mut holds, mut rounds) = (0, 0);
+        let mut extended = Instant::now();
         while let Some((mut items, failed)) = groups.pop() {
             // Alone it goes the way of a single message, which is where failures are charged.
             if items.len() < 2 {
@@ -122,14 +123,14 @@ impl<S: Store> Pipeline<S> {
                 continue;
             }
             rounds += 1;
-            let began = Instant::now();
             let round = self.round(&mut items, facts, opening).await;
             if let Opening::Rows(rows) = opening
                 && !matches!(round, Round::Done(_))
-                && began.elapsed() >= self.settings.lease / 3
+                && extended.elapsed() >= self.settings.lease / 4
             {
-                // Locked until just now, so that nobody could extend them.
+                // Who extends leases at their thirds skips what is locked, and may have met a round of ours each time.
                 self.extend_rows(rows).await;
+                extended = Instant::now();
             }
             match round {
                 Round::Done(found) => {

@@ -97,8 +97,18 @@ pub enum Committed {
 }
 
 /// What a transaction is known by to other connections.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ticket(pub String);
+///
+/// The number alone is not enough: a server that crashed gives the numbers of transactions that had written nothing to its log
+/// yet to others. Where the claim is not that transaction's, nothing of it is in the database.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// Its number, as the database writes it. Empty where it has none.
+    pub number: String,
+    /// One of the claims that it has made or dated, where the number could be another's.
+    pub claim: Option<(HandlerId, Key)>,
+    /// The number of its session on the server, where it keeps one session for its whole life.
+    pub session: Option<i32>,
+}
 
 /// What became of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,23 @@ async fn a_commit_of_the_handler_is_known_on_another_connection() {
     world.end().await;
 }
 
+/// As after a crash of the server.
+#[tokio::test]
+async fn a_number_that_was_given_to_another_transaction_tells_nothing() {
+    let Some(world) = world().await else { return };
+    for name in ["single", "batch"] {
+        let txn = if name == "batch" { world.claimed_many(&["a", "b"]).await } else { world.claimed("a").await };
+        let mut ticket = world.store.ticket(&txn).unwrap();
+        world.store.rollback(txn).await.unwrap();
+        let mut other = world.claimed(&format!("other-{name}")).await;
+        ticket.number = world.store.ticket(&other).unwrap().number;
+        raw(&mut other, "COMMIT").await;
+        drop(other);
+        assert_eq!(world.store.fate(&ticket).await.unwrap(), Fate::RolledBack, "{name}");
+    }
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_statement_that_goes_on_without_its_client_is_ended() {
     let Some(mut world) = world().await else { return };
@@ -51,13 +68,14 @@ async fn a_transaction_without_a_claim_has_no_fate_to_ask_for() {
     world.process("a").await;
     let (txn, _) = world.store.begin_with_claim(DEADLINE, &world.identity("a"), Promise::Processed).await.unwrap();
     assert_eq!(world.store.ticket(&txn), None, "it is a duplicate");
+    world.store.rollback(txn).await.unwrap();
     world.end().await;
 }
 
 #[tokio::test]
 async fn a_transaction_of_a_server_that_was_ahead_never_happened() {
     let Some(world) = world().await else { return };
-    let ahead = Ticket("1000000000000".to_owned());
+    let ahead = Ticket { number: "1000000000000".to_owned(), ..Ticket::default() };
     assert_eq!(world.store.fate(&ahead).await.unwrap(), Fate::RolledBack);
     world.process("a").await;
     world.end().await;

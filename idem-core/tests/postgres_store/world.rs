@@ -70,6 +70,15 @@ impl World {
         txn
     }
 
+    /// Begins and claims all of them.
+    pub(crate) async fn claimed_many(&self, keys: &[&str]) -> Txn {
+        let identities: Vec<_> = keys.iter().map(|key| self.identity(key)).collect();
+        let mut txn = self.store.begin(DEADLINE).await.unwrap();
+        let claimed = self.store.claim_many(&mut txn, &identities.iter().collect::<Vec<_>>(), Promise::Processed).await;
+        assert!(claimed.unwrap().iter().all(idem_core::store::Claimed::is_new));
+        txn
+    }
+
     /// Claims, and commits.
     pub(crate) async fn process(&self, key: &str) {
         let txn = self.claimed(key).await;

@@ -84,7 +84,7 @@ impl Postgres {
         let mut txn = Txn::of(lane, deadline);
         match answer {
             Ok(rows) => {
-                let claimed = txn.claimed(&rows)?;
+                let claimed = txn.claimed(&rows, identity)?;
                 Ok((txn, claimed))
             }
             Err(failure @ super::answer::Failure::Lost(_)) => Err(failure.into()),
@@ -106,7 +106,7 @@ impl Postgres {
         let query = self.sql().claim.query();
         let query = query.bind(identity.handler.0).bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
         let rows = txn.ask(query.bind(promise == Promise::Processed).bind(lock_timeout)).await?;
-        txn.claimed(&rows)
+        txn.claimed(&rows, identity)
     }
 
     pub(super) async fn read_claim(
@@ -132,8 +132,8 @@ impl Postgres {
     pub(super) async fn start_row(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
         let lock_timeout = txn.lock_timeout();
         let rows = txn.ask(self.sql().start.query().bind(row.id).bind(row.token).bind(lock_timeout)).await?;
-        if let Some(row) = rows.first() {
-            txn.guard(row.try_get(0)?);
+        if let Some(answer) = rows.first() {
+            txn.guard(answer.try_get(0)?, Some((row.identity.handler, row.identity.key)));
         }
         Ok(!rows.is_empty())
     }
@@ -141,10 +141,10 @@ impl Postgres {
 
 impl Txn {
     /// What the claim has answered. The number of the transaction comes with it, and how far claims were pruned.
-    fn claimed(&mut self, rows: &[sqlx::postgres::PgRow]) -> Result<Claimed, Fault> {
+    fn claimed(&mut self, rows: &[sqlx::postgres::PgRow], identity: &Identity) -> Result<Claimed, Fault> {
         match rows.first() {
             Some(row) => {
-                self.guard(row.try_get(0)?);
+                self.guard(row.try_get(0)?, Some((identity.handler, identity.key)));
                 Ok(Claimed::New { pruned_through: pruned(row)? })
             }
             None => Ok(Claimed::Found),

@@ -168,19 +168,22 @@ impl Postgres {
         let none = || Ok(vec![Claimed::Found; identities.len()]);
         let Some(row) = rows.first() else { return none() };
         let Some(xid) = row.try_get(2)? else { return none() };
-        txn.guard(xid);
         let pruned: Vec<Option<i64>> = row.try_get::<Option<_>, _>(4)?.unwrap_or_default();
         let pruned: HashMap<i32, Option<i64>> = distinct.iter().copied().zip(pruned).collect();
         let made = |handler| Claimed::New { pruned_through: pruned.get(&handler).copied().flatten().map(time) };
         let new: (Option<Vec<i32>>, Option<Vec<Vec<u8>>>) = (row.try_get(0)?, row.try_get(1)?);
+        let (handler, key) = match &new {
+            (Some(handlers), Some(keys)) => (handlers.first().copied(), keys.first().map(Vec::as_slice)),
+            _ => (handlers.first().copied(), keys.first().copied()),
+        };
+        let first = identities
+            .iter()
+            .find(|identity| Some(identity.handler.0) == handler && Some(identity.key.as_bytes()) == key);
+        txn.guard(xid, first.map(|identity| (identity.handler, identity.key)));
         if promise == Promise::Processed {
             txn.guard_batch();
             if !marked {
-                let (first, key) = match &new {
-                    (Some(handlers), Some(keys)) => (handlers.first().copied(), keys.first().map(Vec::as_slice)),
-                    _ => (handlers.first().copied(), keys.first().copied()),
-                };
-                txn.ask(self.sql().mark.query().bind(first).bind(key)).await?;
+                txn.ask(self.sql().mark.query().bind(handler).bind(key)).await?;
             }
         }
         let (Some(new_handlers), Some(new_keys)) = new else { return Ok(handlers.into_iter().map(made).collect()) };
@@ -221,9 +224,10 @@ impl Postgres {
         let found = txn.ask(self.sql().start_many.query().bind(&ids).bind(&tokens).bind(lock_timeout)).await?;
         let Some(found) = found.first() else { return Ok(vec![false; rows.len()]) };
         let started: Vec<i64> = found.try_get(0)?;
-        txn.guard(found.try_get(1)?);
-        txn.guard_batch();
         let started: HashSet<i64> = started.into_iter().collect();
+        let first = rows.iter().find(|row| started.contains(&row.id)).map(|row| &row.identity);
+        txn.guard(found.try_get(1)?, first.map(|identity| (identity.handler, identity.key)));
+        txn.guard_batch();
         Ok(ids.iter().map(|id| started.contains(id)).collect())
     }
 

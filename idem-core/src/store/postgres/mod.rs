@@ -210,7 +210,7 @@ impl Store for Postgres {
     }
 
     async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
-        fate::of(self.lanes(), ticket).await
+        self.fate_of(ticket).await
     }
 
     async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {

@@ -19,6 +19,8 @@ pub(super) struct Session {
     pub(super) synchronous_commit: String,
     /// Whether a transaction that idem did not begin can write nothing.
     pub(super) read_only: bool,
+    /// The process that serves it.
+    pub(super) process: i32,
     /// The role whose rights the session has, and the one that it was opened for.
     role: String,
     user: String,
@@ -78,7 +80,7 @@ impl Session {
                     (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'),
                     current_setting('synchronous_commit'),
                     current_setting('default_transaction_read_only')::bool,
-                    current_user::text, session_user::text"
+                    current_user::text, session_user::text, pg_catalog.pg_backend_pid()"
             .to_owned();
         for name in MEANING {
             asked += &format!(", current_setting('{name}')");
@@ -92,7 +94,7 @@ impl Session {
             literal(&user)
         );
         for (place, name) in MEANING.iter().enumerate() {
-            let value: String = row.try_get(7 + place)?;
+            let value: String = row.try_get(8 + place)?;
             same += &format!(" AND pg_catalog.current_setting('{name}') = {}", literal(&value));
         }
         Ok(Self {
@@ -101,6 +103,7 @@ impl Session {
             statement_timeout: row.try_get::<String, _>(2)?.parse().unwrap_or(0),
             synchronous_commit: row.try_get(3)?,
             read_only: row.try_get(4)?,
+            process: row.try_get(7)?,
             role,
             user,
             same,

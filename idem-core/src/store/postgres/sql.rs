@@ -6,7 +6,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres as Pg};
 
-use super::{claim, inbox, many, operator, ping, prune, register};
+use super::{claim, fate, inbox, many, operator, ping, prune, register};
 
 /// A statement with the schema's name in it, made once per store.
 #[derive(Clone)]
@@ -59,6 +59,7 @@ statements! {
     seen = register::SEEN,
     waiting = register::WAITING,
     has_history = register::HAS_HISTORY,
+    stands = fate::STANDS,
     claim = claim::CLAIM,
     prepare_claim = claim::prepare(),
     standing = claim::STANDING,

@@ -6,8 +6,8 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 
-use crate::BoxError;
-use crate::store::{Committed, Fault, Ticket, Undone};
+use crate::store::{Committed, Fault, HandlerId, Ticket, Undone};
+use crate::{BoxError, Key};
 
 use super::answer::{About, Failure};
 use super::lanes::{Answer, LOCK_WAIT, Lane, Lanes, OWN};
@@ -18,6 +18,8 @@ pub struct Txn {
     lane: Lane,
     // The transaction's number, once it has made a claim or started a row.
     xid: Option<String>,
+    // One of those claims.
+    claim: Option<(HandlerId, Key)>,
     // Whether the database refuses a COMMIT that is not idem's.
     batch: bool,
     // How long a statement of our own waits for a lock, in milliseconds.
@@ -164,7 +166,17 @@ impl Txn {
     /// In this lane, where a transaction has begun.
     pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
         let lock_wait = lock_wait(statement_timeout(&lane, deadline));
-        Self { lane, xid: None, batch: false, lock_wait, deadline, fresh: true, lent: false, shared: false }
+        Self {
+            lane,
+            xid: None,
+            claim: None,
+            batch: false,
+            lock_wait,
+            deadline,
+            fresh: true,
+            lent: false,
+            shared: false,
+        }
     }
 
     /// One of idem's own statements, for the messages of this transaction.
@@ -212,9 +224,10 @@ impl Txn {
         self.lock_wait
     }
 
-    /// Remembers the transaction's number, which the guard compares.
-    pub(super) fn guard(&mut self, xid: String) {
+    /// Remembers the transaction's number, which the guard compares, and one of the claims that it has made or dated.
+    pub(super) fn guard(&mut self, xid: String, claim: Option<(HandlerId, Key)>) {
         self.xid = Some(xid);
+        self.claim = claim;
     }
 
     /// Remembers that one of the claims carries the transaction's number, so that COMMIT needs leave.
@@ -224,7 +237,8 @@ impl Txn {
 
     /// What it is known by to other connections.
     pub(super) fn ticket(&self) -> Option<Ticket> {
-        self.xid.clone().map(Ticket)
+        let session = (!self.lane.is_pooled()).then(|| self.lane.session().process);
+        Some(Ticket { number: self.xid.clone()?, claim: self.claim, session })
     }
 
     /// The connection, for a handler.

@@ -195,7 +195,7 @@ impl Store for Sqlite {
     }
 
     fn ticket(&self, txn: &Txn) -> Option<Ticket> {
-        txn.commit_was_refused().then(|| Ticket(String::new()))
+        txn.commit_was_refused().then(Ticket::default)
     }
 
     async fn fate(&self, _: &Ticket) -> Result<Fate, Fault> {

@@ -1,8 +1,11 @@
-//! COMMIT without an answer.
+//! COMMIT without an answer, and transactions whose end nobody has seen.
 
-use idem::Outcome;
-use idem_faults::{Act, Order, World};
-use sqlx::Executor;
+use std::time::Duration;
+
+use idem::store::{Fate, Identity, Promise, Store};
+use idem::{Fingerprint, Key, Outcome};
+use idem_faults::{Act, Order, World, variable};
+use sqlx::{Connection, Executor, PgConnection};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_without_an_answer_is_asked_again() {
@@ -24,4 +27,55 @@ async fn a_commit_without_an_answer_is_asked_again() {
     assert_eq!(world.stage.attempts("unanswered"), [1, 1], "the handler was called two times");
     worker.stop().await.unwrap();
     world.end().await;
+}
+
+/// A worker asks what became of a transaction that a crash of the server has cut off. The server has forgotten it, and given
+/// its number to another one, which was committed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter() {
+    if variable("DATABASE_URL").is_none() {
+        return;
+    }
+    let mut server = idem_services::Postgres::start().unwrap();
+    let mut other = PgConnection::connect(server.url()).await.unwrap();
+    // Nothing of an open transaction is written to the log by and by.
+    let lazy = "ALTER SYSTEM SET wal_writer_delay = '10s'; SELECT pg_reload_conf(); CREATE TABLE others (n int)";
+    for statement in lazy.split(';') {
+        other.execute(statement).await.unwrap();
+    }
+    let world = World::at(server.url()).await;
+    let store = world.store().await;
+    let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
+    let cut_off = async |id: &str| {
+        let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(id.as_bytes()) };
+        let claim = store.begin_with_claim(Duration::from_secs(30), &identity, Promise::Processed).await;
+        claim.unwrap().0
+    };
+    let mut given_again = 0;
+    // The log is also written when its buffers are full, or by another's commit.
+    for id in ["one", "two", "three", "four", "five"] {
+        let txn = cut_off(id).await;
+        let ticket = store.ticket(&txn).unwrap();
+        server.kill().unwrap();
+        drop(txn);
+        server.start_again().unwrap();
+        let mut other = PgConnection::connect(server.url()).await.unwrap();
+        for n in 0..10 {
+            sqlx::query("INSERT INTO others VALUES ($1)").bind(n).execute(&mut other).await.unwrap();
+        }
+        let status: Option<String> = sqlx::query_scalar("SELECT pg_xact_status($1::xid8)")
+            .bind(&ticket.number)
+            .fetch_one(&mut other)
+            .await
+            .unwrap();
+        given_again += u32::from(status.as_deref() == Some("committed"));
+        let fate = loop {
+            // Its connections have ended with the server.
+            if let Ok(fate) = store.fate(&ticket).await {
+                break fate;
+            }
+        };
+        assert_eq!(fate, Fate::RolledBack, "{ticket:?} is {status:?}");
+    }
+    assert!(given_again > 0, "no number was given again");
 }
