@@ -58,6 +58,31 @@ async fn futures_dropped_at_any_moment_leave_no_open_transaction_behind() {
 }
 
 #[tokio::test]
+async fn a_server_that_comes_back_is_not_asked_for_all_connections_at_once() {
+    let Some(mut world) = world().await else { return };
+    let proxy = Proxy::before(&world.url).await;
+    let options = idem_core::Postgres::options(&proxy.url).schema(&world.schema).connections(32);
+    world.store = options.connect().await.unwrap();
+    let before = proxy.connections();
+    proxy.fall_silent();
+    let all = (0..30).map(|_| world.store.begin(DEADLINE));
+    let ping = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        world.store.ping().await
+    };
+    let (refused, ping) = tokio::join!(futures_util::future::join_all(all), ping);
+    assert!(refused.into_iter().all(|txn| matches!(txn, Err(Fault::Lost(_)))));
+    assert!(ping.is_err());
+    // Those that wait for their turn give up at about the time at which the first ones do, and only then may more be made.
+    let made = proxy.connections() - before;
+    assert!((5..=9).contains(&made), "{made} connections");
+    proxy.recover();
+    let txns = futures_util::future::join_all((0..30).map(|_| world.store.begin(DEADLINE))).await;
+    assert!(txns.into_iter().all(|txn| txn.is_ok()));
+    world.end().await;
+}
+
+#[tokio::test]
 async fn one_lost_connection_empties_the_pool_and_a_ping_makes_a_new_one() {
     let Some(mut world) = world().await else { return };
     let proxy = Proxy::before(&world.url).await;

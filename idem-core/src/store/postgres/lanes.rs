@@ -55,11 +55,16 @@ struct Shared {
     room: Room<Ready>,
     /// Room for the connections of idem's own, so that they do not take the place of the handlers'.
     own: Arc<Semaphore>,
+    logins: Semaphore,
     learnt: Mutex<Option<Learnt>>,
 }
 
 /// How many statements of idem's own run at once: they are short.
 const OWN_AT_ONCE: usize = 8;
+
+/// How many connections are made at once. Behind an outage all lanes want one, in each process: a server that is asked for all
+/// of them at the same time answers none in time, and they would all ask again.
+const LOGINS: usize = 4;
 
 /// A connection whose session is prepared.
 struct Ready {
@@ -99,31 +104,38 @@ impl Lanes {
     pub(super) fn new(target: PgConnectOptions, connections: usize, durable: bool, pooled: bool, resets: bool) -> Self {
         let own = Arc::new(Semaphore::new((connections / 2).clamp(1, OWN_AT_ONCE)));
         let room = Room::new(connections);
-        Self(Arc::new(Shared { target, durable, pooled, resets, room, own, learnt: Mutex::default() }))
+        let logins = Semaphore::new(LOGINS);
+        Self(Arc::new(Shared { target, durable, pooled, resets, room, own, logins, learnt: Mutex::default() }))
     }
 
     /// A connection for a transaction, idle or new; waits while all are in use.
     pub(super) async fn lent(&self) -> Result<Lane, Failure> {
-        self.lane(Use::Lent, None).await
+        self.lane(Use::Lent, Some(&self.0.logins), None).await
     }
 
     /// A connection for statements of idem's own.
     pub(super) async fn own(&self) -> Result<Lane, Failure> {
         let own = self.0.own.clone().acquire_owned().await.map_err(|closed| Failure::Lost(closed.into()))?;
-        self.lane(Use::Own, Some(own)).await
+        self.lane(Use::Own, Some(&self.0.logins), Some(own)).await
     }
 
-    /// The same, without waiting for other statements of idem's own: those of a server that hangs would be waited for.
+    /// The same, without waiting for other logins and statements of idem's own: those of a server that hangs would be waited
+    /// for.
     pub(super) async fn own_at_once(&self) -> Result<Lane, Failure> {
-        self.lane(Use::Own, None).await
+        self.lane(Use::Own, None, None).await
     }
 
-    async fn lane(&self, of: Use, own: Option<OwnedSemaphorePermit>) -> Result<Lane, Failure> {
+    async fn lane(
+        &self,
+        of: Use,
+        logins: Option<&Semaphore>,
+        own: Option<OwnedSemaphorePermit>,
+    ) -> Result<Lane, Failure> {
         let (slot, idle) = self.0.room.enter(of).await.map_err(|closed| Failure::Lost(closed.into()))?;
         let ready = match idle {
             Some(ready) => ready,
             // Boxed: it is large and seldom used, and every delivery's future would carry it.
-            None => Box::pin(self.connect(of)).await?,
+            None => Box::pin(self.log_in(of, logins, &slot)).await?,
         };
         Ok(Lane { ready, of, sound: true, spoilt: false, behind: false, lanes: self.clone(), slot, _own: own })
     }
@@ -131,6 +143,17 @@ impl Lanes {
     /// Closes what is idle: one connection has failed, so that the others are doubtful.
     fn empty(&self) {
         self.0.room.empty();
+    }
+
+    /// A new connection, or one that has become idle while others were made.
+    async fn log_in(&self, of: Use, logins: Option<&Semaphore>, slot: &Slot<Ready>) -> Result<Ready, Failure> {
+        let Some(logins) = logins else { return self.connect(of).await };
+        let turn = timeout(CONNECT, logins.acquire()).await.map_err(|late| Failure::Lost(late.into()))?;
+        let _turn = turn.map_err(|closed| Failure::Lost(closed.into()))?;
+        match slot.idle(of) {
+            Some(ready) => Ok(ready),
+            None => self.connect(of).await,
+        }
     }
 
     async fn connect(&self, of: Use) -> Result<Ready, Failure> {

@@ -81,6 +81,11 @@ impl<T> State<T> {
 }
 
 impl<T> Slot<T> {
+    /// What has become idle for this use since the place was taken.
+    pub(super) fn idle(&self, of: Use) -> Option<T> {
+        self.room.state().idle(of).pop()
+    }
+
     /// Gives the place back, with what was in it.
     pub(super) fn put_back(mut self, of: Use, idle: T) {
         self.back = Some((of, idle));
