@@ -276,3 +276,30 @@ async fn a_batch_can_reset_between_its_messages() {
     world.store.rollback(txn).await.unwrap();
     world.end().await;
 }
+
+/// Each handler prepares a statement of the same name, and does not remove it.
+#[tokio::test]
+async fn a_statement_that_was_prepared_by_sql_fails_one_run_and_no_more() {
+    let Some(world) = narrow().await else { return };
+    let prepare = sqlx::raw_sql("PREPARE payment AS SELECT 1");
+    let (mut failed, mut first) = (0, world.claimed("first").await);
+    let session = backend(lend(&mut first)).await;
+    lend(&mut first).execute(prepare).await.unwrap();
+    assert!(matches!(world.store.commit(first).await, Committed::Done));
+    let mut sessions = std::collections::HashSet::new();
+    for n in 0..20 {
+        let mut txn = world.claimed(&format!("next {n}")).await;
+        sessions.insert(backend(lend(&mut txn)).await);
+        let prepared = lend(&mut txn).execute(sqlx::raw_sql("PREPARE payment AS SELECT 1")).await;
+        if prepared.is_ok() {
+            lend(&mut txn).execute(sqlx::raw_sql("EXECUTE payment")).await.unwrap();
+            assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        } else {
+            failed += 1;
+            world.store.rollback(txn).await.unwrap();
+        }
+    }
+    assert_eq!(failed, 1);
+    assert_eq!(sessions.len(), 1, "it began in {session}");
+    world.end().await;
+}

@@ -9,7 +9,7 @@ use crate::{Fingerprint, Key};
 
 use super::answer::About;
 use super::rows::time;
-use super::{Postgres, Txn, lanes, txn};
+use super::{Postgres, Txn, commit, lanes, txn};
 
 /// `WHERE NOT EXISTS` answers at once where a committed claim is being updated by an inbox run, for which a plain ON
 /// CONFLICT would wait. An uncommitted insert is still waited for. The lock timeout is given back to the session's own
@@ -88,7 +88,7 @@ impl Postgres {
                 Ok((txn, claimed))
             }
             Err(failure @ super::answer::Failure::Lost(_)) => Err(failure.into()),
-            Err(failure) => txn::rollback(txn).await.and(Err(failure.fault(About::Messages))),
+            Err(failure) => commit::rollback(txn).await.and(Err(failure.fault(About::Messages))),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Connections: a pool of our own, since sqlx's pool can neither keep its count of transactions right nor close hard.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +58,8 @@ struct Shared {
     /// Room for the connections of idem's own, so that they do not take the place of the handlers'.
     own: Arc<Semaphore>,
     logins: Semaphore,
+    /// Whether handlers prepare statements by SQL.
+    prepared: AtomicBool,
     learnt: Mutex<Option<Learnt>>,
 }
 
@@ -105,7 +109,17 @@ impl Lanes {
         let own = Arc::new(Semaphore::new((connections / 2).clamp(1, OWN_AT_ONCE)));
         let room = Room::new(connections);
         let logins = Semaphore::new(LOGINS);
-        Self(Arc::new(Shared { target, durable, pooled, resets, room, own, logins, learnt: Mutex::default() }))
+        Self(Arc::new(Shared {
+            target,
+            durable,
+            pooled,
+            resets,
+            room,
+            own,
+            logins,
+            prepared: AtomicBool::new(false),
+            learnt: Mutex::default(),
+        }))
     }
 
     /// A connection for a transaction, idle or new; waits while all are in use.
@@ -346,6 +360,18 @@ impl Lane {
     /// Whether what a handler sets is undone before the next one of its batch.
     pub(super) fn resets(&self) -> bool {
         self.lanes.0.resets
+    }
+
+    /// Whether statements that handlers prepare by SQL are to be found behind each of them.
+    pub(super) fn finds_prepared(&self) -> bool {
+        self.lanes.0.prepared.load(Relaxed)
+    }
+
+    /// A handler has prepared a statement by SQL: others may have, in sessions that are idle.
+    pub(super) fn find_prepared(&self) {
+        if !self.lanes.0.prepared.swap(true, Relaxed) {
+            self.lanes.empty();
+        }
     }
 
     /// Whether idem's transactions insist on durability.

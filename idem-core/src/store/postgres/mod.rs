@@ -21,7 +21,10 @@
 mod answer;
 mod check;
 mod claim;
+mod clean;
+mod commit;
 mod fate;
+mod guard;
 mod inbox;
 mod lanes;
 mod many;
@@ -190,7 +193,7 @@ impl Store for Postgres {
     }
 
     async fn commit(&self, txn: Txn) -> Committed {
-        txn::commit(txn).await
+        commit::commit(txn).await
     }
 
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
@@ -202,7 +205,7 @@ impl Store for Postgres {
     }
 
     async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
-        txn::rollback(txn).await
+        commit::rollback(txn).await
     }
 
     fn ticket(&self, txn: &Txn) -> Option<Ticket> {

@@ -133,7 +133,7 @@ impl Session {
     pub(super) async fn prepare(&self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
         let settings = match of {
             // Each of its transactions has limits of its own.
-            Use::Lent => format!("{}; {}", super::txn::guards(self, durable), self.clean()),
+            Use::Lent => format!("{}; {}", super::guard::guards(self, durable), self.clean()),
             Use::Own => self.own(durable),
         };
         sqlx::raw_sql(AssertSqlSafe(settings)).execute(conn).await?;
