@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::connection::Link;
 use crate::error::broker;
 use crate::lag::Asked;
+use crate::limit::Limits;
 use crate::queue_type::{self, Expected};
 use crate::single::Single;
 use crate::wide::{End, Wide};
@@ -128,6 +129,24 @@ impl Queue {
         Ok(By::Lapin(subscribed.map_err(failed)?))
     }
 
+    async fn subscribe(&mut self, link: Link, limits: Limits, terms: &Terms) -> Result<Subscription, BoxError> {
+        let known = self.arguments.clone();
+        self.arguments = queue_type::verify(&link, &self.config, &self.name, self.expected, limits, known).await?;
+        if let Err(refused) = self.check_order(terms) {
+            link.close().await;
+            return Err(refused.into());
+        }
+        let in_flight = terms.in_flight;
+        let by = if self.narrow > 0 {
+            link.close().await;
+            By::Bare(Single::open(&self.config, &self.name, in_flight).await?)
+        } else {
+            self.wide(link, in_flight).await?
+        };
+        let lane = (terms.ordering == Ordering::Queue).then_some(0);
+        Ok(Subscription { by, live: true, lane, in_flight })
+    }
+
     fn check(&self, terms: &Terms) -> Result<(), Error> {
         if terms.in_flight == 0 {
             return Err(Error::Refused(
@@ -183,6 +202,14 @@ impl Queue {
 }
 
 impl By {
+    /// Which of the hosts it is connected to.
+    fn host(&self) -> usize {
+        match self {
+            Self::Lapin(wide) => wide.link.host,
+            Self::Bare(single) => single.host(),
+        }
+    }
+
     async fn close(self) {
         let close = async {
             match self {
@@ -211,21 +238,12 @@ impl Source for Queue {
         self.close().await;
         let limits = self.config.limits(self.expected).await?;
         let link = Link::open(&self.config, &self.name).await?;
-        let known = self.arguments.clone();
-        self.arguments = queue_type::verify(&link, &self.config, &self.name, self.expected, limits, known).await?;
-        if let Err(refused) = self.check_order(&terms) {
-            link.close().await;
-            return Err(refused.into());
+        let host = link.host;
+        let subscribed = self.subscribe(link, limits, &terms).await;
+        if subscribed.is_err() {
+            self.config.first.leave(host);
         }
-        let in_flight = terms.in_flight;
-        let by = if self.narrow > 0 {
-            link.close().await;
-            By::Bare(Single::open(&self.config, &self.name, in_flight).await?)
-        } else {
-            self.wide(link, in_flight).await?
-        };
-        let lane = (terms.ordering == Ordering::Queue).then_some(0);
-        self.subscription = Some(Subscription { by, live: true, lane, in_flight });
+        self.subscription = Some(subscribed?);
         Ok(())
     }
 
@@ -261,6 +279,7 @@ impl Source for Queue {
         };
         if let Some(subscription) = &mut self.subscription {
             subscription.live = false;
+            self.config.first.leave(subscription.by.host());
         }
         Err(end)
     }
