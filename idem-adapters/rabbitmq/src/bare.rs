@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use amq_protocol::auth::Credentials;
 use amq_protocol::protocol::connection::{AMQPMethod, Close, Open, StartOk, TuneOk};
-use amq_protocol::protocol::{AMQPClass, basic, channel, parse_class};
+use amq_protocol::protocol::{AMQPClass, AMQPError, basic, channel, parse_class};
 use futures_util::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use idem_core::Error;
+use lapin::ErrorKind;
 use lapin::tcp::AMQPUriTcpExt;
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use tokio::time::timeout;
 
@@ -22,6 +23,7 @@ pub(crate) use consumer::{BareAcker, Consumer};
 pub(crate) use cursor::Cursor;
 pub(crate) use message::Message;
 
+use crate::attempts::{Attempt, Attempts};
 use crate::config::Config;
 use crate::error;
 use frames::unexpected;
@@ -42,6 +44,8 @@ pub(crate) struct Bare {
     stream: Box<dyn Duplex>,
     /// As the server says it, `4.0.5`.
     version: String,
+    /// Which of the hosts it is connected to.
+    host: usize,
 }
 
 impl Bare {
@@ -63,8 +67,19 @@ impl Bare {
     }
 
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
-        let opened = timeout(CONNECT, Self::login(config, purpose, heartbeat)).await.unwrap_or_else(|_| Err(silent()));
-        opened.map_err(|error| error::connecting(&config.address, error.into()))
+        let mut attempts = Attempts::new(config).await?;
+        while let Some(attempt) = attempts.next() {
+            let host = attempt.host;
+            let login = Self::login(config, attempt, purpose, heartbeat);
+            match timeout(CONNECT, login).await.unwrap_or_else(|_| Err(silent())) {
+                Ok(bare) => {
+                    attempts.works(host);
+                    return Ok(bare);
+                }
+                Err(error) => attempts.failed(host, answered(error)),
+            }
+        }
+        Err(attempts.error())
     }
 
     /// The first number of the server's version; `None` where it names none.
@@ -83,16 +98,17 @@ impl Bare {
         .await;
     }
 
-    async fn login(config: &Config, purpose: &str, heartbeat: u16) -> io::Result<Self> {
-        let mut bare = Self { stream: dial(config).await?, version: String::new() };
+    async fn login(config: &Config, to: Attempt, purpose: &str, heartbeat: u16) -> io::Result<Self> {
+        let Attempt { uri, host } = to;
+        let mut bare = Self { stream: dial(config, &uri).await?, version: String::new(), host };
         bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
         bare.stream.flush().await?;
         let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };
         if let Some(AMQPValue::LongString(version)) = start.server_properties.inner().get("version") {
             bare.version = version.to_string();
         }
-        let mechanism = config.uri.query.auth_mechanism.unwrap_or_default();
-        let credentials = Credentials::from(config.uri.authority.userinfo.clone());
+        let mechanism = uri.query.auth_mechanism.unwrap_or_default();
+        let credentials = Credentials::from(uri.authority.userinfo);
         let answer = StartOk {
             client_properties: properties(purpose),
             mechanism: mechanism.name().into(),
@@ -103,7 +119,7 @@ impl Bare {
         let AMQPClass::Connection(AMQPMethod::Tune(tune)) = bare.method().await? else { return Err(unexpected()) };
         let tuned = TuneOk { channel_max: tune.channel_max, frame_max: tune.frame_max, heartbeat };
         bare.send(0, AMQPClass::Connection(AMQPMethod::TuneOk(tuned))).await?;
-        let open = Open { virtual_host: config.uri.vhost.as_str().into() };
+        let open = Open { virtual_host: uri.vhost.as_str().into() };
         bare.send(0, AMQPClass::Connection(AMQPMethod::Open(open))).await?;
         match bare.method().await? {
             AMQPClass::Connection(AMQPMethod::OpenOk(_)) => Ok(bare),
@@ -145,19 +161,22 @@ impl Bare {
                 continue;
             }
             let (_, class) = parse_class(payload.as_slice()).map_err(|_| unexpected())?;
-            let (code, text) = match &class {
-                AMQPClass::Connection(AMQPMethod::Close(close)) => (close.reply_code, &close.reply_text),
-                AMQPClass::Channel(channel::AMQPMethod::Close(close)) => (close.reply_code, &close.reply_text),
-                _ => return Ok(class),
-            };
-            return Err(io::Error::other(format!("{code} {text}")));
+            return Err(match class {
+                AMQPClass::Connection(AMQPMethod::Close(close)) => {
+                    end(close.reply_code, close.reply_text.clone(), close.try_into())
+                }
+                AMQPClass::Channel(channel::AMQPMethod::Close(close)) => {
+                    end(close.reply_code, close.reply_text.clone(), close.try_into())
+                }
+                class => return Ok(class),
+            });
         }
     }
 }
 
-async fn dial(config: &Config) -> io::Result<Box<dyn Duplex>> {
+async fn dial(config: &Config, uri: &AMQPUri) -> io::Result<Box<dyn Duplex>> {
     let runtime = lapin::runtime::default_runtime().map_err(io::Error::other)?;
-    let plain = AMQPUri { scheme: AMQPScheme::AMQP, ..config.uri.clone() };
+    let plain = AMQPUri { scheme: AMQPScheme::AMQP, ..uri.clone() };
     let stream = AMQPUriTcpExt::connect_async(&plain, &runtime).await?;
     match &config.tls {
         Some(tls) => Ok(Box::new(stream.into_rustls(tls, &plain.authority.host).await?)),
@@ -177,6 +196,19 @@ fn properties(purpose: &str) -> FieldTable {
     properties.insert("connection_name".into(), AMQPValue::LongString(format!("idem {purpose}").into()));
     properties.insert("capabilities".into(), AMQPValue::FieldTable(capabilities));
     properties
+}
+
+/// The server's answer, as the end of a connection.
+fn end(code: u16, text: ShortString, known: Result<AMQPError, impl Sized>) -> io::Error {
+    known.map_or_else(|_| io::Error::other(format!("{code} {text}")), io::Error::other)
+}
+
+/// As lapin tells it.
+fn answered(error: io::Error) -> lapin::Error {
+    match error.downcast::<AMQPError>() {
+        Ok(answer) => ErrorKind::ProtocolError(answer).into(),
+        Err(error) => error.into(),
+    }
 }
 
 fn silent() -> io::Error {

@@ -8,16 +8,14 @@ use std::{io, mem};
 
 use futures_util::{Stream, StreamExt};
 use idem_core::Error;
-use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream, RustlsConnector, RustlsConnectorConfig};
+use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, Event};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::attempts::{Attempt, Attempts};
 use crate::config::Config;
-use crate::error;
 
 /// From the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -30,7 +28,9 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Auto-recovery stays off: it would go on with other delivery tags without a word, and after an error of the channel
 /// its stream stays pending for ever. The worker opens anew instead.
 pub(crate) struct Link {
-    pub(crate) connection: Connection,
+    pub(crate) connection: Arc<Connection>,
+    /// Which of the hosts it is connected to.
+    pub(crate) host: usize,
     /// Ends with the link.
     _watch: JoinSet<()>,
     _socket: Cut,
@@ -49,16 +49,29 @@ impl Drop for Cut {
 impl Link {
     /// Connects and logs in. `purpose` is what the server's list of connections shows.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
+        let mut attempts = Attempts::new(config).await?;
+        while let Some(Attempt { uri, host }) = attempts.next() {
+            match Self::to(config, uri, purpose).await {
+                Ok((connection, socket)) => {
+                    attempts.works(host);
+                    return Ok(Self::of(config, host, connection, socket));
+                }
+                Err(error) => attempts.failed(host, error),
+            }
+        }
+        Err(attempts.error())
+    }
+
+    async fn to(config: &Config, uri: AMQPUri, purpose: &str) -> lapin::Result<(Connection, Cut)> {
         // lapin waits for the server's answer for ever, on a thread of its own. This ends both.
         let socket = Cut(Socket::default());
-        let connected = timeout(CONNECT, connect(config, purpose, socket.0.clone())).await;
-        let connection = match connected {
-            Ok(connection) => connection.map_err(|error| error::connecting(&config.address, error))?,
-            Err(_) => {
-                let silence = format!("no answer within {} seconds", CONNECT.as_secs());
-                return Err(error::connecting(&config.address, io::Error::other(silence).into()));
-            }
-        };
+        match timeout(CONNECT, connect(config, uri, purpose, socket.0.clone())).await {
+            Ok(connection) => Ok((connection?, socket)),
+            Err(_) => Err(io::Error::other(format!("no answer within {} seconds", CONNECT.as_secs())).into()),
+        }
+    }
+
+    fn of(config: &Config, host: usize, connection: Connection, socket: Cut) -> Self {
         let mut watch = JoinSet::new();
         let (status, copy) = (connection.status().clone(), socket.0.clone());
         // The server takes everything back when the last handle to the socket is closed, and this has one.
@@ -67,8 +80,9 @@ impl Link {
                 copy.cut()
             }
         };
-        watch.spawn(report(connection.events_listener(), config.address.to_string(), failed));
-        Ok(Self { connection, _watch: watch, _socket: socket })
+        let address = config.address.of(&config.address.hosts[host]).to_string();
+        watch.spawn(report(connection.events_listener(), address, failed));
+        Self { connection: Arc::new(connection), host, _watch: watch, _socket: socket }
     }
 
     /// Says goodbye. The server has then seen all that was sent before.
@@ -77,38 +91,12 @@ impl Link {
     }
 }
 
-/// TLS that accepts a certificate of a CA in `ca`, or else of a CA of the system, for the name in the URL.
-pub(crate) fn connector(ca: Option<&[u8]>) -> Result<RustlsConnector, Error> {
-    let refused = |what: String| Error::Refused(format!("TLS cannot be set up: {what}"));
-    let roots = match ca {
-        None => RustlsConnectorConfig::new_with_native_certs().map_err(|error| {
-            refused(format!("{error}: install the system's certificates (ca-certificates), or use .tls_ca(pem)"))
-        })?,
-        Some(pem) => {
-            let certificates = CertificateDer::pem_slice_iter(pem)
-                .collect::<Result<Vec<_>, _>>()
-                .ok()
-                .filter(|certificates| !certificates.is_empty())
-                .ok_or_else(|| {
-                    refused(
-                        "the text given to .tls_ca holds no certificate: give it the content of a .pem file with \
-                         BEGIN CERTIFICATE in it"
-                            .to_owned(),
-                    )
-                })?;
-            RustlsConnectorConfig::default().with_parsable_certificates(certificates)
-        }
-    };
-    // The provider is the process's own where it has one, and else ring, which becomes the process's.
-    roots.connector_with_no_client_auth().map_err(|error| refused(error.to_string()))
-}
-
-async fn connect(config: &Config, purpose: &str, socket: Socket) -> lapin::Result<Connection> {
+async fn connect(config: &Config, uri: AMQPUri, purpose: &str, socket: Socket) -> lapin::Result<Connection> {
     let tls = config.tls.clone();
     let properties = ConnectionProperties::default().with_connection_name(format!("idem {purpose}").into());
     let runtime = lapin::runtime::default_runtime()?;
     Connection::connector(
-        config.uri.clone(),
+        uri,
         runtime,
         async move |uri: AMQPUri, runtime| {
             let plain = AMQPUri { scheme: AMQPScheme::AMQP, ..uri };

@@ -4,7 +4,8 @@ use idem_core::{BoxError, Error};
 use lapin::ErrorKind;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
-use crate::config::Address;
+use crate::address::Address;
+use crate::credentials::Login;
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
@@ -12,11 +13,11 @@ pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
 }
 
 /// The connection could not be made.
-pub(crate) fn connecting(address: &Address, error: lapin::Error) -> Error {
+pub(crate) fn connecting(address: &Address, login: &Login, error: lapin::Error) -> Error {
     let cure = match error.kind() {
         ErrorKind::ProtocolError(answer) => match answer.kind() {
             AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
-                "check user and password; RabbitMQ lets the user `guest` in from localhost only".to_owned()
+                login.cure().to_owned()
             }
             AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) if address.vhost.is_empty() => {
                 "the slash at the end of the URL names the virtual host without a name: leave it out, or write /%2f, to mean /".to_owned()
@@ -28,12 +29,20 @@ pub(crate) fn connecting(address: &Address, error: lapin::Error) -> Error {
             }
             _ => "see the server's log".to_owned(),
         },
+        ErrorKind::IOError(error) if is_tls(error) && error.to_string().contains("received fatal alert") => {
+            "the server has ended the handshake of TLS: where it asks for a certificate of the client's, give one by \
+             .client_certificate(chain, key) that is valid now and of an authority that the server trusts"
+                .to_owned()
+        }
         ErrorKind::IOError(error) if is_tls(error) => {
             "the server's certificate must be valid for this host name and come from a CA of this system: for a \
              private CA use .tls_ca(pem), and check that the port speaks TLS (usually 5671)"
                 .to_owned()
         }
-        _ => format!("check that the server runs and that port {} can be reached from here", address.port),
+        _ => match &address.hosts[..] {
+            [host] => format!("check that the server runs and that port {} can be reached from here", host.port),
+            _ => "check that a server runs and can be reached from here".to_owned(),
+        },
     };
     broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
 }

@@ -43,6 +43,12 @@
 //! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
 //!   [`RabbitMq::queue_unverified`].
 //!
+//! # Logins
+//!
+//! By user and password in the URL; by [`Options::credentials`], which are asked for at each connection, for tokens that
+//! expire; or by [`Options::client_certificate`] (SASL EXTERNAL). Every connection logs in the same way: that of the
+//! subscription, the short one that asks for the server's version, and the one that takes out a message that lapin cannot read.
+//!
 //! # Order
 //!
 //! [`Ordering::Queue`](idem_core::Ordering::Queue) needs a queue with one consumer at a time, declared with
@@ -67,21 +73,31 @@
 //! messages have passed as may be unsettled, all is taken by lapin again.
 
 mod acker;
+mod address;
+mod attempts;
 mod bare;
 #[cfg(test)]
 mod captured;
 mod config;
 mod connection;
+mod credentials;
 mod delivery;
 mod error;
+mod lag;
 mod limit;
+mod options;
 mod properties;
 mod queue_type;
+mod server;
 mod single;
 mod source;
+mod tls;
 mod unreadable;
+mod url;
 mod wide;
 
 pub use acker::RabbitMqAcker;
-pub use config::{Options, RabbitMq};
+pub use credentials::Credentials;
+pub use options::Options;
+pub use server::RabbitMq;
 pub use source::Queue;

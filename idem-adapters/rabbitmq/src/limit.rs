@@ -7,7 +7,7 @@
 use idem_core::Error;
 use lapin::types::{AMQPValue, FieldTable};
 
-use crate::config::Address;
+use crate::address::Address;
 use crate::error::refused;
 
 pub(crate) const ARGUMENT: &str = "x-delivery-limit";

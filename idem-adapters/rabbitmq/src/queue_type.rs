@@ -16,7 +16,8 @@ use lapin::options::QueueDeclareOptions;
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-use crate::config::{Address, Config};
+use crate::address::Address;
+use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{answer, broker, refused};
 use crate::limit::{self, Limits};

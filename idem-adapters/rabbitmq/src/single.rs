@@ -20,6 +20,10 @@ impl Single {
         Ok(Self { consumer: Bare::consume(config, queue).await?, in_flight })
     }
 
+    pub(crate) fn host(&self) -> usize {
+        self.consumer.host
+    }
+
     /// The next delivery, and `left` as it is behind it; `None` once none was left, and all are settled. Cancel safe.
     pub(crate) async fn next(
         &mut self,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, Error, Horizon, Lag, Ordering, Source, Terms};
 use lapin::types::FieldTable;
 use tokio::time::timeout;
 
@@ -12,6 +12,8 @@ use crate::acker::RabbitMqAcker;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::broker;
+use crate::lag::Asked;
+use crate::limit::Limits;
 use crate::queue_type::{self, Expected};
 use crate::single::Single;
 use crate::wide::{End, Wide};
@@ -31,6 +33,7 @@ pub struct Queue {
     /// How many more messages are taken one at a time, by a connection that reads what lapin cannot. All that is prefetched
     /// goes back when lapin ends its connection at a message, and each return counts against a delivery limit.
     narrow: u16,
+    asked: Asked,
 }
 
 /// What one `open` made.
@@ -56,7 +59,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, expected: Expected, arguments: FieldTable) -> Self {
-        Self { config, name: name.into(), expected, arguments, subscription: None, narrow: 0 }
+        Self { config, name: name.into(), expected, arguments, subscription: None, narrow: 0, asked: Asked::default() }
     }
 
     /// The queue and where it is, for errors.
@@ -120,9 +123,28 @@ impl Queue {
     }
 
     async fn wide(&self, link: Link, in_flight: u16) -> Result<By, BoxError> {
+        self.asked.set(&link.connection);
         let subscribed = Wide::open(link, &self.name, in_flight).await;
         let failed = |error| broker(format!("cannot subscribe to {}", self.place()), error);
         Ok(By::Lapin(subscribed.map_err(failed)?))
+    }
+
+    async fn subscribe(&mut self, link: Link, limits: Limits, terms: &Terms) -> Result<Subscription, BoxError> {
+        let known = self.arguments.clone();
+        self.arguments = queue_type::verify(&link, &self.config, &self.name, self.expected, limits, known).await?;
+        if let Err(refused) = self.check_order(terms) {
+            link.close().await;
+            return Err(refused.into());
+        }
+        let in_flight = terms.in_flight;
+        let by = if self.narrow > 0 {
+            link.close().await;
+            By::Bare(Single::open(&self.config, &self.name, in_flight).await?)
+        } else {
+            self.wide(link, in_flight).await?
+        };
+        let lane = (terms.ordering == Ordering::Queue).then_some(0);
+        Ok(Subscription { by, live: true, lane, in_flight })
     }
 
     fn check(&self, terms: &Terms) -> Result<(), Error> {
@@ -180,6 +202,14 @@ impl Queue {
 }
 
 impl By {
+    /// Which of the hosts it is connected to.
+    fn host(&self) -> usize {
+        match self {
+            Self::Lapin(wide) => wide.link.host,
+            Self::Bare(single) => single.host(),
+        }
+    }
+
     async fn close(self) {
         let close = async {
             match self {
@@ -208,21 +238,12 @@ impl Source for Queue {
         self.close().await;
         let limits = self.config.limits(self.expected).await?;
         let link = Link::open(&self.config, &self.name).await?;
-        let known = self.arguments.clone();
-        self.arguments = queue_type::verify(&link, &self.config, &self.name, self.expected, limits, known).await?;
-        if let Err(refused) = self.check_order(&terms) {
-            link.close().await;
-            return Err(refused.into());
+        let host = link.host;
+        let subscribed = self.subscribe(link, limits, &terms).await;
+        if subscribed.is_err() {
+            self.config.first.leave(host);
         }
-        let in_flight = terms.in_flight;
-        let by = if self.narrow > 0 {
-            link.close().await;
-            By::Bare(Single::open(&self.config, &self.name, in_flight).await?)
-        } else {
-            self.wide(link, in_flight).await?
-        };
-        let lane = (terms.ordering == Ordering::Queue).then_some(0);
-        self.subscription = Some(Subscription { by, live: true, lane, in_flight });
+        self.subscription = Some(subscribed?);
         Ok(())
     }
 
@@ -241,6 +262,10 @@ impl Source for Queue {
         Some(self.config.consumer_timeout)
     }
 
+    fn lag(&self) -> Option<Lag> {
+        Some(self.asked.lag(&self.name))
+    }
+
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
         let end = loop {
             match self.take().await {
@@ -254,6 +279,7 @@ impl Source for Queue {
         };
         if let Some(subscription) = &mut self.subscription {
             subscription.live = false;
+            self.config.first.leave(subscription.by.host());
         }
         Err(end)
     }

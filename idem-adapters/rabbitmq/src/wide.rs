@@ -16,7 +16,7 @@ pub(crate) struct Wide {
     // In the order in which they are to be dropped.
     consumer: Consumer,
     channel: Channel,
-    link: Link,
+    pub(crate) link: Link,
     /// The tag of the last delivery.
     pub(crate) tag: u64,
 }

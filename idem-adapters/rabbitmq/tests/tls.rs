@@ -3,55 +3,15 @@
 
 mod common;
 
-use std::sync::Arc;
-
+use common::certificates::{Authority, Certificate, authority as ca, named, run_out, server};
 use common::relay::authority;
 use common::{terms, texts, url};
 use idem_core::{Error, Source};
 use idem_rabbitmq::RabbitMq;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
+use idem_services::Secure;
+use rcgen::KeyPair;
 
 const SENTINEL: &str = "s3ntinel";
-
-fn ca() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// Speaks TLS with a certificate for `name`, and passes all on to `target`.
-async fn server(ca: &CertifiedIssuer<'_, KeyPair>, params: CertificateParams, target: String) -> u16 {
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, ca).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            let (acceptor, target) = (acceptor.clone(), target.clone());
-            tokio::spawn(async move {
-                let Ok(mut client) = acceptor.accept(client).await else { return };
-                let mut server = TcpStream::connect(target).await.unwrap();
-                let _ = copy_bidirectional(&mut client, &mut server).await;
-            });
-        }
-    });
-    port
-}
-
-fn named(name: &str) -> CertificateParams {
-    CertificateParams::new(vec![name.to_owned()]).unwrap()
-}
 
 async fn refused(port: u16, pem: Option<String>) {
     let options = RabbitMq::options(format!("amqps://u:{SENTINEL}@localhost:{port}/%2f"));
@@ -66,7 +26,7 @@ async fn refused(port: u16, pem: Option<String>) {
 async fn a_server_with_a_certificate_of_the_private_ca_is_accepted() {
     let Some(url) = url() else { return };
     let ca = ca();
-    let port = server(&ca, named("localhost"), authority(&url).to_owned()).await;
+    let port = server(&ca, named("localhost"), None, authority(&url).to_owned()).await;
     let url = url.replacen("amqp://", "amqps://", 1).replacen(authority(&url), &format!("localhost:{port}"), 1);
     let rabbit = RabbitMq::options(url).tls_ca(ca.pem()).connect().await.unwrap();
     let name = format!("idem-test-tls-{}", std::process::id());
@@ -79,7 +39,7 @@ async fn a_server_with_a_certificate_of_the_private_ca_is_accepted() {
 
 #[tokio::test]
 async fn a_server_with_a_certificate_of_an_unknown_ca_is_refused() {
-    let port = server(&ca(), named("localhost"), String::new()).await;
+    let port = server(&ca(), named("localhost"), None, String::new()).await;
     refused(port, None).await;
     refused(port, Some(ca().pem())).await;
 }
@@ -87,17 +47,14 @@ async fn a_server_with_a_certificate_of_an_unknown_ca_is_refused() {
 #[tokio::test]
 async fn a_server_with_a_certificate_for_another_name_is_refused() {
     let ca = ca();
-    let port = server(&ca, named("other.example"), String::new()).await;
+    let port = server(&ca, named("other.example"), None, String::new()).await;
     refused(port, Some(ca.pem())).await;
 }
 
 #[tokio::test]
 async fn a_server_with_a_certificate_that_has_run_out_is_refused() {
     let ca = ca();
-    let mut params = named("localhost");
-    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
-    params.not_after = rcgen::date_time_ymd(2002, 1, 1);
-    let port = server(&ca, params, String::new()).await;
+    let port = server(&ca, run_out(named("localhost")), None, String::new()).await;
     refused(port, Some(ca.pem())).await;
 }
 
@@ -120,4 +77,95 @@ async fn a_ca_that_is_none_is_refused() {
         let error = RabbitMq::options("amqps://localhost").tls_ca(pem).connect().await.unwrap_err();
         assert!(matches!(&error, Error::Refused(text) if text.contains("BEGIN CERTIFICATE")), "{error:?}");
     }
+}
+
+/// The URL of the shared server by way of a server of TLS that asks for certificates of `clients`.
+async fn asking(url: &str, ca: &Authority, clients: &Authority) -> String {
+    let port = server(ca, named("localhost"), Some(clients), authority(url).to_owned()).await;
+    url.replacen("amqp://", "amqps://", 1).replacen(authority(url), &format!("localhost:{port}"), 1)
+}
+
+#[tokio::test]
+async fn a_certificate_is_shown_beside_the_password_where_the_url_has_one() {
+    let Some(url) = url() else { return };
+    let (servers, clients) = (ca(), ca());
+    let client = Certificate::of(&clients, named("billing"));
+    let url = asking(&url, &servers, &clients).await;
+    let options = RabbitMq::options(url).tls_ca(servers.pem()).client_certificate(client.pem(), client.key_pem());
+    let rabbit = options.connect().await.unwrap();
+    // The connection that looks at the server's version shows it as well.
+    let world = common::World::new().await.unwrap();
+    rabbit.queue(&world.queue).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_take_the_certificate_is_named_with_the_cure() {
+    let Some(url) = url() else { return };
+    let (servers, clients, others) = (ca(), ca(), ca());
+    let url = asking(&url, &servers, &clients).await;
+    let of_another = Certificate::of(&others, named("billing"));
+    let expired = Certificate::of(&clients, run_out(named("billing")));
+    for client in [None, Some(of_another), Some(expired)] {
+        let options = RabbitMq::options(&url).tls_ca(servers.pem());
+        let (options, key) = match client {
+            None => (options, SENTINEL.to_owned()),
+            Some(client) => (options.client_certificate(client.pem(), client.key_pem()), client.key_pem()),
+        };
+        let error = options.connect().await.unwrap_err();
+        let said = texts(&error);
+        assert!(matches!(error, Error::Broker { .. }), "{said}");
+        assert!(said.contains(".client_certificate(") && said.contains("localhost"), "{said}");
+        assert!(!said.contains(&key), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_without_its_key_is_refused_and_the_key_is_not_shown() {
+    let ca = ca();
+    let (one, other) = (Certificate::of(&ca, named("billing")), Certificate::of(&ca, named("billing")));
+    let damaged = one.key_pem().replacen("PRIVATE KEY", "SECRET", 2);
+    for (chain, key, expected) in [
+        (one.pem(), other.key_pem(), "TLS cannot be set up"),
+        (one.pem(), damaged, "BEGIN PRIVATE KEY"),
+        (one.key_pem(), one.key_pem(), "BEGIN CERTIFICATE"),
+    ] {
+        let options = RabbitMq::options("amqps://localhost").tls_ca(ca.pem()).client_certificate(chain, key.clone());
+        let error = options.connect().await.unwrap_err();
+        let said = texts(&error);
+        assert!(matches!(&error, Error::Refused(text) if text.contains(expected)), "{said}");
+        let secret = key.lines().nth(1).unwrap();
+        assert!(!said.contains(secret), "{said}");
+    }
+    let plain = RabbitMq::options("amqp://localhost").client_certificate(one.pem(), one.key_pem()).connect().await;
+    assert!(matches!(&plain, Err(Error::Refused(text)) if text.contains("amqps://")), "{plain:?}");
+}
+
+/// With a RabbitMQ of its own, which takes no other login. Lapin's connections, and those that read bytes, log in by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_is_the_login_where_the_url_names_no_user() {
+    let Some(_) = url() else { return };
+    let (servers, clients) = (ca(), ca());
+    let server = Certificate::of(&servers, named("localhost"));
+    let (authority, certificate, key) = (clients.pem(), server.pem(), server.key_pem());
+    let started = tokio::task::spawn_blocking(move || {
+        idem_services::RabbitMq::start_secure(Secure {
+            authority: &authority,
+            certificate: &certificate,
+            key: &key,
+            user: "billing",
+        })
+    });
+    let instance = started.await.unwrap().unwrap();
+    let connect = async |name: &str| {
+        let client = Certificate::of(&clients, named(name));
+        let options = RabbitMq::options(instance.url()).tls_ca(servers.pem());
+        options.client_certificate(client.pem(), client.key_pem()).connect().await
+    };
+    let mut queue = connect("billing").await.unwrap().declare("orders").await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    queue.close().await;
+
+    let refused = connect("somebody").await.unwrap_err();
+    let said = texts(&refused);
+    assert!(said.contains("ssl_cert_login_from") && said.contains("client's certificate"), "{said}");
 }

@@ -33,6 +33,6 @@ pub use instance::Instance;
 pub use kafka::Kafka;
 pub use nats::Nats;
 pub use postgres::Postgres;
-pub use rabbitmq::RabbitMq;
+pub use rabbitmq::{RabbitMq, Secure};
 pub use shared::{Status, down, exports, prepare, status, up};
 pub use tools::{pooler, tools};

@@ -1,5 +1,7 @@
 //! RabbitMQ.
 
+mod secure;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,6 +14,9 @@ use nix::sys::signal::Signal;
 
 use crate::server::Server;
 use crate::{Instance, daemon, place, process};
+
+pub use secure::Secure;
+use secure::SecureRabbitMq;
 
 /// RabbitMQ: user and password `guest`, virtual host `/`, listening on the loopback address only.
 ///
@@ -32,6 +37,17 @@ impl RabbitMq {
     /// There is no way to start one on this machine, or it does not answer within two minutes.
     pub fn start() -> Result<Instance> {
         Instance::start(&Self)
+    }
+
+    /// Starts an instance that listens with TLS, and takes no login but a client's certificate (SASL EXTERNAL). Its address
+    /// names `localhost`, and no user.
+    ///
+    /// # Errors
+    /// RabbitMQ is not installed on this machine, or does not answer within two minutes.
+    pub fn start_secure(secure: Secure<'_>) -> Result<Instance> {
+        let server = SecureRabbitMq { secure, tls_port: place::free_port()? };
+        anyhow::ensure!(server.is_installed(), "RabbitMQ is not installed: install {}", server.packages().join(" "));
+        Instance::start(&server)
     }
 }
 

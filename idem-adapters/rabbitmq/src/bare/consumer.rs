@@ -22,6 +22,8 @@ pub(crate) struct Consumer {
     messages: mpsc::UnboundedReceiver<io::Result<Message>>,
     writes: mpsc::UnboundedSender<Write>,
     task: JoinSet<()>,
+    /// Which of the hosts it is connected to.
+    pub(crate) host: usize,
 }
 
 /// Frames that are to be sent, and who waits for it.
@@ -33,6 +35,7 @@ struct Write {
 impl Consumer {
     /// Of a connection that has subscribed.
     pub(super) fn new(bare: Bare, heartbeat: Option<Duration>) -> Self {
+        let host = bare.host;
         let (from, to) = bare.stream.split();
         let (found, messages) = mpsc::unbounded_channel();
         let (writes, asked) = mpsc::unbounded_channel();
@@ -43,7 +46,7 @@ impl Consumer {
             // Whichever ends first ends the connection.
             future::select(listening, writing).await;
         });
-        Self { messages, writes, task }
+        Self { messages, writes, task, host }
     }
 
     /// The next message; `None` once the consumer was cancelled, and after an error. Cancel safe.

@@ -1,0 +1,117 @@
+//! Where the servers are.
+
+use std::fmt;
+
+use idem_core::Error;
+use lapin::uri::{AMQPScheme, AMQPUri};
+
+/// Where the servers are, and as whom they are spoken to, without the password.
+#[derive(Debug)]
+pub(crate) struct Address {
+    scheme: AMQPScheme,
+    /// The nodes of one cluster; at least one.
+    pub(crate) hosts: Vec<Host>,
+    /// As an error names it.
+    user: String,
+    pub(crate) vhost: String,
+}
+
+/// Where one node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// The host of the URL, and others.
+    pub(crate) fn new(uri: &AMQPUri, others: Vec<Host>, user: String) -> Self {
+        let first = Host { name: uri.authority.host.clone(), port: uri.authority.port };
+        let hosts = [first].into_iter().chain(others).collect();
+        Self { scheme: uri.scheme.clone(), hosts, user, vhost: uri.vhost.clone() }
+    }
+
+    /// The address of one of its hosts alone.
+    pub(crate) fn of(&self, host: &Host) -> Self {
+        let Self { scheme, user, vhost, .. } = self;
+        Self { scheme: scheme.clone(), hosts: vec![host.clone()], user: user.clone(), vhost: vhost.clone() }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, user, vhost, .. } = self;
+        let hosts: Vec<_> = self.hosts.iter().map(ToString::to_string).collect();
+        write!(f, "{scheme}://{} ({user}, virtual host `{vhost}`)", hosts.join(","))
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, port } = self;
+        if name.contains(':') { write!(f, "[{name}]:{port}") } else { write!(f, "{name}:{port}") }
+    }
+}
+
+impl Host {
+    /// Of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`.
+    pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self, Error> {
+        // The text is not repeated: it may be a URL with a password.
+        read(text, default_port).ok_or_else(|| {
+            Error::Refused(
+                "a further host of RabbitMQ cannot be read: write host, host:port or [ipv6]:port; user, password and \
+                 virtual host are those of the URL"
+                    .to_owned(),
+            )
+        })
+    }
+}
+
+fn read(text: &str, default_port: u16) -> Option<Host> {
+    let (name, port) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || "@/?#[]".contains(c)) {
+        return None;
+    }
+    let port = if port.is_empty() { default_port } else { port.strip_prefix(':')?.parse().ok()? };
+    Some(Host { name: name.to_owned(), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_a_name_and_perhaps_a_port() {
+        for (text, name, port, shown) in [
+            ("rabbit-2", "rabbit-2", 5672, "rabbit-2:5672"),
+            ("10.0.0.7:5673", "10.0.0.7", 5673, "10.0.0.7:5673"),
+            ("[fd00::7]", "fd00::7", 5672, "[fd00::7]:5672"),
+            ("[fd00::7]:5673", "fd00::7", 5673, "[fd00::7]:5673"),
+        ] {
+            let host = Host::parse(text, 5672).unwrap();
+            assert_eq!((&*host.name, host.port, &*host.to_string()), (name, port, shown));
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused_and_not_repeated() {
+        for text in [
+            "",
+            ":5672",
+            "h:port",
+            "h:70000",
+            "fd00::7",
+            "[fd00::7",
+            "[::1]5672",
+            "a b",
+            "amqp://u:s3ntinel@h",
+            "u:s3ntinel@h",
+        ] {
+            let error = Host::parse(text, 5672).unwrap_err().to_string();
+            assert!(error.contains("host:port") && !error.contains("ntinel"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! One connection, tried at each host in turn.
+
+use std::error::Error as _;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use idem_core::{BoxError, Error};
+use lapin::uri::{AMQPUri, AMQPUserInfo, SASLMechanism};
+
+use crate::address::Address;
+use crate::config::Config;
+use crate::credentials::Login;
+use crate::error;
+
+/// With which host the next connection begins. All that comes from one server's options shares it.
+#[derive(Default)]
+pub(crate) struct First(AtomicUsize);
+
+impl First {
+    /// Begins with the host behind this one from now on, where it would begin with this one: what it was connected for has
+    /// failed there.
+    pub(crate) fn leave(&self, host: usize) {
+        let _ = self.0.compare_exchange(host, host.wrapping_add(1), Relaxed, Relaxed);
+    }
+}
+
+/// The hosts for one connection, each once, with the login for it.
+pub(crate) struct Attempts<'a> {
+    config: &'a Config,
+    userinfo: AMQPUserInfo,
+    first: usize,
+    failures: Vec<Error>,
+}
+
+/// One host to try.
+pub(crate) struct Attempt {
+    /// Where it is, and how to log in there.
+    pub(crate) uri: AMQPUri,
+    pub(crate) host: usize,
+}
+
+impl<'a> Attempts<'a> {
+    /// Asks for the login, where it is to be asked for.
+    pub(crate) async fn new(config: &'a Config) -> Result<Self, Error> {
+        let userinfo = config.login.userinfo().await.map_err(|source| {
+            let what = format!(
+                "cannot connect to RabbitMQ at {}: the callback given to .credentials(..) has failed",
+                config.address
+            );
+            error::broker(what, source)
+        })?;
+        let first = config.first.0.load(Relaxed);
+        Ok(Self { config, userinfo, first, failures: Vec::new() })
+    }
+
+    /// The next host, until each was tried.
+    pub(crate) fn next(&self) -> Option<Attempt> {
+        let hosts = &self.config.address.hosts;
+        if self.failures.len() >= hosts.len() {
+            return None;
+        }
+        let host = self.first.wrapping_add(self.failures.len()) % hosts.len();
+        let mut uri = self.config.uri.clone();
+        uri.authority.userinfo = self.userinfo.clone();
+        uri.authority.host = hosts[host].name.clone();
+        uri.authority.port = hosts[host].port;
+        if matches!(self.config.login, Login::Certificate) {
+            uri.query.auth_mechanism = Some(SASLMechanism::External);
+        }
+        Some(Attempt { uri, host })
+    }
+
+    /// This host cannot be used.
+    pub(crate) fn failed(&mut self, host: usize, error: lapin::Error) {
+        let Config { address, login, .. } = self.config;
+        let failure = error::connecting(&address.of(&address.hosts[host]), login, error);
+        if address.hosts.len() > 1 {
+            tracing::warn!(error = chain(&failure), "a host of RabbitMQ cannot be used; the next one is tried");
+        }
+        self.failures.push(failure);
+    }
+
+    /// This host is connected: the next connection begins with it.
+    pub(crate) fn works(&self, host: usize) {
+        self.config.first.0.store(host, Relaxed);
+    }
+
+    /// No host can be used.
+    pub(crate) fn error(mut self) -> Error {
+        match self.failures.len() {
+            1 => self.failures.remove(0),
+            _ => none(&self.config.address, &self.failures),
+        }
+    }
+}
+
+fn none(address: &Address, failures: &[Error]) -> Error {
+    let each: Vec<_> = failures.iter().map(chain).collect();
+    let each: BoxError = each.join("; ").into();
+    error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each)
+}
+
+/// An error with all that caused it, each part once.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let part = cause.to_string();
+        if !text.ends_with(&part) {
+            text = format!("{text}: {part}");
+        }
+        source = cause.source();
+    }
+    text
+}

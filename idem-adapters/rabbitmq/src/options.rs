@@ -1,0 +1,190 @@
+//! How to speak to a server.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{BoxError, Error};
+use lapin::uri::AMQPScheme;
+
+use crate::address::{Address, Host};
+use crate::attempts::First;
+use crate::config::Config;
+use crate::connection::Link;
+use crate::credentials::{Ask, Credentials, Login};
+use crate::server::RabbitMq;
+use crate::tls::Tls;
+use crate::url::{self, Url};
+
+/// RabbitMQ's default: <https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout>
+const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// How to speak to a server, before it is tried.
+pub struct Options {
+    url: String,
+    hosts: Vec<String>,
+    tls: Tls,
+    ask: Option<Ask>,
+    consumer_timeout: Duration,
+    replay_horizon: Option<Duration>,
+    limit_by_policy: bool,
+}
+
+impl Options {
+    pub(crate) fn new(url: String) -> Self {
+        Self {
+            url,
+            hosts: Vec::new(),
+            tls: Tls::default(),
+            ask: None,
+            consumer_timeout: CONSUMER_TIMEOUT,
+            replay_horizon: None,
+            limit_by_policy: false,
+        }
+    }
+
+    /// Trusts the certificates in this PEM, and no longer those of the system: for a server with a private CA.
+    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.ca = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate to the server: a PEM of it and of those that lead to its authority, and a PEM of its key, which
+    /// must not be encrypted.
+    ///
+    /// Where the URL names no user (`amqps://host/vhost`) and there are no [`credentials`](Self::credentials), it is the login
+    /// as well: SASL EXTERNAL, which the server's plugin `rabbitmq_auth_mechanism_ssl` takes. With a user, the server gets both.
+    ///
+    /// It is read once: before it runs out, make the worker anew with another one.
+    pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.tls.client = Some((chain.into(), key.into()));
+        self
+    }
+
+    /// Asks for user and password at each connection, for those that change: a token that expires, a password that a vault
+    /// hands out. The URL then names no user.
+    ///
+    /// An error, and no answer within 10 seconds, is an error of the connection: it ends the start of a worker, and later it is
+    /// asked again. The server ends a connection whose token has expired; what was unsettled then comes again, by a connection
+    /// with the next token.
+    ///
+    /// ```no_run
+    /// # use idem_rabbitmq::{Credentials, RabbitMq};
+    /// # async fn token() -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # async fn example() -> Result<(), idem_core::Error> {
+    /// let rabbit = RabbitMq::options("amqps://rabbit.example/shop")
+    ///     .credentials(|| async { Ok(Credentials::new("billing", token().await?)) })
+    ///     .connect()
+    ///     .await?;
+    /// # let _ = rabbit;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn credentials<F, A>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
+    {
+        self.ask = Some(Arc::new(move || Box::pin(ask())));
+        self
+    }
+
+    /// The server's `consumer_timeout`, if it is not its default of 30 minutes. RabbitMQ takes back what is unsettled
+    /// for longer, together with all else on that channel; it does not tell its setting, so that it is told here. A
+    /// worker whose deadline is more than half of it is warned when it subscribes.
+    pub fn consumer_timeout(mut self, timeout: Duration) -> Self {
+        self.consumer_timeout = timeout;
+        self
+    }
+
+    /// A policy lifts the delivery limit of the queues (`delivery-limit` of -1), so that one without a limit of its own is
+    /// taken from a RabbitMQ 4, and declared without one. idem cannot see policies: where there is none after all, RabbitMQ
+    /// drops each message at its 21st return.
+    pub fn delivery_limit_by_policy(mut self) -> Self {
+        self.limit_by_policy = true;
+        self
+    }
+
+    /// How old a message can be when it is delivered again: for how long one may wait in the queue, or in others before it,
+    /// and be put back by an operator. RabbitMQ cannot tell, so that it is told here; a worker refuses to start where
+    /// claims are kept for less. Without it nothing is checked.
+    pub fn replay_horizon(mut self, horizon: Duration) -> Self {
+        self.replay_horizon = Some(horizon);
+        self
+    }
+
+    /// Connects once, to see that the server answers and that the login works.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a URL or a certificate that cannot be read; [`Error::Broker`] where the server is away,
+    /// does not answer within 10 seconds, refuses the login or fails the verification of TLS. The texts name the cure.
+    pub async fn connect(self) -> Result<RabbitMq, Error> {
+        let config = self.config()?;
+        Link::open(&config, "connect").await?.close().await;
+        Ok(RabbitMq { config: Arc::new(config) })
+    }
+
+    pub(crate) fn config(self) -> Result<Config, Error> {
+        let url = url::parse(&self.url)?;
+        let encrypted = url.uri.scheme == AMQPScheme::AMQPS;
+        if !encrypted && let Some(what) = self.tls.given() {
+            return Err(Error::Refused(format!(
+                "{what} was given for TLS, and the URL asks for a connection without it: write amqps://"
+            )));
+        }
+        let tls = if encrypted { Some(self.tls.connector()?) } else { None };
+        let Url { uri, has_user } = url;
+        let login = match self.ask {
+            Some(_) if has_user => {
+                return Err(Error::Refused(
+                    "the URL of RabbitMQ names a user, and .credentials(..) is to be asked for one: take one of them out"
+                        .to_owned(),
+                ));
+            }
+            Some(ask) => Login::Asked(ask),
+            None if self.tls.client.is_some() && !has_user => Login::Certificate,
+            None => Login::Url(uri.authority.userinfo.clone()),
+        };
+        let others = self.hosts.iter().map(|host| Host::parse(host, uri.authority.port)).collect::<Result<_, _>>()?;
+        let address = Address::new(&uri, others, login.user());
+        let Self { consumer_timeout, replay_horizon, limit_by_policy, .. } = self;
+        let first = First::default();
+        Ok(Config { uri, address, login, first, tls, consumer_timeout, replay_horizon, limit_by_policy })
+    }
+}
+
+/// Shows neither the URL, which holds the password, nor certificates and keys.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("consumer_timeout", &self.consumer_timeout)
+            .field("replay_horizon", &self.replay_horizon)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENTINEL: &str = "s3ntinel";
+
+    #[test]
+    fn the_address_has_all_but_the_password() {
+        let config = Options::new("amqps://al%40ice:s3ntinel@broker.example:5679/shop".to_owned()).config().unwrap();
+        let text = config.address.to_string();
+        assert_eq!(text, "amqps://broker.example:5679 (user `al@ice`, virtual host `shop`)");
+        let options = RabbitMq::options("amqp://u:s3ntinel@h").tls_ca(SENTINEL).client_certificate(SENTINEL, SENTINEL);
+        let shown = [format!("{config:?}"), format!("{:?}", config.address), format!("{options:?}")];
+        assert!(shown.iter().all(|text| !text.contains(SENTINEL)), "{shown:?}");
+        let public = format!("{:?}", RabbitMq { config: Arc::new(config) });
+        assert!(!public.contains(SENTINEL) && public.contains("broker.example"), "{public}");
+    }
+
+    #[test]
+    fn a_user_in_the_url_and_a_callback_are_refused_together() {
+        let options = RabbitMq::options("amqp://u:s3ntinel@h").credentials(|| async { Ok(Credentials::new("u", "p")) });
+        let error = options.config().unwrap_err().to_string();
+        assert!(error.contains(".credentials(..)") && !error.contains(SENTINEL), "{error}");
+    }
+}

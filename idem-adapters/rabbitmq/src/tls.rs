@@ -1,0 +1,71 @@
+//! TLS: whom the client trusts, and as whom it shows itself.
+
+use idem_core::Error;
+use lapin::tcp::{RustlsConnector, RustlsConnectorConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// What is given of it, as PEM.
+#[derive(Default)]
+pub(crate) struct Tls {
+    /// The authorities that are trusted, instead of those of the system.
+    pub(crate) ca: Option<Vec<u8>>,
+    /// The client's certificate with those that lead to its authority, and its key.
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Tls {
+    /// What there is of it.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        match self {
+            Self { ca: Some(_), .. } => Some("a CA"),
+            Self { client: Some(_), .. } => Some("a client certificate"),
+            _ => None,
+        }
+    }
+
+    /// TLS that accepts a certificate of a trusted authority for the name in the URL.
+    pub(crate) fn connector(&self) -> Result<RustlsConnector, Error> {
+        let roots = match &self.ca {
+            None => RustlsConnectorConfig::new_with_native_certs().map_err(|error| {
+                refused(format!("{error}: install the system's certificates (ca-certificates), or use .tls_ca(pem)"))
+            })?,
+            Some(pem) => {
+                RustlsConnectorConfig::default().with_parsable_certificates(certificates(pem, "given to .tls_ca")?)
+            }
+        };
+        // The provider is the process's own where it has one, and else ring, which becomes the process's.
+        let connector = match &self.client {
+            None => roots.connector_with_no_client_auth(),
+            Some((chain, key)) => {
+                let chain = certificates(chain, "of the certificate given to .client_certificate")?;
+                roots.connector_with_single_cert(chain, private_key(key)?)
+            }
+        };
+        connector.map_err(|error| refused(error.to_string()))
+    }
+}
+
+fn certificates(pem: &[u8], which: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().ok();
+    certificates.filter(|certificates| !certificates.is_empty()).ok_or_else(|| {
+        refused(format!(
+            "the text {which} holds no certificate: give it the content of a .pem file with BEGIN CERTIFICATE in it"
+        ))
+    })
+}
+
+/// The parser's error is not passed on, so that nothing of the key can be in it.
+fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
+        refused(
+            "the text of the key given to .client_certificate holds no private key: give it the content of a .pem file with \
+             BEGIN PRIVATE KEY in it; a key that is encrypted has to be decrypted before"
+                .to_owned(),
+        )
+    })
+}
+
+fn refused(what: String) -> Error {
+    Error::Refused(format!("TLS cannot be set up: {what}"))
+}

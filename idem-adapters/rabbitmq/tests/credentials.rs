@@ -1,0 +1,86 @@
+//! Credentials that are asked for at each connection.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+use common::relay::{Relay, authority};
+use common::{World, loss, next, terms, texts};
+use idem_core::{Acker, Error, Source};
+use idem_rabbitmq::{Credentials, RabbitMq};
+
+const SENTINEL: &str = "s3ntinel";
+
+/// A callback that answers with the test's login, until it has expired.
+#[derive(Clone, Default)]
+struct Tokens {
+    asked: Arc<AtomicU32>,
+    expired: Arc<AtomicBool>,
+}
+
+impl Tokens {
+    async fn rabbit(&self, url: &str) -> Result<RabbitMq, Error> {
+        let login = url.split_once("://").unwrap().1.rsplit_once('@').unwrap().0;
+        let (user, password) = login.split_once(':').unwrap();
+        let (user, password, tokens) = (user.to_owned(), password.to_owned(), self.clone());
+        let options = RabbitMq::options(url.replacen(&format!("{login}@"), "", 1)).credentials(move || {
+            tokens.asked.fetch_add(1, SeqCst);
+            let password = if tokens.expired.load(SeqCst) { SENTINEL.to_owned() } else { password.clone() };
+            let credentials = Credentials::new(user.clone(), password);
+            async move { Ok(credentials) }
+        });
+        options.connect().await
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_asked_for_at_each_connection() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    let tokens = Tokens::default();
+    let rabbit = tokens.rabbit(&relay.url(&world.url)).await.unwrap();
+    let mut queue = rabbit.queue(&world.queue).await.unwrap();
+    queue.open(terms(4)).await.unwrap();
+    relay.cut();
+    loss(&mut queue).await;
+
+    tokens.expired.store(true, SeqCst);
+    let asked = tokens.asked.load(SeqCst);
+    let refused = queue.open(terms(4)).await.unwrap_err();
+    let said = texts(refused.as_ref());
+    assert!(tokens.asked.load(SeqCst) > asked, "it was not asked again");
+    assert!(said.contains(".credentials(..)") && said.contains(authority(&relay.url(&world.url))), "{said}");
+    assert!(!said.contains(SENTINEL), "{said}");
+
+    tokens.expired.store(false, SeqCst);
+    queue.open(terms(4)).await.unwrap();
+    world.publish("after").await;
+    assert_eq!(next(&mut queue).await.0.payload(), "after");
+}
+
+/// What lapin cannot read is taken out by a connection of another kind, which logs in by the same credentials.
+#[tokio::test]
+async fn the_connection_that_reads_bytes_asks_as_well() {
+    let Some(world) = World::new().await else { return };
+    let mut queue = Tokens::default().rabbit(&world.url).await.unwrap().queue(&world.queue).await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    world.publish_unreadable(&["bad"]).await;
+    loss(&mut queue).await;
+    queue.open(terms(1)).await.unwrap();
+    let (delivery, acker) = next(&mut queue).await;
+    assert!(delivery.unrepresentable().is_some(), "{delivery:?}");
+    acker.ack().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_callback_that_fails_is_an_error_of_the_connection() {
+    let options =
+        RabbitMq::options("amqp://rabbit.invalid/shop").credentials(|| async { Err("the vault is sealed".into()) });
+    let error = options.connect().await.unwrap_err();
+    assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+    let said = texts(&error);
+    assert!(said.contains("rabbit.invalid") && said.contains(".credentials(..)"), "{said}");
+    assert!(said.contains("the vault is sealed"), "{said}");
+}
