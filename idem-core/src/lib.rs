@@ -21,6 +21,7 @@ mod ordering;
 mod outcome;
 mod pipeline;
 mod private;
+mod properties;
 mod ran;
 mod record;
 mod record_many;
@@ -44,6 +45,7 @@ pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use ordering::Ordering;
 pub use outcome::{Outcome, Reason};
+pub use properties::Properties;
 pub use retry::RetryPolicy;
 pub use source::{Horizon, Source, Terms};
 #[cfg(feature = "postgres")]
