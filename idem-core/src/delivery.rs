@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::Headers;
 use crate::worker::Refused;
+use crate::{Headers, Properties};
+
+mod facts;
 
 /// One arrival of a message: its payload, its headers and what the broker says about it.
 ///
@@ -20,6 +22,10 @@ pub struct Delivery {
     pub(crate) headers: Headers,
     pub(crate) message_id: Option<String>,
     pub(crate) event_type: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) correlation_id: Option<String>,
+    pub(crate) reply_to: Option<String>,
     pub(crate) position: Option<String>,
     pub(crate) redelivered: bool,
     pub(crate) delivery_count: Option<u32>,
@@ -28,8 +34,10 @@ pub struct Delivery {
     pub(crate) refused: Refused,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
+    pub(crate) produced_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
+    pub(crate) properties: Properties,
     pub(crate) volatile: &'static [&'static str],
     pub(crate) unrepresentable: Option<Arc<str>>,
 }
@@ -43,6 +51,10 @@ impl Delivery {
             headers: Headers::new(),
             message_id: None,
             event_type: None,
+            subject: None,
+            content_type: None,
+            correlation_id: None,
+            reply_to: None,
             position: None,
             redelivered: false,
             delivery_count: None,
@@ -50,8 +62,10 @@ impl Delivery {
             refused: Refused::default(),
             tombstone: false,
             published_at: None,
+            produced_at: None,
             lane: None,
             partition_key: None,
+            properties: Properties::new(),
             volatile: &[],
             unrepresentable: None,
         }
@@ -72,6 +86,36 @@ impl Delivery {
     /// With the type of the event, by which a worker chooses among its handlers (AMQP `type`).
     pub fn with_event_type(mut self, event_type: Option<String>) -> Self {
         self.event_type = event_type;
+        self
+    }
+
+    /// With the subject that it was published to (NATS subject, AMQP routing key).
+    pub fn with_subject(mut self, subject: Option<String>) -> Self {
+        self.subject = subject;
+        self
+    }
+
+    /// With the media type of the payload (AMQP `content-type`, a header of that name elsewhere).
+    pub fn with_content_type(mut self, content_type: Option<String>) -> Self {
+        self.content_type = content_type;
+        self
+    }
+
+    /// With the id by which its producer knows what it belongs to (AMQP `correlation-id`).
+    pub fn with_correlation_id(mut self, id: Option<String>) -> Self {
+        self.correlation_id = id;
+        self
+    }
+
+    /// With the place where its producer expects an answer (AMQP `reply-to`).
+    pub fn with_reply_to(mut self, reply_to: Option<String>) -> Self {
+        self.reply_to = reply_to;
+        self
+    }
+
+    /// With what only this broker says of its messages.
+    pub fn with_properties(mut self, properties: Properties) -> Self {
+        self.properties = properties;
         self
     }
 
@@ -102,9 +146,17 @@ impl Delivery {
     }
 
     /// When it was published, by the broker's own clock. A producer's clock must not be passed on here: a message that is
-    /// older than the claims that were pruned cannot be checked and is refused.
+    /// older than the claims that were pruned cannot be checked and is refused. It is kept to the microsecond, as an inbox
+    /// row keeps it.
     pub fn with_published_at(mut self, published_at: Option<SystemTime>) -> Self {
-        self.published_at = published_at;
+        self.published_at = published_at.and_then(whole_micros);
+        self
+    }
+
+    /// When its producer says that it was made, by the producer's clock (AMQP `timestamp`, the `CreateTime` of a Kafka
+    /// record). Nothing is decided by it. It is kept to the microsecond.
+    pub fn with_produced_at(mut self, produced_at: Option<SystemTime>) -> Self {
+        self.produced_at = produced_at.and_then(whole_micros);
         self
     }
 
@@ -134,85 +186,9 @@ impl Delivery {
         self.unrepresentable = why.map(Into::into);
         self
     }
-
-    /// The queue, stream or topic that it came from.
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// The payload as the producer sent it.
-    pub fn payload(&self) -> &Bytes {
-        &self.payload
-    }
-
-    /// The headers as the producer sent them.
-    pub fn headers(&self) -> &Headers {
-        &self.headers
-    }
-
-    /// The broker's own message id, if the producer set one.
-    pub fn message_id(&self) -> Option<&str> {
-        self.message_id.as_deref()
-    }
-
-    /// The type of the event, if the producer set one.
-    pub fn event_type(&self) -> Option<&str> {
-        self.event_type.as_deref()
-    }
-
-    /// The place where the broker keeps it, if the broker has such a place.
-    pub fn position(&self) -> Option<&str> {
-        self.position.as_deref()
-    }
-
-    /// Whether the broker had delivered it before. `false` proves nothing: a producer that publishes again makes a new
-    /// message.
-    pub fn redelivered(&self) -> bool {
-        self.redelivered
-    }
-
-    /// How often the broker counts that it was delivered before; `None` where it does not count, or not this delivery.
-    pub fn delivery_count(&self) -> Option<u32> {
-        self.delivery_count
-    }
-
-    /// Whether it has no payload at all, not even an empty one.
-    pub fn is_tombstone(&self) -> bool {
-        self.tombstone
-    }
-
-    /// When it was published, by the broker's own clock, if it has one.
-    pub fn published_at(&self) -> Option<SystemTime> {
-        self.published_at
-    }
-
-    /// The ordered lane that it is in, if the worker asked for an order.
-    pub fn lane(&self) -> Option<u64> {
-        self.lane
-    }
-
-    /// The key by which the broker chooses a partition, if it has one. A tombstone deletes it.
-    pub fn partition_key(&self) -> Option<&[u8]> {
-        self.partition_key.as_deref()
-    }
-
-    /// Whether the broker changes the header of this name from one delivery to the next.
-    pub(crate) fn is_volatile(&self, name: &str) -> bool {
-        self.volatile.contains(&name)
-    }
-
-    /// What of it cannot be represented, if anything.
-    pub fn unrepresentable(&self) -> Option<&str> {
-        self.unrepresentable.as_deref()
-    }
-
-    /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
-    pub fn attempt(&self) -> u32 {
-        self.attempt
-    }
 }
 
-/// Shows no payload, no header value and no partition key: all may hold personal data.
+/// Shows no payload, no value of a header or property and no partition key: all may hold personal data.
 impl fmt::Debug for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery")
@@ -221,14 +197,26 @@ impl fmt::Debug for Delivery {
             .field("headers", &self.headers)
             .field("message_id", &self.message_id)
             .field("event_type", &self.event_type)
+            .field("subject", &self.subject)
+            .field("content_type", &self.content_type)
+            .field("correlation_id", &self.correlation_id)
+            .field("reply_to", &self.reply_to)
+            .field("properties", &self.properties)
             .field("position", &self.position)
             .field("redelivered", &self.redelivered)
             .field("delivery_count", &self.delivery_count)
             .field("attempt", &self.attempt)
             .field("tombstone", &self.tombstone)
             .field("published_at", &self.published_at)
+            .field("produced_at", &self.produced_at)
             .field("lane", &self.lane)
             .field("unrepresentable", &self.unrepresentable)
             .finish()
     }
+}
+
+/// This time to the microsecond; `None` before 1970, which no row can hold.
+fn whole_micros(time: SystemTime) -> Option<SystemTime> {
+    let micros = u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_micros(micros))
 }

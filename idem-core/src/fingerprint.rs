@@ -1,6 +1,7 @@
 //! Telling a copy of a message from another message under the same key.
 
 use std::fmt;
+use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
 
@@ -39,10 +40,25 @@ impl Fingerprint {
     /// that a redelivery is the same message.
     pub(crate) fn of_keyless(delivery: &Delivery) -> Self {
         let mut whole = Whole(Sha256::new());
-        for part in [delivery.event_type().map(str::as_bytes), delivery.message_id().map(str::as_bytes)] {
-            whole.optional(part);
+        let texts = [
+            delivery.event_type(),
+            delivery.message_id(),
+            delivery.subject(),
+            delivery.content_type(),
+            delivery.correlation_id(),
+            delivery.reply_to(),
+        ];
+        for text in texts {
+            whole.optional(text.map(str::as_bytes));
         }
         whole.optional(delivery.partition_key());
+        let produced = delivery.produced_at().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        whole.optional(produced.map(|at| at.as_micros().to_be_bytes()).as_ref().map(|at| &at[..]));
+        whole.number(delivery.properties().len());
+        for (name, value) in delivery.properties().iter() {
+            whole.part(name.as_bytes());
+            whole.part(value.as_bytes());
+        }
         // The unreadable part is missing from the rest, so its description and the message's place stand in for it.
         let unreadable = delivery.unrepresentable();
         whole.optional(unreadable.map(str::as_bytes));
@@ -85,8 +101,12 @@ impl Fingerprint {
 struct Whole(Sha256);
 
 impl Whole {
+    fn number(&mut self, number: usize) {
+        self.0.update((number as u64).to_be_bytes());
+    }
+
     fn part(&mut self, bytes: &[u8]) {
-        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.number(bytes.len());
         self.0.update(bytes);
     }
 
@@ -135,6 +155,15 @@ mod tests {
             plain().with_message_id(Some("paid".to_owned())),
             plain().with_partition_key(Some("paid".into())),
             plain().with_partition_key(Some("".into())),
+            plain().with_subject(Some("paid".to_owned())),
+            plain().with_content_type(Some("paid".to_owned())),
+            plain().with_correlation_id(Some("paid".to_owned())),
+            plain().with_reply_to(Some("paid".to_owned())),
+            plain().with_produced_at(Some(UNIX_EPOCH)),
+            plain().with_produced_at(Some(UNIX_EPOCH + std::time::Duration::from_micros(1))),
+            plain().with_properties([("a", "bc")].into_iter().collect()),
+            plain().with_properties([("ab", "c")].into_iter().collect()),
+            plain().with_properties([("a", "b"), ("c", "d")].into_iter().collect()),
             header("a", "bc"),
             header("ab", "c"),
             header("x-delivery-count", "1"),

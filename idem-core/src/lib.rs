@@ -22,6 +22,7 @@ mod ordering;
 mod outcome;
 mod pipeline;
 mod private;
+mod properties;
 mod ran;
 mod record;
 mod record_many;
@@ -46,6 +47,7 @@ pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use lag::Lag;
 pub use ordering::Ordering;
 pub use outcome::{Outcome, Reason};
+pub use properties::Properties;
 pub use retry::RetryPolicy;
 pub use source::{Horizon, Source, Terms};
 #[cfg(feature = "postgres")]

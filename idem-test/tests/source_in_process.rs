@@ -11,6 +11,10 @@ impl World for InProcess {
     const FEATURES: Features = Features {
         message_id: true,
         event_type: true,
+        content_type: true,
+        correlation: true,
+        partition_key: true,
+        produced_at: true,
         header_bytes: true,
         redelivered: true,
         presumes: false,
@@ -26,8 +30,12 @@ impl World for InProcess {
         Some(Self(Broker::new()))
     }
 
+    fn subject(&self) -> Option<String> {
+        Some("orders.paid".to_owned())
+    }
+
     async fn publish(&self, publication: Publication) {
-        self.0.publish("orders", publication);
+        self.0.publish("orders", publication.subject("orders.paid"));
     }
 
     async fn source(&self) -> Queue {

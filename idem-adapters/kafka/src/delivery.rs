@@ -5,7 +5,7 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use idem_core::{Delivery, Ordering};
+use idem_core::{Delivery, Headers, Ordering};
 use rdkafka::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
@@ -14,7 +14,10 @@ use crate::headers::headers;
 /// The facts of a record. What cannot be represented is unfit from the start, so that it becomes a dead letter.
 pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, ordering: Ordering) -> Delivery {
     let (headers, unfit) = headers(record);
-    facts(topic, record, ordering).with_headers(headers).with_unrepresentable(unfit)
+    facts(topic, record, ordering)
+        .with_content_type(content_type(&headers))
+        .with_headers(headers)
+        .with_unrepresentable(unfit)
 }
 
 /// All but the headers.
@@ -29,6 +32,7 @@ fn facts(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Deliver
         .with_partition_key(record.key().map(Bytes::copy_from_slice))
         .with_position(position(topic, partition, offset, record.timestamp()))
         .with_published_at(published_at(record.timestamp()))
+        .with_produced_at(produced_at(record.timestamp()))
         .with_lane(lane(ordering, partition, record.key()))
 }
 
@@ -50,10 +54,25 @@ fn position(topic: &str, partition: i32, offset: i64, timestamp: Timestamp) -> O
     timestamp.to_millis().map(|time| format!("{topic}/{partition}/{offset}@{time}"))
 }
 
+/// What is text; a value that is none stays a header alone.
+fn content_type(headers: &Headers) -> Option<String> {
+    let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"))?;
+    std::str::from_utf8(value).ok().map(ToOwned::to_owned)
+}
+
 /// The other kind of timestamp is the producer's clock.
 fn published_at(timestamp: Timestamp) -> Option<SystemTime> {
     let Timestamp::LogAppendTime(millis) = timestamp else { return None };
-    Some(SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).ok()?))
+    time(millis)
+}
+
+fn produced_at(timestamp: Timestamp) -> Option<SystemTime> {
+    let Timestamp::CreateTime(millis) = timestamp else { return None };
+    time(millis)
+}
+
+fn time(millis: i64) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(millis).ok()?))
 }
 
 fn lane(ordering: Ordering, partition: i32, key: Option<&[u8]>) -> Option<u64> {
@@ -114,6 +133,18 @@ mod tests {
         assert_eq!(published_at(Timestamp::LogAppendTime(-1)), None);
         let five = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
         assert_eq!(published_at(Timestamp::LogAppendTime(5000)), Some(five));
+        assert_eq!(
+            (produced_at(Timestamp::CreateTime(5000)), produced_at(Timestamp::LogAppendTime(5000))),
+            (Some(five), None)
+        );
+        assert_eq!(produced_at(Timestamp::CreateTime(-1)), None);
+    }
+
+    #[test]
+    fn a_content_type_is_a_header_of_that_name_that_is_text() {
+        let of = |name: &str, value: &'static [u8]| content_type(&[(name.to_owned(), value)].into_iter().collect());
+        assert_eq!(of("Content-Type", b"application/json").as_deref(), Some("application/json"));
+        assert_eq!((of("content-type", b"\xff"), of("content-types", b"x")), (None, None));
     }
 
     #[test]

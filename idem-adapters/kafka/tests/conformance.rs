@@ -27,6 +27,10 @@ impl World for Partitioned {
     const FEATURES: Features = Features {
         message_id: false,
         event_type: false,
+        content_type: true,
+        correlation: false,
+        partition_key: true,
+        produced_at: true,
         header_bytes: true,
         redelivered: true,
         presumes: true,
@@ -56,8 +60,21 @@ impl World for Partitioned {
         for (key, value) in publication.get_headers().iter() {
             headers = headers.insert(Header { key, value: Some(value) });
         }
+        if let Some(of) = publication.get_content_type() {
+            headers = headers.insert(Header { key: "content-type", value: Some(of) });
+        }
         let partition = self.published.fetch_add(1, Ordering::Relaxed) % self.partitions.load(Ordering::Relaxed);
-        let record = FutureRecord::to(&self.world.topic).partition(partition).payload(publication.payload().as_ref());
+        let mut record = FutureRecord::to(&self.world.topic).partition(partition);
+        if !publication.is_tombstone() {
+            record = record.payload(publication.payload().as_ref());
+        }
+        if let Some(key) = publication.get_partition_key() {
+            record = record.key(key.as_ref());
+        }
+        if let Some(at) = publication.get_produced_at() {
+            let millis = at.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+            record = record.timestamp(millis.try_into().unwrap());
+        }
         self.world.send(record.headers(headers)).await;
     }
 

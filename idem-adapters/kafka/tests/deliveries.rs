@@ -29,7 +29,9 @@ async fn a_record_arrives_with_all_that_kafka_says_of_it() {
     assert_eq!(delivery.source(), world.topic);
     assert_eq!(delivery.position(), Some(format!("{}/1/1@1700000000123", world.topic).as_str()));
     // The time is the producer's.
-    assert_eq!(delivery.published_at(), None);
+    let made = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
+    assert_eq!((delivery.published_at(), delivery.produced_at()), (None, Some(made)));
+    assert_eq!((delivery.partition_key(), delivery.subject(), delivery.content_type()), (Some(&b"k"[..]), None, None));
     assert_eq!((delivery.message_id(), delivery.event_type(), delivery.attempt()), (None, None, 1));
 }
 
@@ -42,6 +44,7 @@ async fn the_brokers_own_clock_tells_when_a_record_was_published() {
     world.send(record.payload(b"x")).await;
     let (delivery, _) = next(&mut world.open(1).await).await;
     let published = delivery.published_at().unwrap();
+    assert_eq!(delivery.produced_at(), None);
     assert!(published > before && published < SystemTime::now() + Duration::from_secs(1), "{published:?}");
 }
 
@@ -113,6 +116,7 @@ async fn a_tombstone_is_no_empty_payload() {
     let mut topic = world.open(2).await;
     let (first, second) = (next(&mut topic).await.0, next(&mut topic).await.0);
     assert!(first.is_tombstone() && first.payload().is_empty());
+    assert_eq!(first.partition_key(), Some(&b"k"[..]), "it tells what was deleted");
     assert!(!second.is_tombstone() && second.payload().is_empty());
 }
 

@@ -34,6 +34,8 @@ impl Facts {
 pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, lane: Option<u64>) -> Delivery {
     let (headers, id) = message.headers.as_ref().map(headers).unwrap_or_default();
     Delivery::new(Arc::clone(stream), message.payload)
+        .with_subject(Some(message.subject.to_string()))
+        .with_content_type(content_type(&headers))
         .with_headers(headers)
         .with_message_id(id)
         // With the time, because a stream that was made anew counts from 1 again.
@@ -41,6 +43,11 @@ pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, lane:
         .with_published_at(SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(facts.published)))
         .with_redelivered(facts.delivered > 1)
         .with_lane(lane)
+}
+
+fn content_type(headers: &Headers) -> Option<String> {
+    let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"))?;
+    std::str::from_utf8(value).ok().map(ToOwned::to_owned)
 }
 
 /// By name, since async-nats has lost the order of the names; the values of one name in their own.

@@ -21,6 +21,10 @@ impl World for JetStream {
     const FEATURES: Features = Features {
         message_id: true,
         event_type: false,
+        content_type: true,
+        correlation: false,
+        partition_key: false,
+        produced_at: false,
         header_bytes: false,
         redelivered: true,
         presumes: false,
@@ -38,6 +42,10 @@ impl World for JetStream {
         Some(Self { world, relay })
     }
 
+    fn subject(&self) -> Option<String> {
+        Some(self.world.subject())
+    }
+
     async fn publish(&self, publication: Publication) {
         let mut headers = HeaderMap::new();
         for (name, value) in publication.get_headers().iter() {
@@ -45,6 +53,9 @@ impl World for JetStream {
         }
         if let Some(id) = publication.get_message_id() {
             headers.insert(async_nats::header::NATS_MESSAGE_ID, id);
+        }
+        if let Some(of) = publication.get_content_type() {
+            headers.insert("Content-Type", of);
         }
         self.world.publish_with(publication.payload(), headers).await;
     }

@@ -1,26 +1,62 @@
 //! What lapin delivers, as idem knows it.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use idem_core::{Delivery, Headers};
+use idem_core::{Delivery, Headers, Properties};
+use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use serde_json::Value;
 
 /// What the broker counts at each delivery.
 pub(crate) const VOLATILE: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-delivered-count"];
 
+/// By which way a message has come to its queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    /// Empty for the default one.
+    pub(crate) exchange: &'a str,
+    pub(crate) routing_key: &'a str,
+    pub(crate) redelivered: bool,
+}
+
 /// The facts of a delivery. `x-delivery-count` is no attempt: a crash raises it for all that was prefetched. Producers can set
 /// it as well, so it is the server's only where the server says that it has delivered the message before.
-pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, redelivered: bool, facts: &lapin::BasicProperties) -> Delivery {
+pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, way: Way<'_>, facts: &BasicProperties) -> Delivery {
     let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
+    let made = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
     Delivery::new(Arc::clone(queue), data)
         .with_headers(facts.headers().as_ref().map(headers).unwrap_or_default())
         .with_message_id(text(facts.message_id()))
         .with_event_type(text(facts.kind()))
+        .with_subject(Some(way.routing_key.to_owned()))
+        .with_content_type(text(facts.content_type()))
+        .with_correlation_id(text(facts.correlation_id()))
+        .with_reply_to(text(facts.reply_to()))
+        // The producer's clock: the server sets none.
+        .with_produced_at(facts.timestamp().and_then(made))
+        .with_properties(properties(way.exchange, facts))
         .with_volatile_headers(&VOLATILE)
-        .with_redelivered(redelivered)
-        .with_delivery_count(facts.headers().as_ref().filter(|_| redelivered).and_then(count))
+        .with_redelivered(way.redelivered)
+        .with_delivery_count(facts.headers().as_ref().filter(|_| way.redelivered).and_then(count))
+}
+
+/// What other brokers do not have.
+fn properties(exchange: &str, facts: &BasicProperties) -> Properties {
+    let number = |number: &Option<u8>| number.map(|number| number.to_string());
+    let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
+    let all = [
+        ("app_id", text(facts.app_id())),
+        ("cluster_id", text(facts.cluster_id())),
+        ("content_encoding", text(facts.content_encoding())),
+        ("delivery_mode", number(facts.delivery_mode())),
+        ("exchange", (!exchange.is_empty()).then(|| exchange.to_owned())),
+        ("expiration", text(facts.expiration())),
+        ("priority", number(facts.priority())),
+        ("user_id", text(facts.user_id())),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 fn count(table: &FieldTable) -> Option<u32> {

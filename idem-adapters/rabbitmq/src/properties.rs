@@ -11,19 +11,19 @@ pub(crate) struct Properties<'a> {
     pub(crate) kind: Option<&'a [u8]>,
     /// Names and values; each value has its type before it.
     pub(crate) headers: Vec<(&'a [u8], &'a [u8])>,
-    /// The other properties that are no text, by name.
+    /// The other properties of which each is to be text, by name.
     pub(crate) others: Vec<(&'static str, &'a [u8])>,
 }
 
 /// Which properties there are, in the order in which they stand, from the highest flag down.
 const FIELDS: [(&str, Type); 14] = [
-    ("content type", Type::Short),
+    (CONTENT_TYPE, Type::Short),
     ("content encoding", Type::Short),
     (HEADERS, Type::Table),
     ("delivery mode", Type::Bytes(1)),
     ("priority", Type::Bytes(1)),
-    ("correlation id", Type::Short),
-    ("reply-to", Type::Short),
+    (CORRELATION_ID, Type::Short),
+    (REPLY_TO, Type::Short),
     ("expiration", Type::Short),
     (MESSAGE_ID, Type::Short),
     ("timestamp", Type::Bytes(8)),
@@ -34,6 +34,9 @@ const FIELDS: [(&str, Type); 14] = [
 ];
 
 const HEADERS: &str = "headers";
+pub(crate) const CONTENT_TYPE: &str = "content type";
+pub(crate) const CORRELATION_ID: &str = "correlation id";
+pub(crate) const REPLY_TO: &str = "reply-to";
 pub(crate) const MESSAGE_ID: &str = "message id";
 pub(crate) const TYPE: &str = "type";
 
@@ -73,8 +76,7 @@ impl<'a> Properties<'a> {
         match name {
             MESSAGE_ID => self.message_id = Some(value),
             TYPE => self.kind = Some(value),
-            _ if !is_text(value) => self.others.push((name, value)),
-            _ => {}
+            _ => self.others.push((name, value)),
         }
     }
 
@@ -134,7 +136,17 @@ mod tests {
         .concat();
         let read = Properties::read(&list).unwrap();
         assert_eq!((read.message_id, read.kind), (Some(&b"m\xF1"[..]), Some(&b"t"[..])));
-        assert_eq!(read.others, [("content type", &[0xF0][..]), ("cluster id", &[0xF2])]);
+        let others: [(&str, &[u8]); 8] = [
+            (CONTENT_TYPE, &[0xF0]),
+            ("content encoding", b"e"),
+            (CORRELATION_ID, b"c"),
+            (REPLY_TO, b"r"),
+            ("expiration", b"x"),
+            ("user id", b"u"),
+            ("application id", b"a"),
+            ("cluster id", &[0xF2]),
+        ];
+        assert_eq!(read.others, others);
         let values: [(&[u8], &[u8]); 3] =
             [(b"n\xFF", &[b'I', 0, 0, 0, 7]), (b"s", &[b'S', 0, 0, 0, 1, 0xFE]), (b"v", b"V")];
         assert_eq!(read.headers, values);

@@ -9,8 +9,8 @@ use lapin::BasicProperties;
 use lapin::types::AMQPValue;
 
 use crate::bare::Message;
-use crate::delivery::{VOLATILE, delivery, number, value_bytes};
-use crate::properties::{MESSAGE_ID, Properties, TYPE, hex, is_text};
+use crate::delivery::{VOLATILE, Way, delivery, number, value_bytes};
+use crate::properties::{CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, Properties, REPLY_TO, TYPE, hex, is_text};
 
 /// The header with the whole property list, in bytes.
 pub(crate) const LIST: &str = "idem-amqp-properties";
@@ -19,40 +19,47 @@ pub(crate) const LIST: &str = "idem-amqp-properties";
 const VOLATILE_HERE: &[&str] = &[VOLATILE[0], VOLATILE[1], VOLATILE[2], LIST];
 
 /// The facts of a message that was read as bytes: those that lapin would tell, where it could read the message.
-pub(crate) fn read(queue: &Arc<str>, message: Message) -> Delivery {
+pub(crate) fn read(queue: &Arc<str>, mut message: Message) -> Delivery {
+    let body = std::mem::take(&mut message.body);
     match readable(&message) {
-        Some(properties) => delivery(queue, message.body, message.redelivered, &properties),
-        None => unreadable(queue, message),
+        Some((way, properties)) => delivery(queue, body, way, &properties),
+        None => unreadable(queue, &message, body),
     }
 }
 
-fn readable(message: &Message) -> Option<BasicProperties> {
-    if !is_text(&message.exchange) || !is_text(&message.routing_key) {
-        return None;
-    }
+fn readable(message: &Message) -> Option<(Way<'_>, BasicProperties)> {
+    let exchange = std::str::from_utf8(&message.exchange).ok()?;
+    let routing_key = std::str::from_utf8(&message.routing_key).ok()?;
     match parse_properties(message.properties.as_slice()) {
-        Ok(([], properties)) => Some(properties),
+        Ok(([], properties)) => Some((Way { exchange, routing_key, redelivered: message.redelivered }, properties)),
         _ => None,
     }
 }
 
 /// Keeps all of it: as text what is text, and the property list as it came.
-fn unreadable(queue: &Arc<str>, message: Message) -> Delivery {
+fn unreadable(queue: &Arc<str>, message: &Message, body: Vec<u8>) -> Delivery {
     let (properties, volatile, why) = match Properties::read(&message.properties) {
         Ok(properties) => (properties, VOLATILE_HERE, ""),
         // Nothing else tells it from another one then.
         Err(properties) => (properties, &VOLATILE[..], "its property list makes no sense. "),
     };
-    let why = why.to_owned() + &reasons(&message, &properties);
+    let why = why.to_owned() + &reasons(message, &properties);
     let count = properties.headers.iter().find(|(name, _)| *name == VOLATILE[0].as_bytes());
     let count = count.filter(|_| message.redelivered).and_then(|(_, value)| number(&parsed(value)?));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut headers: Headers = properties.headers.iter().map(|(name, value)| (text(name), shown(value))).collect();
     headers.push(LIST, message.properties.clone());
-    Delivery::new(Arc::clone(queue), message.body)
+    let other = |name| properties.others.iter().find(|(other, _)| *other == name).map(|(_, bytes)| text(bytes));
+    let exchange = Some(text(&message.exchange)).filter(|exchange| !exchange.is_empty());
+    Delivery::new(Arc::clone(queue), body)
         .with_headers(headers)
         .with_message_id(properties.message_id.map(text))
         .with_event_type(properties.kind.map(text))
+        .with_subject(Some(text(&message.routing_key)))
+        .with_content_type(other(CONTENT_TYPE))
+        .with_correlation_id(other(CORRELATION_ID))
+        .with_reply_to(other(REPLY_TO))
+        .with_properties(exchange.map(|exchange| ("exchange", exchange)).into_iter().collect())
         .with_volatile_headers(volatile)
         .with_redelivered(message.redelivered)
         .with_delivery_count(count)
@@ -97,7 +104,9 @@ mod tests {
     use super::*;
 
     fn message(properties: &[u8]) -> Message {
-        Message { properties: properties.to_vec(), body: b"{}".to_vec(), redelivered: true, ..Default::default() }
+        let (exchange, routing_key) = (b"shop".to_vec(), b"orders.paid".to_vec());
+        let (properties, body) = (properties.to_vec(), b"{}".to_vec());
+        Message { exchange, routing_key, properties, body, redelivered: true, ..Default::default() }
     }
 
     /// With a message id `id`, one header, and a count of the broker's.
@@ -118,6 +127,7 @@ mod tests {
         assert_eq!((delivery.delivery_count(), delivery.redelivered()), (Some(3), true));
         assert_eq!(delivery.headers().get("h"), Some(&[0xFF][..]));
         assert_eq!(delivery.headers().get(LIST), None);
+        assert_eq!((delivery.subject(), delivery.properties().get("exchange")), (Some("orders.paid"), Some("shop")));
     }
 
     #[test]
@@ -134,11 +144,21 @@ mod tests {
             assert_eq!(delivery.message_id(), Some(&*String::from_utf8_lossy(id)));
             assert_eq!((delivery.payload(), delivery.delivery_count()), (&"{}".into(), Some(3)));
             assert_eq!(delivery.headers().len(), 3);
+            assert_eq!(
+                (delivery.subject(), delivery.properties().get("exchange")),
+                (Some("orders.paid"), Some("shop"))
+            );
         }
         let mut routed = message(&[0, 0]);
         routed.routing_key = vec![0xFF];
         let delivery = read(&"q".into(), routed);
         assert_eq!(delivery.unrepresentable(), Some("the routing key is not UTF-8: its bytes are ff."));
+        assert_eq!(delivery.subject(), Some("\u{fffd}"));
+        // A content type, a correlation id that is not UTF-8, and a place for the answer.
+        let delivery = read(&"q".into(), message(&[0x86, 0, 1, b'c', 1, 0xFE, 1, b'r']));
+        assert_eq!(delivery.unrepresentable(), Some("correlation id is not UTF-8: its bytes are fe."));
+        assert_eq!((delivery.content_type(), delivery.correlation_id()), (Some("c"), Some("\u{fffd}")));
+        assert_eq!(delivery.reply_to(), Some("r"));
         let delivery = read(&"q".into(), message(&[0, 0x80, 9]));
         assert!(delivery.unrepresentable().unwrap().contains("makes no sense"), "{delivery:?}");
     }

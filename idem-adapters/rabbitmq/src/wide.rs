@@ -10,7 +10,7 @@ use lapin::{Channel, Consumer, ErrorKind};
 
 use crate::acker::{RabbitMqAcker, release};
 use crate::connection::Link;
-use crate::delivery::delivery;
+use crate::delivery::{Way, delivery};
 
 pub(crate) struct Wide {
     // In the order in which they are to be dropped.
@@ -46,7 +46,9 @@ impl Wide {
                 Some(Ok(message)) if !message.acker.usable() => self.tag = message.delivery_tag,
                 Some(Ok(message)) => {
                     self.tag = message.delivery_tag;
-                    let delivery = delivery(queue, message.data, message.redelivered, &message.properties);
+                    let (exchange, routing_key) = (message.exchange.as_str(), message.routing_key.as_str());
+                    let way = Way { exchange, routing_key, redelivered: message.redelivered };
+                    let delivery = delivery(queue, message.data, way, &message.properties);
                     return Ok((delivery, message.acker.into()));
                 }
                 Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {

@@ -23,6 +23,10 @@ impl World for Quorum {
     const FEATURES: Features = Features {
         message_id: true,
         event_type: true,
+        content_type: true,
+        correlation: true,
+        partition_key: false,
+        produced_at: true,
         header_bytes: true,
         redelivered: true,
         presumes: false,
@@ -40,6 +44,10 @@ impl World for Quorum {
         Some(Self { world, relay })
     }
 
+    fn subject(&self) -> Option<String> {
+        Some(self.world.queue.clone())
+    }
+
     async fn publish(&self, publication: Publication) {
         let mut headers = FieldTable::default();
         for (name, value) in publication.get_headers().iter() {
@@ -51,6 +59,18 @@ impl World for Quorum {
         }
         if let Some(kind) = publication.get_event_type() {
             properties = properties.with_type(kind.into());
+        }
+        if let Some(of) = publication.get_content_type() {
+            properties = properties.with_content_type(of.into());
+        }
+        if let Some(id) = publication.get_correlation_id() {
+            properties = properties.with_correlation_id(id.into());
+        }
+        if let Some(to) = publication.get_reply_to() {
+            properties = properties.with_reply_to(to.into());
+        }
+        if let Some(at) = publication.get_produced_at() {
+            properties = properties.with_timestamp(at.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs());
         }
         self.world.publish_with(publication.payload(), properties).await;
     }

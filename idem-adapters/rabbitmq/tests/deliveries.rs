@@ -2,11 +2,14 @@
 
 mod common;
 
+use std::time::{Duration, SystemTime};
+
 use common::{World, loss, next, terms};
 use idem_core::{Acker, Settled, Source};
 use idem_rabbitmq::RabbitMq;
-use lapin::BasicProperties;
+use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString};
+use lapin::{BasicProperties, ExchangeKind};
 
 #[tokio::test]
 async fn the_payload_arrives_unchanged() {
@@ -47,13 +50,75 @@ async fn headers_and_properties_arrive_unchanged() {
 }
 
 #[tokio::test]
+async fn a_message_arrives_with_its_way_and_with_what_only_rabbitmq_says_of_it() {
+    let Some(world) = World::new().await else { return };
+    let exchange = format!("{}-shop", world.queue);
+    let options = ExchangeDeclareOptions { auto_delete: true, ..Default::default() };
+    let (channel, none) = (&world.channel, FieldTable::default);
+    channel.exchange_declare(exchange.as_str().into(), ExchangeKind::Topic, options, none()).await.unwrap();
+    let (queue, pattern, all) = (world.queue.as_str().into(), "orders.*.paid".into(), QueueBindOptions::default());
+    channel.queue_bind(queue, exchange.as_str().into(), pattern, all, none()).await.unwrap();
+    let properties = BasicProperties::default()
+        .with_content_type("application/json".into())
+        .with_content_encoding("gzip".into())
+        .with_delivery_mode(2)
+        .with_priority(7)
+        .with_correlation_id("c-1".into())
+        .with_reply_to("answers".into())
+        .with_expiration("600000".into())
+        .with_timestamp(1_700_000_000)
+        .with_user_id("guest".into())
+        .with_app_id("shop".into())
+        .with_cluster_id("east".into());
+    let (key, publish) = ("orders.42.paid".into(), BasicPublishOptions::default());
+    let confirm = channel.basic_publish(exchange.as_str().into(), key, publish, b"x", properties).await.unwrap();
+    assert!(confirm.await.unwrap().is_ack());
+
+    let (delivery, _acker) = next(&mut world.open(1).await).await;
+    assert_eq!((delivery.subject(), delivery.source()), (Some("orders.42.paid"), world.queue.as_str()));
+    assert_eq!(delivery.content_type(), Some("application/json"));
+    assert_eq!((delivery.correlation_id(), delivery.reply_to()), (Some("c-1"), Some("answers")));
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    assert_eq!(
+        (delivery.produced_at(), delivery.published_at()),
+        (Some(at), None),
+        "the server has no clock of its own"
+    );
+    let expected = [
+        ("app_id", "shop"),
+        ("cluster_id", "east"),
+        ("content_encoding", "gzip"),
+        ("delivery_mode", "2"),
+        ("exchange", exchange.as_str()),
+        ("expiration", "600000"),
+        ("priority", "7"),
+        ("user_id", "guest"),
+    ];
+    assert_eq!(delivery.properties().iter().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_time_that_no_clock_has_is_no_time() {
+    let Some(world) = World::new().await else { return };
+    world.publish_with("x", BasicProperties::default().with_timestamp(u64::MAX)).await;
+    world.publish("after").await;
+    let mut queue = world.open(1).await;
+    let (delivery, acker) = next(&mut queue).await;
+    assert_eq!((delivery.payload().as_ref(), delivery.produced_at()), (&b"x"[..], None));
+    acker.ack().await.unwrap();
+    assert_eq!(next(&mut queue).await.0.payload(), "after");
+}
+
+#[tokio::test]
 async fn a_message_without_properties_has_none() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
     let mut queue = world.open(1).await;
     let (delivery, _) = next(&mut queue).await;
-    assert!(delivery.headers().is_empty());
-    assert_eq!((delivery.message_id(), delivery.event_type()), (None, None));
+    assert!(delivery.headers().is_empty() && delivery.properties().is_empty());
+    assert_eq!((delivery.message_id(), delivery.event_type(), delivery.content_type()), (None, None, None));
+    assert_eq!((delivery.correlation_id(), delivery.reply_to(), delivery.produced_at()), (None, None, None));
+    assert_eq!((delivery.subject(), delivery.partition_key()), (Some(world.queue.as_str()), None));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! How the facts of a delivery are kept in an inbox row.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -21,11 +22,24 @@ struct Envelope {
     /// Left out where it is false, as rows of before it was known have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     tombstone: bool,
-    /// Microseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_key: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_to: Option<String>,
+    /// Microseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
     published_at: Option<u64>,
+    /// Microseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    produced_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    properties: BTreeMap<String, String>,
     headers: Vec<(String, Value)>,
 }
 
@@ -49,8 +63,14 @@ pub fn seal(delivery: &Delivery) -> Vec<u8> {
         event_type: delivery.event_type.clone(),
         position: delivery.position.clone(),
         tombstone: delivery.tombstone,
+        subject: delivery.subject.clone(),
         partition_key: delivery.partition_key().map(value),
+        content_type: delivery.content_type.clone(),
+        correlation_id: delivery.correlation_id.clone(),
+        reply_to: delivery.reply_to.clone(),
         published_at: delivery.published_at.and_then(micros),
+        produced_at: delivery.produced_at.and_then(micros),
+        properties: delivery.properties.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         headers: delivery.headers.iter().map(|(name, bytes)| (name.to_owned(), value(bytes))).collect(),
     };
     // Strings, byte lists and options always serialise; an empty envelope is what a damaged one opens to as well.
@@ -68,8 +88,14 @@ pub fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
         delivery.event_type = envelope.event_type;
         delivery.position = envelope.position;
         delivery.tombstone = envelope.tombstone;
+        delivery.subject = envelope.subject;
         delivery.partition_key = envelope.partition_key.map(Bytes::from);
+        delivery.content_type = envelope.content_type;
+        delivery.correlation_id = envelope.correlation_id;
+        delivery.reply_to = envelope.reply_to;
         delivery.published_at = envelope.published_at.and_then(time);
+        delivery.produced_at = envelope.produced_at.and_then(time);
+        delivery.properties = envelope.properties.into_iter().collect();
         delivery.headers =
             envelope.headers.into_iter().map(|(name, value)| (name, Bytes::from(value))).collect::<Headers>();
     }
@@ -94,42 +120,4 @@ impl From<Value> for Bytes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_facts_of_a_delivery_come_back_whatever_they_hold() {
-        let headers = Headers::from_iter([
-            ("text", Bytes::from_static("é \0 \u{1b}".as_bytes())),
-            ("bytes", Bytes::from_static(b"\xff\x00")),
-            ("text", Bytes::from_static(b"")),
-            ("nul \0", Bytes::from(vec![b'x'; 256])),
-        ]);
-        let delivery = Delivery::new("orders", "payload")
-            .with_headers(headers)
-            .with_message_id(Some("m\0".to_owned()))
-            .with_event_type(Some("paid".to_owned()))
-            .with_partition_key(Some(Bytes::from_static(b"k\xff")))
-            .with_published_at(Some(UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456)));
-        let opened = open(&seal(&delivery), delivery.payload().to_vec(), 2);
-        assert_eq!(opened.headers(), delivery.headers());
-        assert_eq!((opened.source(), opened.message_id()), ("orders", Some("m\0")));
-        assert_eq!((opened.event_type(), opened.position()), (Some("paid"), None));
-        assert_eq!(opened.partition_key(), delivery.partition_key());
-        assert_eq!((opened.attempt(), opened.published_at()), (3, delivery.published_at()));
-    }
-
-    #[test]
-    fn a_tombstone_comes_back_as_one_and_older_rows_are_none() {
-        let delivery = Delivery::new("orders", "");
-        let sealed = seal(&delivery);
-        assert!(!String::from_utf8_lossy(&sealed).contains("tombstone"));
-        assert!(!open(&sealed, Vec::new(), 0).is_tombstone());
-        assert!(open(&seal(&delivery.with_tombstone(true)), Vec::new(), 0).is_tombstone());
-    }
-
-    #[test]
-    fn a_damaged_envelope_opens_without_facts() {
-        assert_eq!(open(b"{", b"payload".to_vec(), 0).payload().as_ref(), b"payload");
-    }
-}
+mod tests;

@@ -70,8 +70,7 @@ impl Row {
 
     /// About how much memory it takes.
     pub fn bytes(&self) -> usize {
-        let headers = self.delivery.headers().iter().map(|(name, value)| name.len() + value.len());
-        self.delivery.payload().len() + headers.sum::<usize>()
+        self.delivery.bytes()
     }
 }
 

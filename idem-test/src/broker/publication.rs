@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use idem_core::Headers;
+use idem_core::{Headers, Properties};
 use serde::Serialize;
 
 /// A message as its producer publishes it: a payload, headers and properties.
@@ -13,6 +13,12 @@ pub struct Publication {
     pub(crate) headers: Headers,
     pub(crate) message_id: Option<String>,
     pub(crate) event_type: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) correlation_id: Option<String>,
+    pub(crate) reply_to: Option<String>,
+    pub(crate) produced_at: Option<SystemTime>,
+    pub(crate) properties: Properties,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) lane: Option<u64>,
@@ -69,6 +75,42 @@ impl Publication {
         self
     }
 
+    /// Published to this subject.
+    pub fn subject(mut self, subject: impl Into<String>) -> Self {
+        self.subject = Some(subject.into());
+        self
+    }
+
+    /// With the media type of the payload.
+    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
+        self.content_type = Some(content_type.into());
+        self
+    }
+
+    /// With the id of what it belongs to.
+    pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
+        self.correlation_id = Some(id.into());
+        self
+    }
+
+    /// With the place where an answer is expected.
+    pub fn reply_to(mut self, reply_to: impl Into<String>) -> Self {
+        self.reply_to = Some(reply_to.into());
+        self
+    }
+
+    /// Made then, by the producer's clock.
+    pub fn produced_at(mut self, time: SystemTime) -> Self {
+        self.produced_at = Some(time);
+        self
+    }
+
+    /// With one more property that only some brokers have.
+    pub fn property(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.properties.insert(name, value);
+        self
+    }
+
     /// Published then, by the broker's clock. By default the broker has no clock.
     pub fn published_at(mut self, time: SystemTime) -> Self {
         self.published_at = Some(time);
@@ -105,6 +147,36 @@ impl Publication {
     /// The type of the event, if there is one.
     pub fn get_event_type(&self) -> Option<&str> {
         self.event_type.as_deref()
+    }
+
+    /// The media type of the payload, if there is one.
+    pub fn get_content_type(&self) -> Option<&str> {
+        self.content_type.as_deref()
+    }
+
+    /// The id of what it belongs to, if there is one.
+    pub fn get_correlation_id(&self) -> Option<&str> {
+        self.correlation_id.as_deref()
+    }
+
+    /// The place where an answer is expected, if there is one.
+    pub fn get_reply_to(&self) -> Option<&str> {
+        self.reply_to.as_deref()
+    }
+
+    /// When it was made, by the producer's clock, if it says so.
+    pub fn get_produced_at(&self) -> Option<SystemTime> {
+        self.produced_at
+    }
+
+    /// The key by which a broker chooses a partition, if there is one.
+    pub fn get_partition_key(&self) -> Option<&Bytes> {
+        self.partition_key.as_ref()
+    }
+
+    /// Whether it has no payload at all.
+    pub fn is_tombstone(&self) -> bool {
+        self.tombstone
     }
 }
 

@@ -65,6 +65,27 @@ pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: Wor
     assert_eq!(sightings, [1, 1, 1, 1, 2, 2]);
 }
 
+/// Where the message is said by its subject, what nobody takes is no copy of what nobody took before.
+pub async fn messages_without_a_key_are_told_apart_by_their_subject_and_properties<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let unknown = || Publication::new("{}").event_type("Invoice");
+    let all = [
+        unknown().subject("orders.1.cancelled"),
+        unknown().subject("orders.2.cancelled"),
+        unknown().correlation_id("1"),
+        unknown().reply_to("1"),
+        unknown().content_type("1"),
+        unknown().property("exchange", "shop"),
+        unknown().property("exchange", "bank"),
+    ];
+    for copy in 1..=2 {
+        all.iter().for_each(|publication| line.publish_raw(publication.clone()));
+        line.run(all.len() * copy).await;
+    }
+    let sightings: Vec<_> = line.dead().await.iter().map(|row| row.sightings).collect();
+    assert_eq!(sightings, [2; 7], "each is kept, and its copy is no further row");
+}
+
 /// It never runs, whatever else of it could be read, and its neighbours do.
 pub async fn what_cannot_be_represented_is_dead_and_kept<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -11,6 +11,7 @@ mod dead;
 mod drain;
 mod duplicates;
 mod endings;
+mod facts;
 mod failures;
 mod faulty;
 mod lanes;
@@ -37,6 +38,7 @@ pub use dead::*;
 pub use drain::*;
 pub use duplicates::*;
 pub use endings::*;
+pub use facts::*;
 pub use failures::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
@@ -178,11 +180,14 @@ macro_rules! pipeline_suite {
             what_cannot_be_represented_is_dead_and_kept
             a_message_without_a_key_is_dead_and_kept_whole
             messages_without_a_key_are_told_apart_by_all_that_makes_them
+            messages_without_a_key_are_told_apart_by_their_subject_and_properties
             a_key_of_256_bytes_is_dead_and_one_of_255_is_not
             a_payload_over_the_limit_is_dead_and_kept_whole
             a_payload_at_the_limit_is_processed
             nesting_without_end_is_undecodable
             odd_headers_and_ids_never_block
+            // facts
+            what_a_message_came_with_is_the_same_wherever_it_runs
             // tombstones
             a_tombstone_reaches_a_handler_that_takes_it
             a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept

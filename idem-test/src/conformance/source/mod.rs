@@ -31,6 +31,11 @@ pub trait World: Sized + Send + Sync + 'static {
     /// A new, empty queue. `None` where the broker cannot be reached and need not be; that is printed.
     fn make() -> impl Future<Output = Option<Self>> + Send;
 
+    /// The subject of what is published here, where the broker has subjects.
+    fn subject(&self) -> Option<String> {
+        None
+    }
+
     /// Puts a message into the queue; it is there when the future is ready.
     fn publish(&self, publication: Publication) -> impl Future<Output = ()> + Send;
 
@@ -56,6 +61,14 @@ pub struct Features {
     pub message_id: bool,
     /// It carries a type of event beside the headers.
     pub event_type: bool,
+    /// It carries a content type: beside the headers, or as the header `content-type`.
+    pub content_type: bool,
+    /// It carries a correlation id and a place for the answer beside the headers.
+    pub correlation: bool,
+    /// It carries a key by which it chooses a partition.
+    pub partition_key: bool,
+    /// It carries a time of the producer's.
+    pub produced_at: bool,
     /// A header's value may hold any bytes, and not only text.
     pub header_bytes: bool,
     /// It marks what it had delivered before.
@@ -85,6 +98,7 @@ macro_rules! source_suite {
     ($world:ty) => {
         $crate::__suite! { $world, source:
             payload_headers_and_properties_arrive_unchanged
+            what_a_message_came_with_arrives
             messages_arrive_in_order
             ack_ends_it
             an_ack_is_answered_as_the_broker_does

@@ -1,5 +1,7 @@
 //! What arrives.
 
+use std::time::{Duration, SystemTime};
+
 use super::{Publication, World, next, open, take};
 
 /// Every byte of payload, headers and properties arrives as it was published.
@@ -28,6 +30,40 @@ pub async fn payload_headers_and_properties_arrive_unchanged<W: World>(world: W)
     assert!(empty.payload().is_empty());
     assert_eq!((empty.message_id(), empty.event_type()), (None, None));
     assert_eq!(take(&mut source).await.payload().as_ref(), large);
+}
+
+/// All that brokers have in common arrives under one name each, and nothing of it is made up where it was not given.
+pub async fn what_a_message_came_with_arrives<W: World>(world: W) {
+    let mut source = open(&world, 4).await;
+    // A second, which all brokers can carry.
+    let made = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    let mut full = Publication::new("{}");
+    if W::FEATURES.content_type {
+        full = full.content_type("application/json");
+    }
+    if W::FEATURES.correlation {
+        full = full.correlation_id("c \u{e9} 1").reply_to("answers");
+    }
+    if W::FEATURES.partition_key {
+        full = full.partition_key(vec![0xff, 0x00]);
+    }
+    if W::FEATURES.produced_at {
+        full = full.produced_at(made);
+    }
+    world.publish(full).await;
+    world.publish(Publication::new("{}")).await;
+
+    let full = take(&mut source).await;
+    assert_eq!(full.subject(), world.subject().as_deref());
+    assert_eq!(full.content_type(), W::FEATURES.content_type.then_some("application/json"));
+    assert_eq!(full.correlation_id(), W::FEATURES.correlation.then_some("c \u{e9} 1"));
+    assert_eq!(full.reply_to(), W::FEATURES.correlation.then_some("answers"));
+    assert_eq!(full.partition_key(), W::FEATURES.partition_key.then_some(&[0xff, 0x00][..]));
+    assert_eq!(full.produced_at(), W::FEATURES.produced_at.then_some(made));
+    let bare = take(&mut source).await;
+    assert_eq!(bare.subject(), world.subject().as_deref());
+    assert_eq!((bare.content_type(), bare.correlation_id(), bare.reply_to()), (None, None, None));
+    assert_eq!(bare.partition_key(), None);
 }
 
 fn source_name(source: &impl idem_core::Source) -> &str {

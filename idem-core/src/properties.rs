@@ -1,0 +1,80 @@
+//! What only some brokers say of a message.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What a broker says of a message beyond what all brokers have in common, as text by name; empty on most brokers.
+///
+/// RabbitMQ: `exchange` (missing for the default one), `priority`, `expiration`, `content_encoding`, `delivery_mode`,
+/// `user_id`, `app_id`, `cluster_id`, each where the message has it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Properties(Vec<(Cow<'static, str>, String)>);
+
+impl Properties {
+    /// No properties.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a property, in place of one of the same name.
+    pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
+        let (name, value) = (name.into(), value.into());
+        match self.place(&name) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (name, value)),
+        }
+    }
+
+    /// The property of this name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.place(name).ok().map(|at| self.0[at].1.as_str())
+    }
+
+    /// All properties, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_str()))
+    }
+
+    /// How many properties there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(other, _)| other.as_ref().cmp(name))
+    }
+}
+
+impl<N: Into<Cow<'static, str>>, V: Into<String>> FromIterator<(N, V)> for Properties {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(properties: I) -> Self {
+        let mut all = Self::new();
+        properties.into_iter().for_each(|(name, value)| all.insert(name, value));
+        all
+    }
+}
+
+/// Shows names and no values, as those of headers.
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_are_sorted_by_name_and_the_last_value_of_a_name_stands() {
+        let mut properties: Properties = [("priority", "1"), ("exchange", "orders")].into_iter().collect();
+        properties.insert("priority", "9");
+        assert_eq!(properties.iter().collect::<Vec<_>>(), [("exchange", "orders"), ("priority", "9")]);
+        assert_eq!((properties.get("priority"), properties.get("app_id")), (Some("9"), None));
+        assert_eq!(format!("{properties:?}"), r#"["exchange", "priority"]"#);
+    }
+}
