@@ -32,28 +32,28 @@ impl Acker for KafkaAcker {
     /// Never fails.
     async fn ack(mut self) -> Result<Settled, BoxError> {
         self.settled = true;
-        Ok(if self.shared.ack(self.ticket) { Settled::Sent } else { Settled::Stale })
+        Ok(if self.shared.ack(&self.ticket) { Settled::Sent } else { Settled::Stale })
     }
 
     fn stored(&mut self) {
-        self.shared.lock().assigned.stored(self.ticket);
+        self.shared.lock().assigned.stored(&self.ticket);
     }
 
     /// Never fails.
     async fn release(mut self) -> Result<Settled, BoxError> {
         self.settled = true;
-        Ok(if self.shared.leave(self.ticket) { Settled::Sent } else { Settled::Stale })
+        Ok(if self.shared.leave(&self.ticket) { Settled::Sent } else { Settled::Stale })
     }
 
     fn is_live(&self) -> bool {
-        self.shared.lock().assigned.is_live(self.ticket)
+        self.shared.lock().assigned.is_live(&self.ticket)
     }
 }
 
 impl Drop for KafkaAcker {
     fn drop(&mut self) {
         if !self.settled {
-            self.shared.leave(self.ticket);
+            self.shared.leave(&self.ticket);
         }
     }
 }
@@ -61,7 +61,7 @@ impl Drop for KafkaAcker {
 impl fmt::Debug for KafkaAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaAcker")
-            .field("partition", &self.ticket.partition)
+            .field("partition", &format_args!("{}", self.ticket.partition))
             .field("offset", &self.ticket.offset)
             .field("live", &self.is_live())
             .finish()

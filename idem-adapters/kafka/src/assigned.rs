@@ -1,11 +1,13 @@
 //! The partitions that are ours, and the deliveries that come from them. It knows no client.
 
 use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::Arc;
 
 use idem_core::Delivery;
 
 use crate::buffer::Buffer;
+use crate::partition::TopicPartition;
 use crate::quarantine::Cause;
 use crate::tracker::Tracker;
 
@@ -22,9 +24,9 @@ const BUFFERED: usize = 2048;
 pub(crate) struct Assigned {
     window: usize,
     in_flight: usize,
-    partitions: BTreeMap<i32, Partition>,
+    partitions: BTreeMap<TopicPartition, Partition>,
     /// The partition that had its turn last.
-    turn: i32,
+    turn: Option<TopicPartition>,
     unsettled: usize,
     /// Bytes of payload that are with the worker.
     held: usize,
@@ -32,9 +34,9 @@ pub(crate) struct Assigned {
 }
 
 /// Names one delivery of one assignment of its partition. Offsets come again in the next assignment, epochs do not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
-    pub(crate) partition: i32,
+    pub(crate) partition: TopicPartition,
     pub(crate) offset: i64,
     /// Its ordering key, where an order is kept.
     pub(crate) key: Option<u64>,
@@ -67,12 +69,12 @@ struct Partition {
 
 impl Assigned {
     pub(crate) fn new(window: usize, in_flight: usize) -> Self {
-        Self { window, in_flight, partitions: BTreeMap::new(), turn: -1, unsettled: 0, held: 0, epoch: 0 }
+        Self { window, in_flight, partitions: BTreeMap::new(), turn: None, unsettled: 0, held: 0, epoch: 0 }
     }
 
     /// A partition becomes ours.
-    pub(crate) fn assign(&mut self, partition: i32, begin: Option<i64>) {
-        self.remove(partition);
+    pub(crate) fn assign(&mut self, partition: TopicPartition, begin: Option<i64>) {
+        self.remove(&partition);
         self.epoch += 1;
         let assigned = Partition {
             epoch: self.epoch,
@@ -92,13 +94,14 @@ impl Assigned {
 
     /// A record has come. Until a window of deliveries has been stored each one may be what the owner before died of,
     /// and Kafka does not tell.
-    pub(crate) fn receive(&mut self, (partition, epoch): (i32, u64), offset: i64, delivery: Delivery) {
-        let owned = self.partitions.get_mut(&partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
+    pub(crate) fn receive(&mut self, (partition, epoch): (&TopicPartition, u64), offset: i64, delivery: Delivery) {
+        let owned = self.partitions.get_mut(partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
         let Some(owned) = owned else { return };
         if owned.tracker.deliver(offset) {
             let delivery = delivery.with_redelivered(owned.to_store > 0);
             let (key, bytes) = (delivery.lane(), delivery.payload().len());
-            owned.buffer.push(Ticket { partition, offset, key, bytes, epoch: owned.epoch }, delivery);
+            let ticket = Ticket { partition: partition.clone(), offset, key, bytes, epoch: owned.epoch };
+            owned.buffer.push(ticket, delivery);
         }
     }
 
@@ -107,11 +110,15 @@ impl Assigned {
         if self.unsettled >= self.in_flight || self.held >= ROOM {
             return None;
         }
-        let behind = self.partitions.range((Excluded(self.turn), Unbounded));
-        let mut turns = behind.chain(self.partitions.range(..=self.turn));
-        let next = *turns.find(|(_, owned)| owned.buffer.is_ready())?.0;
-        self.turn = next;
+        let (behind, before) = match &self.turn {
+            None => ((Unbounded, Unbounded), None),
+            Some(turn) => ((Excluded(turn), Unbounded), Some((Unbounded, Included(turn)))),
+        };
+        let before = before.into_iter().flat_map(|before| self.partitions.range::<TopicPartition, _>(before));
+        let mut turns = self.partitions.range::<TopicPartition, _>(behind).chain(before);
+        let next = turns.find(|(_, owned)| owned.buffer.is_ready())?.0.clone();
         let owned = self.partitions.get_mut(&next)?;
+        self.turn = Some(next);
         let (ticket, delivery) = owned.buffer.pop()?;
         owned.running += 1;
         owned.held += ticket.bytes;
@@ -121,7 +128,7 @@ impl Assigned {
     }
 
     /// A delivery is finished. `false`: it was no longer ours.
-    pub(crate) fn finish(&mut self, ticket: Ticket) -> bool {
+    pub(crate) fn finish(&mut self, ticket: &Ticket) -> bool {
         let Some(owned) = self.owned(ticket) else { return false };
         owned.running -= 1;
         owned.held -= ticket.bytes;
@@ -134,7 +141,7 @@ impl Assigned {
 
     /// A delivery was given back or forgotten: it stays unsettled, and holds back the finished prefix and what is behind it
     /// in its order. `false`: it was no longer ours.
-    pub(crate) fn leave_unsettled(&mut self, ticket: Ticket) -> bool {
+    pub(crate) fn leave_unsettled(&mut self, ticket: &Ticket) -> bool {
         let Some(owned) = self.owned(ticket) else { return false };
         owned.running -= 1;
         owned.held -= ticket.bytes;
@@ -144,19 +151,19 @@ impl Assigned {
     }
 
     /// A delivery that had no claim was stored.
-    pub(crate) fn stored(&mut self, ticket: Ticket) {
+    pub(crate) fn stored(&mut self, ticket: &Ticket) {
         if let Some(owned) = self.owned(ticket) {
             owned.to_store = owned.to_store.saturating_sub(1);
         }
     }
 
     /// Whether a handler may begin.
-    pub(crate) fn is_live(&self, ticket: Ticket) -> bool {
+    pub(crate) fn is_live(&self, ticket: &Ticket) -> bool {
         self.partitions.get(&ticket.partition).is_some_and(|owned| owned.epoch == ticket.epoch && !owned.leaving)
     }
 
     /// These partitions are being revoked.
-    pub(crate) fn leave(&mut self, partitions: &[i32]) {
+    pub(crate) fn leave(&mut self, partitions: &[TopicPartition]) {
         for partition in partitions {
             if let Some(owned) = self.partitions.get_mut(partition) {
                 owned.leaving = true;
@@ -166,13 +173,13 @@ impl Assigned {
     }
 
     /// Whether deliveries of these partitions are still with somebody.
-    pub(crate) fn busy(&self, partitions: &[i32]) -> bool {
+    pub(crate) fn busy(&self, partitions: &[TopicPartition]) -> bool {
         partitions.iter().filter_map(|partition| self.partitions.get(partition)).any(|owned| owned.running > 0)
     }
 
     /// A partition is no longer ours. Its deliveries are stale from now on.
-    pub(crate) fn remove(&mut self, partition: i32) {
-        if let Some(owned) = self.partitions.remove(&partition) {
+    pub(crate) fn remove(&mut self, partition: &TopicPartition) {
+        if let Some(owned) = self.partitions.remove(partition) {
             self.unsettled -= owned.running + owned.left;
             self.held -= owned.held;
         }
@@ -190,9 +197,9 @@ impl Assigned {
     }
 
     /// How many more records of this partition may be received.
-    pub(crate) fn room(&self, partition: i32) -> usize {
+    pub(crate) fn room(&self, partition: &TopicPartition) -> usize {
         let receives = |owned: &&Partition| !owned.leaving && owned.still != Some(Cause::Stuck);
-        let Some(owned) = self.partitions.get(&partition).filter(receives) else { return 0 };
+        let Some(owned) = self.partitions.get(partition).filter(receives) else { return 0 };
         let sharing = self.partitions.len();
         if owned.buffer.bytes() >= ROOM / sharing {
             return 0;
@@ -202,8 +209,8 @@ impl Assigned {
     }
 
     /// A partition stands still, or no longer. `false`: that is known. What is stuck stays so until it is assigned anew.
-    pub(crate) fn stand(&mut self, partition: i32, cause: Option<Cause>) -> bool {
-        let Some(owned) = self.partitions.get_mut(&partition) else { return false };
+    pub(crate) fn stand(&mut self, partition: &TopicPartition, cause: Option<Cause>) -> bool {
+        let Some(owned) = self.partitions.get_mut(partition) else { return false };
         if owned.still == cause || owned.still == Some(Cause::Stuck) {
             return false;
         }
@@ -211,35 +218,39 @@ impl Assigned {
         true
     }
 
-    /// How many partitions stand still.
-    pub(crate) fn standing(&self) -> usize {
-        self.partitions.values().filter(|owned| owned.still.is_some()).count()
+    /// How many partitions stand still, of each topic that has some.
+    pub(crate) fn standing(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut standing = BTreeMap::new();
+        for (partition, _) in self.partitions.iter().filter(|(_, owned)| owned.still.is_some()) {
+            *standing.entry(Arc::clone(&partition.topic)).or_default() += 1;
+        }
+        standing
     }
 
     /// The partitions that are ours and not about to leave, each with the number of its assignment.
-    pub(crate) fn partitions(&self) -> impl Iterator<Item = (i32, u64)> {
-        self.partitions.iter().filter(|(_, owned)| !owned.leaving).map(|(partition, owned)| (*partition, owned.epoch))
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (&TopicPartition, u64)> {
+        self.partitions.iter().filter(|(_, owned)| !owned.leaving).map(|(partition, owned)| (partition, owned.epoch))
     }
 
     /// The finished prefixes that were not yet told: partition and last finished offset.
-    pub(crate) fn progress(&mut self) -> Vec<(i32, i64)> {
+    pub(crate) fn progress(&mut self) -> Vec<(TopicPartition, i64)> {
         let mut progress = Vec::new();
         for (partition, owned) in &mut self.partitions {
             if let Some(finished) = owned.tracker.finished().filter(|_| owned.told != owned.tracker.finished()) {
                 owned.told = Some(finished);
-                progress.push((*partition, finished));
+                progress.push((partition.clone(), finished));
             }
         }
         progress
     }
 
     /// The offset that a partition stands at, if that is known.
-    pub(crate) fn place(&self, partition: i32) -> Option<i64> {
-        let owned = self.partitions.get(&partition)?;
+    pub(crate) fn place(&self, partition: &TopicPartition) -> Option<i64> {
+        let owned = self.partitions.get(partition)?;
         owned.tracker.delivered().map(|offset| offset + 1).or(owned.begin)
     }
 
-    fn owned(&mut self, ticket: Ticket) -> Option<&mut Partition> {
+    fn owned(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
         self.partitions.get_mut(&ticket.partition).filter(|owned| owned.epoch == ticket.epoch)
     }
 }

@@ -9,6 +9,7 @@ use rdkafka::config::RDKafkaLogLevel;
 
 use crate::error::{SSL, setting};
 use crate::source::Topic;
+use crate::wanted::Wanted;
 use crate::{connection, property};
 
 /// Kafka brokers that answer, with a login that works. It keeps no connection open.
@@ -36,17 +37,26 @@ impl Kafka {
     /// # Errors
     /// It does not exist, or the user may not see it: the text names the cure.
     pub async fn topic(&self, name: impl Into<String>) -> Result<Topic, Error> {
-        let name = name.into();
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if !(1..=249).contains(&name.len()) || !name.chars().all(legal) {
-            return Err(Error::Refused(
-                "a topic's name has 1 to 249 letters, digits, dots, dashes and underscores, and patterns are not \
-                 supported: give the name of one topic"
-                    .to_owned(),
-            ));
-        }
-        connection::partitions(&self.config, &name).await?;
-        Ok(Topic::new(Arc::clone(&self.config), name))
+        self.look_for(Wanted::one(&name.into())?).await
+    }
+
+    /// Several existing topics in one worker, by one connection and in one group. What begins with `^` is a pattern: a
+    /// [regular expression](https://docs.rs/regex/1/regex/#syntax) that takes all topics whose names it matches, also
+    /// those that are made later. It need not match to the end of the name, unless it ends with `$`, and never takes what
+    /// begins with `__`, which Kafka keeps for itself.
+    ///
+    /// # Errors
+    /// A topic that is named does not exist, or the user may not see it; a pattern cannot be read; nothing is matched. The
+    /// text names the cure.
+    pub async fn topics<T: Into<String>>(&self, names: impl IntoIterator<Item = T>) -> Result<Topic, Error> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        self.look_for(Wanted::several(&names)?).await
+    }
+
+    async fn look_for(&self, wanted: Wanted) -> Result<Topic, Error> {
+        let wanted = Arc::new(wanted);
+        connection::topics(&self.config, &wanted).await?;
+        Ok(Topic::new(Arc::clone(&self.config), wanted))
     }
 }
 

@@ -8,9 +8,12 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::metadata::Metadata;
 
 use crate::config::Config;
-use crate::error::{Loss, connecting, no_topic, setting};
+use crate::error::{Loss, connecting, no_match, no_topic, setting};
+use crate::plan::Known;
+use crate::wanted::Wanted;
 
 /// From the first packet to the answer.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -23,19 +26,26 @@ const STEP: Duration = Duration::from_millis(250);
 
 /// Sees that a broker answers and that the login works.
 pub(crate) async fn connect(config: &Config) -> Result<(), Error> {
-    look(config, None).await.map(drop)
+    look(config, |config| Look::new(config)?.ask(Some(NO_TOPIC)).map(drop)).await
 }
 
-/// The partitions of a topic, which must exist.
-pub(crate) async fn partitions(config: &Config, topic: &str) -> Result<Vec<i32>, Error> {
-    look(config, Some(topic)).await
+/// The topics that are asked for, each with its partitions. Those that were named must exist, and each pattern together
+/// with the others must take one at least.
+pub(crate) async fn topics(config: &Config, wanted: &Arc<Wanted>) -> Result<Known, Error> {
+    let wanted = Arc::clone(wanted);
+    let resolved = move |config: &Config| {
+        let look = Look::new(config)?;
+        resolve(config, &wanted, |topic| look.ask(topic))
+    };
+    look(config, resolved).await
 }
 
-async fn look(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Error> {
-    let (place, client) = (config.place.clone(), config.client.clone());
-    let topic = topic.map(str::to_owned);
-    let work = move || ask(&Config { place, client }, topic.as_deref());
-    match tokio::task::spawn_blocking(work).await {
+async fn look<T: Send + 'static>(
+    config: &Config,
+    how: impl FnOnce(&Config) -> Result<T, Loss> + Send + 'static,
+) -> Result<T, Error> {
+    let config = Config { place: config.place.clone(), client: config.client.clone() };
+    match tokio::task::spawn_blocking(move || how(&config)).await {
         Ok(answer) => Ok(answer?),
         // The runtime is shutting down.
         Err(error) => {
@@ -44,23 +54,56 @@ async fn look(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Error> {
     }
 }
 
-fn ask(config: &Config, topic: Option<&str>) -> Result<Vec<i32>, Loss> {
-    let witness = Witness::default();
-    let consumer: BaseConsumer<Witness> =
-        config.client.create_with_context(witness.clone()).map_err(|error| setting(&error))?;
-    let until = Instant::now() + CONNECT;
-    loop {
-        let error = match consumer.fetch_metadata(Some(topic.unwrap_or(NO_TOPIC)), STEP) {
-            Ok(metadata) => return topic.map_or(Ok(Vec::new()), |topic| found(config, topic, &metadata)),
-            Err(error) => error,
-        };
-        let said = listen(&consumer, &witness);
-        // Why a broker is down may be said after it, or never.
-        let reasons = if said.reason.is_empty() { REASONS } else { Duration::ZERO };
-        let down = said.down.is_some_and(|since| since.elapsed() >= reasons);
-        if said.final_word || down || Instant::now() >= until || !waits(&error) {
-            let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
-            return Err(connecting(config, said.code.or(error.rdkafka_error_code()), reason));
+/// What of `wanted` there is, by asking for one topic or, with `None`, for all.
+pub(crate) fn resolve(
+    config: &Config,
+    wanted: &Wanted,
+    ask: impl Fn(Option<&str>) -> Result<Metadata, Loss>,
+) -> Result<Known, Loss> {
+    let mut known = Known::new();
+    for name in &wanted.names {
+        known.insert(Arc::clone(name), found(config, name, &ask(Some(name))?)?);
+    }
+    if wanted.has_patterns() {
+        let all = ask(None)?;
+        for topic in all.topics().iter().filter(|topic| wanted.matches(topic.name())) {
+            if let Ok(partitions) = found(config, topic.name(), &all) {
+                known.entry(topic.name().into()).or_insert(partitions);
+            }
+        }
+    }
+    if known.is_empty() { Err(no_match(config, &wanted.text)) } else { Ok(known) }
+}
+
+/// A client that asks, and hears why there is no answer.
+struct Look<'a> {
+    config: &'a Config,
+    consumer: BaseConsumer<Witness>,
+    witness: Witness,
+}
+
+impl<'a> Look<'a> {
+    fn new(config: &'a Config) -> Result<Self, Loss> {
+        let witness = Witness::default();
+        let consumer = config.client.create_with_context(witness.clone()).map_err(|error| setting(&error))?;
+        Ok(Self { config, consumer, witness })
+    }
+
+    fn ask(&self, topic: Option<&str>) -> Result<Metadata, Loss> {
+        let until = Instant::now() + CONNECT;
+        loop {
+            let error = match self.consumer.fetch_metadata(topic, STEP) {
+                Ok(metadata) => return Ok(metadata),
+                Err(error) => error,
+            };
+            let said = listen(&self.consumer, &self.witness);
+            // Why a broker is down may be said after it, or never.
+            let reasons = if said.reason.is_empty() { REASONS } else { Duration::ZERO };
+            let down = said.down.is_some_and(|since| since.elapsed() >= reasons);
+            if said.final_word || down || Instant::now() >= until || !waits(&error) {
+                let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
+                return Err(connecting(self.config, said.code.or(error.rdkafka_error_code()), reason));
+            }
         }
     }
 }
@@ -82,7 +125,7 @@ fn waits(error: &KafkaError) -> bool {
     matches!(error.rdkafka_error_code(), Some(Code::BrokerTransportFailure | Code::OperationTimedOut))
 }
 
-fn found(config: &Config, topic: &str, metadata: &rdkafka::metadata::Metadata) -> Result<Vec<i32>, Loss> {
+fn found(config: &Config, topic: &str, metadata: &Metadata) -> Result<Vec<i32>, Loss> {
     let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
         return Err(no_topic(config, topic));
     };

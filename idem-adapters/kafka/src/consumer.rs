@@ -9,15 +9,18 @@ use idem_core::{Delivery, Ordering as Order};
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::connection::Witness;
 use crate::delivery::delivery;
-use crate::error::{Loss, no_id, setting};
+use crate::error::{Loss, setting};
 use crate::group::Member;
+use crate::partition::TopicPartition;
 use crate::plan::Plan;
 use crate::shared::{Phase, Shared};
-use crate::start::{self, Start};
+use crate::start;
+use crate::subscribed::Subscribed;
 
 /// How often finished offsets are committed. A crash repeats at most what was finished since.
 const COMMIT: Duration = Duration::from_millis(200);
@@ -27,9 +30,6 @@ const SLEEP: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether partitions have leaders.
 const LOOK: Duration = Duration::from_secs(30);
-
-/// How long the topic's id is waited for. It has come with the metadata, and only has to be read.
-const IDENTIFIED: Duration = Duration::from_secs(3);
 
 /// How long an event is waited for.
 const SERVED: Duration = Duration::from_millis(10);
@@ -46,9 +46,10 @@ const TURN_BYTES: usize = 1 << 20;
 /// polls as long as it lives, however slow the handlers are, so that the group never misses it.
 pub(crate) fn start(plan: Plan, shared: Arc<Shared>) -> io::Result<oneshot::Receiver<()>> {
     let (ended, end) = oneshot::channel();
+    let runtime = Handle::current();
     thread::Builder::new().name("idem-kafka".to_owned()).spawn(move || {
         let last = Last { shared: Arc::clone(&shared), _ended: ended };
-        if let Err(loss) = run(plan, &shared) {
+        if let Err(loss) = run(plan, &shared, runtime) {
             shared.end(loss);
         }
         drop(last);
@@ -69,26 +70,29 @@ impl Drop for Last {
     }
 }
 
-fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
-    if plan.start == Start::Latest {
+fn run(mut plan: Plan, shared: &Arc<Shared>, runtime: Handle) -> Result<(), Loss> {
+    if start::decides(&plan) {
         // By a client that is in no group yet, so that no other member waits.
         let look: BaseConsumer<Witness> =
             plan.client().create_with_context(Witness::default()).map_err(|error| setting(&error))?;
-        plan.ends = start::ends(&look, &plan)?;
+        plan.begins = start::decide(&look, &plan)?;
     }
-    let (client, topic, order) = (plan.client(), Arc::clone(&plan.topic), plan.ordering);
+    let (client, order) = (plan.client(), plan.ordering);
     let member = Member::new(plan, Arc::clone(shared));
     let mut consumer: BaseConsumer<Member> = client.create_with_context(member).map_err(|error| setting(&error))?;
     let bell = Arc::clone(shared);
     consumer.set_nonempty_callback(move || bell.wake());
     let member = Arc::clone(consumer.context());
-    // So that the topic's id is known before its first assignment.
-    consumer.fetch_metadata(Some(&topic), start::ANSWER).map_err(|error| member.broken(&error))?;
-    identified(&consumer, &member)?;
-    consumer.subscribe(&[&topic]).map_err(|error| member.broken(&error))?;
+    let mut subscribed = Subscribed::begin(&member, &consumer, runtime)?;
+    while !subscribed.has_begun() {
+        // What it answers besides is said again, since nothing is subscribed to yet. The client tells ids in its log, which
+        // is served like other events.
+        drop(consumer.poll(SERVED));
+        subscribed.follow(&member, &consumer)?;
+    }
     let consumer = Arc::new(consumer);
     let queues = BTreeMap::new();
-    let mut thread = Thread { shared, member: &member, consumer: &consumer, topic, order, queues };
+    let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, order, queues };
     let ended = thread.work();
     if let Err(loss) = &ended {
         shared.end(loss.clone());
@@ -100,26 +104,13 @@ fn run(mut plan: Plan, shared: &Arc<Shared>) -> Result<(), Loss> {
     ended
 }
 
-/// Sees that the topic's id is known. The client tells it in its log, which is served like other events.
-fn identified(consumer: &BaseConsumer<Member>, member: &Member) -> Result<(), Loss> {
-    let until = Instant::now() + IDENTIFIED;
-    while !member.is_identified() {
-        if Instant::now() >= until || member.shared.lock().closing {
-            return Err(no_id(&member.plan.config, &member.plan.topic));
-        }
-        // What it answers besides is said again, since nothing is subscribed to yet.
-        drop(consumer.poll(SERVED));
-    }
-    Ok(())
-}
-
 struct Thread<'a> {
     shared: &'a Arc<Shared>,
     member: &'a Member,
     consumer: &'a Arc<BaseConsumer<Member>>,
-    topic: Arc<str>,
+    subscribed: Subscribed,
     order: Order,
-    queues: BTreeMap<i32, Queue>,
+    queues: BTreeMap<TopicPartition, Queue>,
 }
 
 /// The records of one partition that wait for room. The client fetches no more when it has some.
@@ -152,6 +143,7 @@ impl Thread<'_> {
                 self.member.look_for_leaders(self.consumer);
             }
             self.serve()?;
+            self.subscribed.follow(self.member, self.consumer)?;
             self.split();
             match self.receive()? {
                 Received::More => {}
@@ -181,8 +173,9 @@ impl Thread<'_> {
                 None => break,
                 Some(Ok(record)) => {
                     self.split();
-                    let early = (record.offset(), delivery(&self.topic, &record, self.order));
-                    if let Some(queue) = self.queues.get_mut(&record.partition()) {
+                    let partition = TopicPartition::new(&self.member.topic(record.topic()), record.partition());
+                    let early = (record.offset(), delivery(&partition.topic, &record, self.order));
+                    if let Some(queue) = self.queues.get_mut(&partition) {
                         queue.early.push_back(early);
                     }
                 }
@@ -197,11 +190,15 @@ impl Thread<'_> {
 
     /// Gives each partition that is newly ours a queue of its own.
     fn split(&mut self) {
-        let ours: BTreeMap<i32, u64> = self.shared.lock().assigned.partitions().collect();
+        let shared = self.shared.lock();
+        let ours: BTreeMap<_, _> =
+            shared.assigned.partitions().map(|(partition, epoch)| (partition.clone(), epoch)).collect();
+        drop(shared);
         self.queues.retain(|partition, queue| ours.get(partition) == Some(&queue.epoch));
         for (partition, epoch) in ours {
+            let TopicPartition { topic, number } = partition.clone();
             self.queues.entry(partition).or_insert_with(|| {
-                let mut fetched = self.consumer.split_partition_queue(&self.topic, partition);
+                let mut fetched = self.consumer.split_partition_queue(&topic, number);
                 if let Some(fetched) = &mut fetched {
                     let bell = Arc::clone(self.shared);
                     fetched.set_nonempty_callback(move || bell.wake());
@@ -215,7 +212,7 @@ impl Thread<'_> {
     fn receive(&mut self) -> Result<Received, Loss> {
         let (mut left, mut records) = (Received::All, Vec::new());
         for (partition, queue) in &mut self.queues {
-            let room = self.shared.room(*partition);
+            let room = self.shared.room(partition);
             let turn = room.min(TURN);
             let (mut received, mut bytes) = (Vec::new(), 0);
             while received.len() < turn && bytes < TURN_BYTES {
@@ -227,12 +224,12 @@ impl Thread<'_> {
                 match queue.fetched.as_ref().and_then(|fetched| fetched.poll(Duration::ZERO)) {
                     None => break,
                     Some(Ok(record)) => {
-                        let delivery = delivery(&self.topic, &record, self.order);
+                        let delivery = delivery(&partition.topic, &record, self.order);
                         bytes += delivery.payload().len();
                         received.push((record.offset(), delivery));
                     }
                     Some(Err(error)) => {
-                        self.member.judge(self.consumer, &error, Some(*partition))?;
+                        self.member.judge(self.consumer, &error, Some(partition))?;
                         break;
                     }
                 }
@@ -242,13 +239,13 @@ impl Thread<'_> {
             } else if bytes >= TURN_BYTES {
                 left = Received::More;
             }
-            records.push(((*partition, queue.epoch), received));
+            records.push((partition.clone(), queue.epoch, received));
         }
         // What was said before these were fetched has come by now. If it ends the subscription, they are of another
         // topic.
         self.serve()?;
-        for (partition, received) in records {
-            self.shared.receive(partition, received);
+        for (partition, epoch, received) in records {
+            self.shared.receive((&partition, epoch), received);
         }
         Ok(left)
     }

@@ -33,7 +33,7 @@ fn facts(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Deliver
         .with_position(position(topic, partition, offset, record.timestamp()))
         .with_published_at(published_at(record.timestamp()))
         .with_produced_at(produced_at(record.timestamp()))
-        .with_lane(lane(ordering, partition, record.key()))
+        .with_lane(lane(ordering, (topic, partition), record.key()))
 }
 
 fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
@@ -75,7 +75,7 @@ fn time(millis: i64) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(millis).ok()?))
 }
 
-fn lane(ordering: Ordering, partition: i32, key: Option<&[u8]>) -> Option<u64> {
+fn lane(ordering: Ordering, partition: (&str, i32), key: Option<&[u8]>) -> Option<u64> {
     let key = match ordering {
         Ordering::Partition => None,
         Ordering::Key => key,
@@ -149,11 +149,12 @@ mod tests {
 
     #[test]
     fn a_lane_is_a_partition_or_a_key_in_it() {
-        assert_eq!(lane(Ordering::None, 1, Some(b"a")), None);
-        let partition = |partition, key| lane(Ordering::Partition, partition, key);
+        assert_eq!(lane(Ordering::None, ("orders", 1), Some(b"a")), None);
+        let partition = |partition, key| lane(Ordering::Partition, ("orders", partition), key);
         assert_eq!(partition(1, Some(&b"a"[..])), partition(1, None));
         assert_ne!(partition(1, None), partition(2, None));
-        let key = |partition, key| lane(Ordering::Key, partition, key);
+        assert_ne!(partition(1, None), lane(Ordering::Partition, ("payments", 1), None));
+        let key = |partition, key| lane(Ordering::Key, ("orders", partition), key);
         assert_eq!(key(1, Some(&b"a"[..])), key(1, Some(&b"a"[..])));
         assert_ne!(key(1, Some(&b"a"[..])), key(1, Some(&b"b"[..])));
         assert_ne!(key(1, Some(&b"a"[..])), key(2, Some(&b"a"[..])));

@@ -4,6 +4,7 @@ use idem_core::Error;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::config::Config;
+use crate::partition::TopicPartition;
 
 /// Why nothing more comes. It is said as often as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,15 @@ pub(crate) fn no_topic(config: &Config, topic: &str) -> Loss {
     ))
 }
 
+/// No pattern takes a topic.
+pub(crate) fn no_match(config: &Config, wanted: &str) -> Loss {
+    Loss::Refused(format!(
+        "no topic at {} matches `{wanted}`: create one, check the pattern (it is a regular expression that begins with ^, in \
+         which a dot stands for any letter and `\\.` for a dot), and allow the user to describe the topics",
+        config.place
+    ))
+}
+
 /// Another topic has come in its place.
 pub(crate) fn made_anew(config: &Config, topic: &str) -> Loss {
     let what = format!("the topic `{topic}` at {} was deleted and made anew while it was consumed", config.place);
@@ -57,26 +67,37 @@ pub(crate) fn made_anew(config: &Config, topic: &str) -> Loss {
 }
 
 /// The group stands where the partition has nothing.
-pub(crate) fn out_of_range(config: &Config, group: &str, place: (&str, i32, Option<i64>), range: &str) -> String {
-    let (topic, partition, offset) = place;
+pub(crate) fn out_of_range(
+    config: &Config,
+    group: &str,
+    partition: &TopicPartition,
+    offset: Option<i64>,
+    range: &str,
+) -> String {
     let offset = offset.map_or_else(|| "the offset".to_owned(), |offset| format!("offset {offset}"));
     format!(
-        "{offset} of {topic}/{partition}, where the group `{group}` goes on, is out of range: {range}. Messages in between were removed by the topic's retention before they were handled, or the \
+        "{offset} of {partition}, where the group `{group}` goes on, is out of range: {range}. Messages in between were removed by the topic's retention before they were handled, or the \
          topic was made anew. Nothing was skipped. To go on, stop all members of the group and tell it where, by \
-         `kafka-consumer-groups.sh --bootstrap-server {} --group {group} --topic {topic}:{partition} --reset-offsets \
+         `kafka-consumer-groups.sh --bootstrap-server {} --group {group} --topic {}:{} --reset-offsets \
          --to-earliest --execute` (or --to-latest, which skips what is there)",
-        config.place
+        config.place, partition.topic, partition.number
     )
 }
 
 /// The group has no offsets any more, and would skip what came meanwhile.
-pub(crate) fn expired(config: &Config, group: &str, topic: &str) -> Loss {
+pub(crate) fn expired<'a>(config: &Config, group: &str, topics: impl Iterator<Item = &'a str>) -> Loss {
+    let (mut names, mut options) = (Vec::new(), String::new());
+    for topic in topics {
+        names.push(format!("`{topic}`"));
+        options.push_str(" --topic ");
+        options.push_str(topic);
+    }
     Loss::Refused(format!(
-        "Start::Latest would skip messages: the group `{group}` has committed nothing in the topic `{topic}`, and yet this \
-         consumer has handled messages before. Its offsets have expired, or it is another group or another topic. Use \
-         Start::Earliest, by which what was handled is told by its claims; or skip what is there, by \
-         `kafka-consumer-groups.sh --bootstrap-server {} --group {group} --topic {topic} --reset-offsets --to-latest \
-         --execute`",
+        "Start::Latest would skip messages: the group `{group}` has committed nothing in the topic {}, and yet this consumer \
+         has handled messages before. Its offsets have expired, or it is another group or another topic. Use Start::Earliest, \
+         by which what was handled is told by its claims; or skip what is there, by `kafka-consumer-groups.sh \
+         --bootstrap-server {} --group {group}{options} --reset-offsets --to-latest --execute`",
+        names.join(", "),
         config.place
     ))
 }

@@ -1,18 +1,21 @@
 //! What the group tells a member. All of it runs on the thread that polls.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
 use crate::connection::Witness;
 use crate::error::{Loss, made_anew};
 use crate::identity;
+use crate::partition::TopicPartition;
 use crate::plan::Plan;
 use crate::shared::{Phase, Shared};
 use crate::start::{self, Begin};
@@ -25,15 +28,24 @@ pub(crate) struct Member {
     pub(crate) plan: Plan,
     pub(crate) shared: Arc<Shared>,
     pub(crate) witness: Witness,
-    /// The id of the topic, as far as it is known.
-    id: Mutex<Option<String>>,
+    /// The ids of the topics, as far as they are known.
+    ids: Mutex<BTreeMap<Arc<str>, String>>,
     /// How many events were served.
     served: AtomicU64,
+    /// A topic is said to be gone: it has to be looked which one it is.
+    pub(crate) shaken: AtomicBool,
 }
 
 impl Member {
     pub(crate) fn new(plan: Plan, shared: Arc<Shared>) -> Self {
-        Self { plan, shared, witness: Witness::default(), id: Mutex::new(None), served: AtomicU64::new(0) }
+        Self {
+            plan,
+            shared,
+            witness: Witness::default(),
+            ids: Mutex::default(),
+            served: AtomicU64::new(0),
+            shaken: AtomicBool::new(false),
+        }
     }
 
     /// Rises with each event that a poll has served, which is all that tells that there may be another one.
@@ -45,41 +57,69 @@ impl Member {
         self.served.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the topic's id is known.
-    pub(crate) fn is_identified(&self) -> bool {
-        self.id().is_some()
+    fn ids(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, String>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn id(&self) -> Option<String> {
-        self.id.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Whether the id of this topic is known.
+    pub(crate) fn is_identified(&self, topic: &str) -> bool {
+        self.ids().contains_key(topic)
     }
 
-    /// The topic has this id. Another one than before: nothing of what was known of it holds, and no offset of the old
+    fn id(&self, topic: &str) -> Option<String> {
+        self.ids().get(topic).cloned()
+    }
+
+    /// A topic has this id. Another one than before: nothing of what was known of it holds, and no offset of the old
     /// one may be committed for it.
-    fn identify(&self, id: &str) {
-        let before = self.id.lock().unwrap_or_else(PoisonError::into_inner).replace(id.to_owned());
-        if before.is_some_and(|before| before != id) {
-            self.shared.end(made_anew(&self.plan.config, &self.plan.topic));
+    fn identify(&self, topic: &str, id: &str) {
+        if self.plan.wanted.takes(topic) {
+            let before = self.ids().insert(topic.into(), id.to_owned());
+            if before.is_some_and(|before| before != id) {
+                self.shared.end(made_anew(&self.plan.config, topic));
+            }
         }
+    }
+
+    /// A topic that was deleted. One that is made later in its place is another one.
+    pub(crate) fn forget(&self, topic: &str) {
+        self.ids().remove(topic);
+    }
+
+    /// The topics whose ids are known.
+    pub(crate) fn topics(&self) -> Vec<Arc<str>> {
+        self.ids().keys().map(Arc::clone).collect()
+    }
+
+    /// The name, as it is kept here.
+    pub(crate) fn topic(&self, name: &str) -> Arc<str> {
+        self.ids().get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
+    }
+
+    fn partitions(&self, list: &TopicPartitionList) -> Vec<TopicPartition> {
+        let of = |element: &TopicPartitionListElem<'_>| {
+            TopicPartition::new(&self.topic(element.topic()), element.partition())
+        };
+        list.elements().iter().map(of).collect()
     }
 
     fn assign(&self, consumer: &BaseConsumer<Self>, assigned: &TopicPartitionList) -> Result<(), Loss> {
         let closing = || self.shared.lock().closing;
-        let begins = start::begin(consumer, &self.plan, assigned, self.id().as_deref(), &closing)?;
+        let begins = start::begin(consumer, &self.plan, &self.partitions(assigned), &|topic| self.id(topic), &closing)?;
         let mut list = TopicPartitionList::new();
-        for begin in &begins {
+        for Begin { partition, offset, .. } in &begins {
             // At its end, where nothing comes before it is quarantined.
-            let offset = if begin.offset == Offset::Invalid { Offset::End } else { begin.offset };
-            list.add_partition_offset(&self.plan.topic, begin.partition, offset)
+            let offset = if *offset == Offset::Invalid { Offset::End } else { *offset };
+            list.add_partition_offset(&partition.topic, partition.number, offset)
                 .map_err(|error| self.broken(&error))?;
         }
         consumer.incremental_assign(&list).map_err(|error| self.broken(&error))?;
         self.decide(consumer, &begins)?;
         for Begin { partition, offset, .. } in begins {
             let begin = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
-            self.shared.lock().assigned.assign(partition, begin);
+            self.shared.lock().assigned.assign(partition.clone(), begin);
             if offset == Offset::Invalid {
-                self.quarantine(consumer, partition, "where it ends, and so the group begins, could not be found out");
+                self.quarantine(consumer, &partition, "where the group begins in it could not be found out");
             }
         }
         self.tell();
@@ -93,7 +133,7 @@ impl Member {
         let mut any = false;
         for begin in decided {
             let Offset::Offset(offset) = begin.offset else { continue };
-            self.store_next(consumer, begin.partition, offset).map_err(|error| self.broken(&error))?;
+            self.store_next(consumer, &begin.partition, offset).map_err(|error| self.broken(&error))?;
             any = true;
         }
         if any {
@@ -103,7 +143,7 @@ impl Member {
     }
 
     fn revoke(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) {
-        let partitions: Vec<i32> = revoked.elements().iter().map(|element| element.partition()).collect();
+        let partitions = self.partitions(revoked);
         self.shared.lock().assigned.leave(&partitions);
         // They have another owner already, who has begun where the last commit was: what is committed now could only
         // skip what that owner has not finished.
@@ -114,9 +154,9 @@ impl Member {
             self.store(consumer);
             self.commit(consumer, CommitMode::Sync);
         }
-        tracing::debug!(topic = %self.plan.topic, ?partitions, lost, "partitions were taken away");
+        tracing::debug!(topic = %self.plan.wanted.text, ?partitions, lost, "partitions were taken away");
         let mut inner = self.shared.lock();
-        for partition in partitions {
+        for partition in &partitions {
             inner.assigned.remove(partition);
         }
         drop(inner);
@@ -132,18 +172,18 @@ impl Member {
     pub(crate) fn store(&self, consumer: &BaseConsumer<Self>) {
         let progress = self.shared.lock().assigned.progress();
         for (partition, finished) in progress {
-            if let Err(error) = self.store_next(consumer, partition, finished + 1) {
-                tracing::debug!(topic = %self.plan.topic, partition, %error, "an offset was not stored");
+            if let Err(error) = self.store_next(consumer, &partition, finished + 1) {
+                tracing::debug!(%partition, %error, "an offset was not stored");
             }
         }
     }
 
     /// The offset of the next record, with the id of the topic.
-    fn store_next(&self, consumer: &BaseConsumer<Self>, partition: i32, next: i64) -> KafkaResult<()> {
+    fn store_next(&self, consumer: &BaseConsumer<Self>, partition: &TopicPartition, next: i64) -> KafkaResult<()> {
         let mut list = TopicPartitionList::new();
-        let mut place = list.add_partition(&self.plan.topic, partition);
+        let mut place = list.add_partition(&partition.topic, partition.number);
         place.set_offset(Offset::Offset(next))?;
-        if let Some(id) = self.id() {
+        if let Some(id) = self.id(&partition.topic) {
             place.set_metadata(identity::metadata(&id));
         }
         consumer.store_offsets(&list)
@@ -155,7 +195,9 @@ impl Member {
             Ok(()) => {}
             Err(error) if error.rdkafka_error_code() == Some(Code::NoOffset) => {}
             Err(error) => {
-                tracing::debug!(topic = %self.plan.topic, %error, "offsets were not committed; they come again")
+                tracing::debug!(
+                    topic = %self.plan.wanted.text, %error, "offsets were not committed; they come again"
+                );
             }
         }
     }
@@ -169,14 +211,14 @@ impl ClientContext for Member {
     fn log(&self, level: RDKafkaLogLevel, part: &str, text: &str) {
         self.serves();
         if let RDKafkaLogLevel::Debug = level {
-            if let Some(id) = identity::read(text, &self.plan.topic) {
-                self.identify(id);
+            if let Some((topic, id)) = identity::read(text) {
+                self.identify(topic, id);
             }
-            tracing::trace!(target: "idem_kafka::librdkafka", topic = %self.plan.topic, part, text);
+            tracing::trace!(target: "idem_kafka::librdkafka", topic = %self.plan.wanted.text, part, text);
             return;
         }
         // It repeats itself while a broker is away, and what matters comes as an error, too.
-        tracing::debug!(target: "idem_kafka::librdkafka", topic = %self.plan.topic, part, text);
+        tracing::debug!(target: "idem_kafka::librdkafka", topic = %self.plan.wanted.text, part, text);
     }
 
     fn stats_raw(&self, _: &[u8]) {

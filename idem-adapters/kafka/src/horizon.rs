@@ -1,42 +1,75 @@
 //! How far back a topic reaches.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::Horizon;
-use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
+use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 
 use crate::config::Config;
 
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What the topic's retention comes to. A user who may not see it is warned, and not stopped.
-pub(crate) async fn of(config: &Config, topic: &str) -> Horizon {
-    match ask(config, topic).await {
-        Ok(horizon) => horizon,
-        Err(why) => {
+/// What the longest retention of these topics comes to. A user who may not see it is warned, and not stopped.
+pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> Horizon {
+    let horizons = match ask(config, topics).await {
+        Ok(horizons) => horizons,
+        Err(why) => topics.iter().map(|topic| (Arc::clone(topic), Err(why.clone()))).collect(),
+    };
+    let stated = |(topic, horizon): (Arc<str>, Result<Horizon, String>)| {
+        horizon.unwrap_or_else(|why| {
             tracing::warn!(
-                topic,
+                %topic,
                 why,
                 "the topic's retention cannot be looked at (allow the user to describe its configs): claims must be kept \
                  for longer than it, and nobody checks that"
             );
             Horizon::Unstated
-        }
+        })
+    };
+    horizons.into_iter().map(stated).fold(Horizon::Unstated, longest)
+}
+
+/// The longer of two. What nobody has stated hides nothing that was.
+pub(crate) fn longest(one: Horizon, other: Horizon) -> Horizon {
+    match (one, other) {
+        (Horizon::Unlimited, _) | (_, Horizon::Unlimited) => Horizon::Unlimited,
+        (Horizon::Within(one), Horizon::Within(other)) => Horizon::Within(one.max(other)),
+        (Horizon::Unstated, stated) | (stated, Horizon::Unstated) => stated,
     }
 }
 
-async fn ask(config: &Config, topic: &str) -> Result<Horizon, String> {
+type Stated = (Arc<str>, Result<Horizon, String>);
+
+/// Of all topics by one request.
+async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String> {
     let client = config.client.clone();
     let admin = tokio::task::spawn_blocking(move || client.create::<AdminClient<DefaultClientContext>>());
     let admin = admin.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     let options = AdminOptions::new().request_timeout(Some(ANSWER));
-    let answer = admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await;
+    let asked: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
+    let answer = admin.describe_configs(&asked, &options).await;
     // Its end waits for its thread.
     drop(tokio::task::spawn_blocking(move || drop(admin)));
     let answer = answer.map_err(|error| error.to_string())?;
-    let resource = answer.into_iter().next().ok_or("no answer")?.map_err(|code| code.to_string())?;
-    horizon(&resource).ok_or_else(|| "the answer has no retention.ms".to_owned())
+    // They may come in another order, and what is refused does not say of which topic it is.
+    let mut refused = "no answer".to_owned();
+    let mut found = BTreeMap::new();
+    for resource in answer {
+        match resource {
+            Ok(resource) => {
+                if let OwnedResourceSpecifier::Topic(topic) = &resource.specifier {
+                    let stated = horizon(&resource).ok_or_else(|| "the answer has no retention.ms".to_owned());
+                    found.insert(topic.clone(), stated);
+                }
+            }
+            Err(code) => refused = code.to_string(),
+        }
+    }
+    let of = |topic: &Arc<str>| found.remove(&**topic).unwrap_or_else(|| Err(refused.clone()));
+    Ok(topics.iter().map(Arc::clone).zip(topics.iter().map(of)).collect())
 }
 
 fn horizon(topic: &ConfigResource) -> Option<Horizon> {
@@ -65,5 +98,13 @@ mod tests {
         assert_eq!(stated("compact", "604800000"), Some(Horizon::Unlimited));
         assert_eq!(stated("delete", "-1"), Some(Horizon::Unlimited));
         assert_eq!(stated("delete", "soon"), None);
+    }
+
+    #[test]
+    fn of_several_topics_the_longest_counts() {
+        let (day, week) = (Duration::from_secs(86_400), Duration::from_secs(7 * 86_400));
+        assert_eq!(longest(Horizon::Within(week), Horizon::Within(day)), Horizon::Within(week));
+        assert_eq!(longest(Horizon::Within(week), Horizon::Unlimited), Horizon::Unlimited);
+        assert_eq!(longest(Horizon::Unstated, Horizon::Within(day)), Horizon::Within(day));
     }
 }

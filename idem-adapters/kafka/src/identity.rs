@@ -14,11 +14,11 @@ const MARK: &str = "idem topic ";
 /// The part of librdkafka's log that it is in.
 pub(crate) const LOG: &str = "metadata";
 
-/// The id that a line of the log says the topic has now.
-pub(crate) fn read<'a>(line: &'a str, topic: &str) -> Option<&'a str> {
+/// The topic, and the id that a line of the log says it has now.
+pub(crate) fn read(line: &str) -> Option<(&str, &str)> {
     let (_, said) = line.split_once(": Topic ")?;
-    let ids = said.strip_prefix(topic)?.strip_prefix(" changed id from ")?;
-    Some(ids.split_once(" to ")?.1.trim())
+    let (topic, ids) = said.split_once(" changed id from ")?;
+    Some((topic, ids.split_once(" to ")?.1.trim()))
 }
 
 /// What is committed with an offset.
@@ -41,9 +41,7 @@ mod tests {
     #[test]
     fn the_id_is_read_from_the_line_that_has_it() {
         let line = "[thrd:main]: Topic orders changed id from AAAAAAAAAAAAAAAAAAAAAA to lYgg6PoVRa2pD5xGs1fZMw";
-        assert_eq!(read(line, "orders"), Some("lYgg6PoVRa2pD5xGs1fZMw"));
-        assert_eq!(read(line, "order"), None);
-        assert_eq!(read(line, "orders2"), None);
-        assert_eq!(read("[thrd:main]: Topic orders [0] Leader 1 Epoch 0", "orders"), None);
+        assert_eq!(read(line), Some(("orders", "lYgg6PoVRa2pD5xGs1fZMw")));
+        assert_eq!(read("[thrd:main]: Topic orders [0] Leader 1 Epoch 0"), None);
     }
 }

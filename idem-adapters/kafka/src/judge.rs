@@ -1,10 +1,13 @@
 //! What an error of the client means.
 
+use std::sync::atomic::Ordering;
+
 use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
-use crate::error::{Loss, no_topic};
+use crate::error::Loss;
 use crate::group::Member;
+use crate::partition::TopicPartition;
 
 impl Member {
     /// What the client cures by itself is none. What is not known stops the partition that it is about, or else is the end,
@@ -13,7 +16,7 @@ impl Member {
         &self,
         consumer: &BaseConsumer<Self>,
         error: &KafkaError,
-        partition: Option<i32>,
+        partition: Option<&TopicPartition>,
     ) -> Result<(), Loss> {
         let said = self.witness.said().reason;
         let said = if said.is_empty() { error.to_string() } else { said };
@@ -29,7 +32,9 @@ impl Member {
             }
             Some(Code::AutoOffsetReset) if self.out_of_range(consumer, partition) => Ok(()),
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => {
-                Err(no_topic(&self.plan.config, &self.plan.topic))
+                // It does not say which topic.
+                self.shaken.store(true, Ordering::Relaxed);
+                Ok(())
             }
             Some(code) if passes(code) => Ok(()),
             Some(Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed) => Err(ended()),
@@ -46,7 +51,7 @@ impl Member {
 }
 
 /// What librdkafka tries again by itself.
-fn passes(code: Code) -> bool {
+pub(crate) fn passes(code: Code) -> bool {
     matches!(
         code,
         Code::BrokerTransportFailure
@@ -62,6 +67,7 @@ fn passes(code: Code) -> bool {
             | Code::CoordinatorLoadInProgress
             | Code::CoordinatorNotAvailable
             | Code::NotCoordinator
+            | Code::WaitingForCoordinator
             | Code::IllegalGeneration
             | Code::UnknownMemberId
             | Code::RebalanceInProgress

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! [`Kafka::connect`] checks that a broker answers and that the login works; [`Kafka::topic`] checks that the topic is
-//! there. The worker does the rest: it joins the consumer group of its own name (or of [`Topic::group`]), and goes on by
+//! there, and [`Kafka::topics`] takes several into one worker. The worker does the rest: it joins the consumer group of its own name (or of [`Topic::group`]), and goes on by
 //! itself when brokers were away.
 //!
 //! # What a delivery becomes
@@ -61,6 +61,21 @@
 //! | the topic was deleted | an error, until it is made anew |
 //! | the topic was deleted and made anew | at its first message, be it between two runs or while a worker runs: an offset that was committed for the topic before counts for nothing |
 //!
+//! # Several topics, and patterns
+//!
+//! [`Kafka::topics`] takes names and patterns (`^orders\.`) into one worker, one connection and one group. All that is said
+//! here of a topic holds for each of them: an inbox row and a span say which one a delivery came from, offsets are
+//! committed for each with its id, a partition that stands still stops no other, and the longest retention of them is
+//! what claims have to be kept for.
+//!
+//! | | |
+//! |---|---|
+//! | a topic that is made later, and matches | is consumed from its first message, whatever the start: noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
+//! | a topic that is added to the names of a group that has committed | begins at its first message, too; to skip those, reset its offsets to the latest first |
+//! | a topic of a pattern that is deleted | is left out, with a warning; the others go on |
+//! | a topic that was named is deleted | an error, until it is made anew |
+//! | nothing that is there matches | refused |
+//!
 //! # Order
 //!
 //! | `Ordering` | |
@@ -106,7 +121,8 @@
 //! * A record with a header whose name is not UTF-8 is a dead letter (`unrepresentable`).
 //! * librdkafka compares a broker's address with the names in its certificate only, so that brokers with TLS have to be
 //!   advertised by name, not by IP address.
-//! * A worker takes one topic. Patterns are refused, since each topic has messages of its own.
+//! * A pattern never takes a topic whose name begins with `__`. The user needs to be allowed to describe all that it is to
+//!   take: what it may not see does not exist.
 //! * The group protocol is the classic one with `cooperative-sticky`, not that of KIP-848. A group whose members use another
 //!   assignor has to be stopped as a whole before idem joins it.
 
@@ -125,13 +141,16 @@ mod headers;
 mod horizon;
 mod identity;
 mod judge;
+mod partition;
 mod plan;
 mod property;
 mod quarantine;
 mod shared;
 mod source;
 mod start;
+mod subscribed;
 mod tracker;
+mod wanted;
 
 pub use acker::KafkaAcker;
 pub use config::{Kafka, Options};

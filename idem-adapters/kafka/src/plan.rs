@@ -3,47 +3,53 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use idem_core::{Ordering, Terms};
+use idem_core::{Horizon, Ordering, Terms};
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
 use crate::config::Config;
 use crate::identity;
+use crate::partition::TopicPartition;
 use crate::start::Start;
+use crate::wanted::Wanted;
 
-/// One subscription: which topic, in which group, and how.
+/// The topics that there are, each with its partitions.
+pub(crate) type Known = BTreeMap<Arc<str>, Vec<i32>>;
+
+/// One subscription: which topics, in which group, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) config: Arc<Config>,
-    pub(crate) topic: Arc<str>,
+    pub(crate) wanted: Arc<Wanted>,
     pub(crate) group: String,
     pub(crate) member: Option<String>,
     pub(crate) start: Start,
     pub(crate) window: usize,
     pub(crate) ordering: Ordering,
     pub(crate) in_flight: usize,
-    /// The partitions that there were when it began.
-    pub(crate) known: Vec<i32>,
+    /// What there was when it began.
+    pub(crate) known: Known,
+    /// How far back that reaches.
+    pub(crate) horizon: Horizon,
     /// This consumer has handled messages before.
     pub(crate) has_history: bool,
-    /// Where the partitions ended then, if the group had committed nothing and begins there.
-    pub(crate) ends: Option<BTreeMap<i32, i64>>,
+    /// The partitions that do not begin at their first message where the group has committed nothing, each with its
+    /// place, if that could be found out.
+    pub(crate) begins: BTreeMap<TopicPartition, Option<i64>>,
 }
 
 impl Plan {
-    /// The topic, the group and where they are, for errors.
+    /// The topics, the group and where they are, for errors.
     pub(crate) fn place(&self) -> String {
-        format!("topic `{}` on {} (group `{}`)", self.topic, self.config.place, self.group)
+        format!("topic `{}` on {} (group `{}`)", self.wanted.text, self.config.place, self.group)
     }
 
-    /// Whether a partition without a committed offset begins at its end.
-    pub(crate) fn skips(&self, partition: i32) -> bool {
-        self.start == Start::Latest && self.ends.is_some() && self.known.contains(&partition)
-    }
-
-    /// Where this partition ended, if that is known.
-    pub(crate) fn end(&self, partition: i32) -> Option<i64> {
-        self.ends.as_ref()?.get(&partition).copied()
+    /// All partitions that there were.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = TopicPartition> {
+        let of = |(topic, numbers): (&_, &Vec<i32>)| {
+            numbers.iter().map(|number| TopicPartition::new(topic, *number)).collect::<Vec<_>>()
+        };
+        self.known.iter().flat_map(of)
     }
 
     /// Whether a subscription that was made by this plan serves such terms.

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::assigned::{Assigned, Ticket};
 use crate::error::Loss;
+use crate::partition::TopicPartition;
 
 /// The partitions that are ours, and how the subscription stands.
 #[derive(Debug)]
@@ -98,13 +99,13 @@ impl Shared {
     }
 
     /// How many more records of this partition may be received.
-    pub(crate) fn room(&self, partition: i32) -> usize {
+    pub(crate) fn room(&self, partition: &TopicPartition) -> usize {
         let inner = self.lock();
         if inner.draining { 0 } else { inner.assigned.room(partition) }
     }
 
     /// Records of an assignment of a partition, in order.
-    pub(crate) fn receive(&self, partition: (i32, u64), records: Vec<(i64, Delivery)>) {
+    pub(crate) fn receive(&self, partition: (&TopicPartition, u64), records: Vec<(i64, Delivery)>) {
         let mut inner = self.lock();
         if inner.draining {
             return;
@@ -156,12 +157,12 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    pub(crate) fn ack(&self, ticket: Ticket) -> bool {
+    pub(crate) fn ack(&self, ticket: &Ticket) -> bool {
         self.settle(|assigned| assigned.finish(ticket))
     }
 
     /// A delivery is given back or dropped.
-    pub(crate) fn leave(&self, ticket: Ticket) -> bool {
+    pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
         self.settle(|assigned| assigned.leave_unsettled(ticket))
     }
 
@@ -195,7 +196,7 @@ impl Shared {
     }
 
     /// Blocks the thread until nothing of these partitions is with anybody, or the patience is over.
-    pub(crate) fn finish(&self, partitions: &[i32], patience: Duration) {
+    pub(crate) fn finish(&self, partitions: &[TopicPartition], patience: Duration) {
         let until = Instant::now() + patience;
         let waits = |inner: &Inner| !inner.closing && inner.assigned.busy(partitions);
         while waits(&self.lock()) {

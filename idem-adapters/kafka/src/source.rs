@@ -1,5 +1,6 @@
 //! One topic as a source of deliveries.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +14,17 @@ use crate::config::Config;
 use crate::plan::Plan;
 use crate::shared::Shared;
 use crate::start::Start;
+use crate::wanted::Wanted;
 use crate::{connection, consumer, horizon};
 
-/// One topic, consumed as a member of a group, made by [`Kafka::topic`](crate::Kafka::topic).
+/// One topic, consumed as a member of a group, made by [`Kafka::topic`](crate::Kafka::topic); or several, made by
+/// [`Kafka::topics`](crate::Kafka::topics). What is said here of a topic holds for each of them.
 ///
 /// Each [`open`](Source::open) joins the group anew and leaves it before. Only when no broker could be reached and nothing
 /// else had changed it goes on as the member that it was, so that the group need not wait until its session is over.
 pub struct Topic {
     config: Arc<Config>,
-    name: Arc<str>,
+    wanted: Arc<Wanted>,
     group: Option<String>,
     member: Option<String>,
     start: Start,
@@ -49,10 +52,10 @@ const JOIN: Duration = Duration::from_secs(10);
 const CLOSE: Duration = Duration::from_secs(4);
 
 impl Topic {
-    pub(crate) fn new(config: Arc<Config>, name: String) -> Self {
+    pub(crate) fn new(config: Arc<Config>, wanted: Arc<Wanted>) -> Self {
         Self {
             config,
-            name: name.into(),
+            wanted,
             group: None,
             member: None,
             start: Start::default(),
@@ -115,7 +118,7 @@ impl Topic {
     }
 
     fn ended(&self) -> Error {
-        let what = format!("the subscription to topic `{}` on {} has ended", self.name, self.config.place);
+        let what = format!("the subscription to topic `{}` on {} has ended", self.wanted.text, self.config.place);
         Error::Broker { what, source: "it is not open: open it".into() }
     }
 
@@ -125,7 +128,7 @@ impl Topic {
         if !subscription.shared.is_lost() || !subscription.plan.serves(group, terms) {
             return Ok(false);
         }
-        connection::partitions(&self.config, &self.name).await?;
+        connection::topics(&self.config, &self.wanted).await?;
         Ok(subscription.shared.revive())
     }
 
@@ -134,7 +137,7 @@ impl Topic {
         match timeout(JOIN, subscription.shared.joined()).await {
             Ok(joined) => Ok(joined?),
             Err(_) => {
-                tracing::info!(topic = %self.name, "the group has not assigned partitions yet");
+                tracing::info!(topic = %self.wanted.text, "the group has not assigned partitions yet");
                 Ok(())
             }
         }
@@ -149,7 +152,7 @@ impl Source for Topic {
     }
 
     fn name(&self) -> &str {
-        &self.name
+        &self.wanted.text
     }
 
     /// Waits until the group has assigned partitions, but for no longer than 10 seconds.
@@ -159,11 +162,12 @@ impl Source for Topic {
             return Ok(self.joined().await?);
         }
         self.close().await;
-        let known = connection::partitions(&self.config, &self.name).await?;
-        self.horizon = horizon::of(&self.config, &self.name).await;
+        let known = connection::topics(&self.config, &self.wanted).await?;
+        let names: Vec<_> = known.keys().map(Arc::clone).collect();
+        self.horizon = horizon::of(&self.config, &names).await;
         let plan = Plan {
             config: Arc::clone(&self.config),
-            topic: Arc::clone(&self.name),
+            wanted: Arc::clone(&self.wanted),
             group,
             member: self.member.clone(),
             start: self.start,
@@ -172,7 +176,8 @@ impl Source for Topic {
             in_flight: usize::from(terms.in_flight),
             known,
             has_history: terms.has_history || self.has_consumed,
-            ends: None,
+            horizon: self.horizon,
+            begins: BTreeMap::new(),
         };
         let shared = Arc::new(Shared::new(plan.window, plan.in_flight));
         let ended = consumer::start(plan.clone(), Arc::clone(&shared))?;
@@ -219,7 +224,7 @@ impl Drop for Subscription {
 impl fmt::Debug for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Topic")
-            .field("name", &self.name)
+            .field("name", &self.wanted.text)
             .field("config", &self.config)
             .field("open", &self.subscription.is_some())
             .finish_non_exhaustive()

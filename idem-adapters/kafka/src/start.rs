@@ -1,14 +1,17 @@
 //! Where a partition begins.
 
 use std::collections::BTreeMap;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::error::{self, Loss, expired};
 use crate::identity;
+use crate::judge::passes;
+use crate::partition::TopicPartition;
 use crate::plan::Plan;
 
 /// Where a group begins in a partition in which it has committed nothing yet.
@@ -33,120 +36,144 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 /// The longest wait within a rebalance, where nothing else is served.
 const STEP: Duration = Duration::from_secs(2);
 
+/// Before what passes by itself is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Where one partition begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Begin {
-    pub(crate) partition: i32,
+    pub(crate) partition: TopicPartition,
     pub(crate) offset: Offset,
     /// It was decided just now and is to be written down.
     pub(crate) decided: bool,
 }
 
-/// The ends of the partitions, where the group has committed nothing in this topic at all: that is where it begins at
-/// [`Start::Latest`]. `None` where it has.
-///
-/// Asked before the group is joined, so that no other member waits for the answers. A partition that does not answer has no
-/// end here.
-pub(crate) fn ends<C: ConsumerContext>(
-    consumer: &BaseConsumer<C>,
-    plan: &Plan,
-) -> Result<Option<BTreeMap<i32, i64>>, Loss> {
-    let mut all = TopicPartitionList::new();
-    for partition in &plan.known {
-        all.add_partition(&plan.topic, *partition);
-    }
-    if committed(consumer, plan, all, None, &|| false)?.iter().any(|(_, offset)| offset.is_some()) {
-        return Ok(None);
-    }
-    if plan.has_history {
-        return Err(expired(&plan.config, &plan.group, &plan.topic));
-    }
-    let mut ends = BTreeMap::new();
-    for partition in &plan.known {
-        match consumer.fetch_watermarks(&plan.topic, *partition, STEP) {
-            Ok((_, end)) => drop(ends.insert(*partition, end)),
-            Err(error) => tracing::warn!(topic = %plan.topic, partition, %error, "the end of a partition is not known"),
-        }
-    }
-    Ok(Some(ends))
+/// Whether a partition may begin elsewhere than at its first message.
+pub(crate) fn decides(plan: &Plan) -> bool {
+    plan.start != Start::Earliest
 }
 
-/// Where these partitions begin, of the topic with this id. Nothing but the group's coordinator is asked, since all members
-/// wait meanwhile: an offset that is out of range is noticed when it is read from.
+/// The partitions that begin elsewhere than at their first message if the group has committed nothing there, and where. With
+/// [`Start::Latest`] those are all, where it has committed nothing in any of the topics at all, each at its end; else none.
+///
+/// Asked before the group is joined, so that no other member waits for the answers. A partition that does not answer has no
+/// place here.
+pub(crate) fn decide<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    plan: &Plan,
+) -> Result<BTreeMap<TopicPartition, Option<i64>>, Loss> {
+    let all: Vec<_> = plan.partitions().collect();
+    if committed(consumer, plan, &all, &|_| None, &|| false)?.iter().any(Option::is_some) {
+        return Ok(BTreeMap::new());
+    }
+    if plan.has_history {
+        return Err(expired(&plan.config, &plan.group, plan.known.keys().map(|topic| &**topic)));
+    }
+    let end = |partition: TopicPartition| {
+        let end = consumer.fetch_watermarks(&partition.topic, partition.number, STEP).map(|(_, end)| end);
+        if let Err(error) = &end {
+            tracing::warn!(%partition, %error, "the end of a partition is not known");
+        }
+        (partition, end.ok())
+    };
+    Ok(all.into_iter().map(end).collect())
+}
+
+/// Where these partitions begin, of the topics with these ids. Nothing but the group's coordinator is asked, since all
+/// members wait meanwhile: an offset that is out of range is noticed when it is read from.
 pub(crate) fn begin<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
-    assigned: &TopicPartitionList,
-    id: Option<&str>,
+    assigned: &[TopicPartition],
+    id: &dyn Fn(&str) -> Option<String>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Begin>, Loss> {
-    let begin = |(partition, committed): (i32, Option<i64>)| {
-        let decided = committed.is_none() && plan.skips(partition);
-        let offset = match committed.or_else(|| plan.end(partition).filter(|_| decided)) {
-            Some(offset) => Offset::Offset(offset),
+    let begin = |(partition, committed): (&TopicPartition, Option<i64>)| {
+        let (offset, decided) = match (committed, plan.begins.get(partition)) {
+            (Some(offset), _) => (Offset::Offset(offset), false),
+            (None, Some(Some(offset))) => (Offset::Offset(*offset), true),
             // Where the group would begin is not known. Neither is anything skipped nor all of it delivered.
-            None if decided => Offset::Invalid,
-            None => Offset::Beginning,
+            (None, Some(None)) => (Offset::Invalid, false),
+            (None, None) => (Offset::Beginning, false),
         };
-        Begin { partition, offset, decided: decided && offset != Offset::Invalid }
+        Begin { partition: partition.clone(), offset, decided }
     };
-    Ok(committed(consumer, plan, assigned.clone(), id, stop)?.into_iter().map(begin).collect())
+    let committed = committed(consumer, plan, assigned, id, stop)?;
+    Ok(assigned.iter().zip(committed).map(begin).collect())
 }
 
 /// What to say if this offset is neither there nor the next one. `None`: it is, or that cannot be found out now.
 pub(crate) fn out_of_range<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
-    partition: i32,
+    partition: &TopicPartition,
     offset: Option<i64>,
     patience: Duration,
 ) -> Option<String> {
-    let (low, high) = consumer.fetch_watermarks(&plan.topic, partition, patience).ok()?;
+    let (low, high) = consumer.fetch_watermarks(&partition.topic, partition.number, patience).ok()?;
     let offset = offset.filter(|offset| !(low..=high).contains(offset))?;
     let range = format!("the partition has {low} to {high}");
-    Some(error::out_of_range(&plan.config, &plan.group, (&plan.topic, partition, Some(offset)), &range))
+    Some(error::out_of_range(&plan.config, &plan.group, partition, Some(offset), &range))
 }
 
 /// What to say if the range of the partition cannot be told.
-pub(crate) fn passed(plan: &Plan, partition: i32, offset: Option<i64>) -> String {
-    error::out_of_range(&plan.config, &plan.group, (&plan.topic, partition, offset), "so says the broker")
+pub(crate) fn passed(plan: &Plan, partition: &TopicPartition, offset: Option<i64>) -> String {
+    error::out_of_range(&plan.config, &plan.group, partition, offset, "so says the broker")
 }
 
+/// What the group has committed in each of these partitions.
 fn committed<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
-    partitions: TopicPartitionList,
-    id: Option<&str>,
+    partitions: &[TopicPartition],
+    id: &dyn Fn(&str) -> Option<String>,
     stop: &dyn Fn() -> bool,
-) -> Result<Vec<(i32, Option<i64>)>, Loss> {
-    if partitions.count() == 0 {
+) -> Result<Vec<Option<i64>>, Loss> {
+    if partitions.is_empty() {
         return Ok(Vec::new());
+    }
+    let mut asked = TopicPartitionList::new();
+    for partition in partitions {
+        asked.add_partition(&partition.topic, partition.number);
     }
     let until = Instant::now() + ANSWER;
     // In steps, so that a worker that ends meanwhile does not wait for a coordinator.
     let answer = loop {
-        match consumer.committed_offsets(partitions.clone(), STEP) {
-            Err(error) if stop() || Instant::now() >= until => return Err(unanswered(plan, &error)),
-            Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::OperationTimedOut) => {}
-            answer => break answer.map_err(|error| unanswered(plan, &error))?,
+        match consumer.committed_offsets(asked.clone(), STEP).and_then(whole) {
+            Ok(answer) => break answer,
+            // A coordinator that has just moved, say.
+            Err(error) if error.rdkafka_error_code().is_some_and(passes) && !stop() && Instant::now() < until => {
+                thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(unanswered(plan, &error)),
         }
     };
     let mut committed = Vec::new();
-    for element in answer.elements() {
-        element.error().map_err(|error| unanswered(plan, &error))?;
+    for partition in partitions {
+        let Some(element) = answer.find_partition(&partition.topic, partition.number) else {
+            committed.push(None);
+            continue;
+        };
         let mut offset = if let Offset::Offset(offset) = element.offset() { Some(offset) } else { None };
-        if offset.is_some() && id.is_some_and(|id| identity::is_of_another(&element, id)) {
+        if offset.is_some() && id(&partition.topic).is_some_and(|id| identity::is_of_another(&element, &id)) {
             tracing::warn!(
-                topic = %plan.topic,
-                partition = element.partition(),
+                topic = %partition.topic,
+                partition = partition.number,
                 offset,
                 "the offset was committed for a topic of this name that was deleted: the new one is begun anew"
             );
             offset = None;
         }
-        committed.push((element.partition(), offset));
+        committed.push(offset);
     }
     Ok(committed)
+}
+
+fn whole(answer: TopicPartitionList) -> KafkaResult<TopicPartitionList> {
+    for element in answer.elements() {
+        element.error()?;
+    }
+    Ok(answer)
 }
 
 fn unanswered(plan: &Plan, error: &KafkaError) -> Loss {

@@ -2,17 +2,21 @@
 
 use super::*;
 
+fn at(number: i32) -> TopicPartition {
+    TopicPartition::new(&"orders".into(), number)
+}
+
 fn with(window: usize, in_flight: usize, offsets: impl IntoIterator<Item = i64>) -> Assigned {
     let mut assigned = Assigned::new(window, in_flight);
-    assigned.assign(0, Some(0));
+    assigned.assign(at(0), Some(0));
     receive(&mut assigned, 0, offsets);
     assigned
 }
 
 fn receive(assigned: &mut Assigned, partition: i32, offsets: impl IntoIterator<Item = i64>) {
-    let epoch = assigned.partitions[&partition].epoch;
+    let epoch = assigned.partitions[&at(partition)].epoch;
     for offset in offsets {
-        assigned.receive((partition, epoch), offset, Delivery::new("orders", offset.to_string()));
+        assigned.receive((&at(partition), epoch), offset, Delivery::new("orders", offset.to_string()));
     }
 }
 
@@ -23,17 +27,17 @@ fn take(assigned: &mut Assigned) -> Ticket {
 #[test]
 fn no_more_than_in_flight_are_handed_out_over_all_partitions() {
     let mut assigned = with(10, 2, 0..2);
-    assigned.assign(1, None);
+    assigned.assign(at(1), None);
     receive(&mut assigned, 1, 0..2);
     let first = take(&mut assigned);
     let second = take(&mut assigned);
     assert!(assigned.take().is_none());
-    assert!(assigned.leave_unsettled(first), "a delivery that was dropped is unsettled still");
+    assert!(assigned.leave_unsettled(&first), "a delivery that was dropped is unsettled still");
     assert!(assigned.take().is_none());
-    assert!(assigned.finish(second));
-    assert_eq!(take(&mut assigned).partition, 0);
-    assigned.remove(0);
-    assert_eq!(take(&mut assigned).partition, 1, "what was dropped of a lost partition counts no more");
+    assert!(assigned.finish(&second));
+    assert_eq!(take(&mut assigned).partition, at(0));
+    assigned.remove(&at(0));
+    assert_eq!(take(&mut assigned).partition, at(1), "what was dropped of a lost partition counts no more");
 }
 
 #[test]
@@ -42,17 +46,17 @@ fn deliveries_are_marked_until_a_window_of_them_was_stored() {
     let marks = |assigned: &mut Assigned| assigned.take().map(|(ticket, delivery)| (ticket, delivery.redelivered()));
     let (first, marked) = marks(&mut assigned).unwrap();
     assert!(marked);
-    assigned.stored(first);
-    assert!(assigned.finish(first));
+    assigned.stored(&first);
+    assert!(assigned.finish(&first));
     let (second, _) = marks(&mut assigned).unwrap();
-    assert!(assigned.finish(second), "a duplicate is acked without being stored");
+    assert!(assigned.finish(&second), "a duplicate is acked without being stored");
     receive(&mut assigned, 0, [2]);
     let (third, marked) = marks(&mut assigned).unwrap();
     assert!(marked, "one of the two was a duplicate");
-    assigned.stored(third);
+    assigned.stored(&third);
     receive(&mut assigned, 0, [3]);
     assert!(!marks(&mut assigned).unwrap().1);
-    assigned.assign(0, None);
+    assigned.assign(at(0), None);
     receive(&mut assigned, 0, [3]);
     assert!(marks(&mut assigned).unwrap().1, "each assignment begins anew");
 }
@@ -60,59 +64,59 @@ fn deliveries_are_marked_until_a_window_of_them_was_stored() {
 #[test]
 fn a_window_is_full_until_its_front_is_finished() {
     let mut assigned = with(4, 10, 0..3);
-    assert!(assigned.room(0) > 0);
+    assert!(assigned.room(&at(0)) > 0);
     receive(&mut assigned, 0, [3]);
-    assert!(assigned.room(0) == 0);
+    assert!(assigned.room(&at(0)) == 0);
     let tickets: Vec<_> = (0..4).map(|_| take(&mut assigned)).collect();
     for ticket in &tickets[1..] {
-        assert!(assigned.finish(*ticket));
-        assert!(assigned.room(0) == 0, "the first still holds the prefix back");
+        assert!(assigned.finish(ticket));
+        assert!(assigned.room(&at(0)) == 0, "the first still holds the prefix back");
     }
-    assert!(assigned.finish(tickets[0]));
-    assert!(assigned.room(0) > 0 && assigned.room(1) == 0);
+    assert!(assigned.finish(&tickets[0]));
+    assert!(assigned.room(&at(0)) > 0 && assigned.room(&at(1)) == 0);
 }
 
 #[test]
 fn a_partition_that_has_used_up_its_share_of_the_room_leaves_the_others_theirs() {
     let mut assigned = Assigned::new(100, 10);
     for partition in 0..2 {
-        assigned.assign(partition, None);
+        assigned.assign(at(partition), None);
     }
-    let first = assigned.partitions[&0].epoch;
-    assigned.receive((0, first), 0, Delivery::new("orders", vec![0; ROOM / 2]));
-    assert!(assigned.room(0) == 0 && assigned.room(1) > 0);
+    let first = assigned.partitions[&at(0)].epoch;
+    assigned.receive((&at(0), first), 0, Delivery::new("orders", vec![0; ROOM / 2]));
+    assert!(assigned.room(&at(0)) == 0 && assigned.room(&at(1)) > 0);
     take(&mut assigned);
-    assert!(assigned.room(0) > 0);
+    assert!(assigned.room(&at(0)) > 0);
 }
 
 #[test]
 fn many_partitions_share_what_may_be_buffered_and_each_may_receive() {
     let mut assigned = Assigned::new(4000, 10);
     for partition in 0..4 {
-        assigned.assign(partition, None);
+        assigned.assign(at(partition), None);
     }
-    assert_eq!(assigned.room(0), BUFFERED / 4);
+    assert_eq!(assigned.room(&at(0)), BUFFERED / 4);
     receive(&mut assigned, 0, 0..500);
-    assert_eq!((assigned.room(0), assigned.room(1)), (BUFFERED / 4 - 500, BUFFERED / 4));
+    assert_eq!((assigned.room(&at(0)), assigned.room(&at(1))), (BUFFERED / 4 - 500, BUFFERED / 4));
     for partition in 0..3000 {
-        assigned.assign(partition, None);
+        assigned.assign(at(partition), None);
     }
-    assert_eq!(assigned.room(2999), 1);
+    assert_eq!(assigned.room(&at(2999)), 1);
 }
 
 #[test]
 fn what_is_with_the_worker_has_room_too_until_it_is_settled() {
     let mut assigned = Assigned::new(100, 10);
-    assigned.assign(0, None);
+    assigned.assign(at(0), None);
     let epoch = assigned.epoch;
     for offset in 0..3 {
-        assigned.receive((0, epoch), offset, Delivery::new("orders", vec![0; ROOM / 2]));
+        assigned.receive((&at(0), epoch), offset, Delivery::new("orders", vec![0; ROOM / 2]));
     }
     let (first, _second) = (take(&mut assigned), take(&mut assigned));
     assert!(assigned.take().is_none());
-    assert!(assigned.finish(first));
+    assert!(assigned.finish(&first));
     take(&mut assigned);
-    assigned.remove(0);
+    assigned.remove(&at(0));
     assert_eq!(assigned.held, 0);
 }
 
@@ -120,28 +124,29 @@ fn what_is_with_the_worker_has_room_too_until_it_is_settled() {
 fn partitions_take_turns() {
     let mut assigned = with(100, 100, 0..3);
     for partition in [1, 2] {
-        assigned.assign(partition, None);
+        assigned.assign(at(partition), None);
         receive(&mut assigned, partition, 0..3);
     }
-    let turns: Vec<_> = (0..6).map(|_| take(&mut assigned)).map(|ticket| (ticket.partition, ticket.offset)).collect();
+    let turns: Vec<_> =
+        (0..6).map(|_| take(&mut assigned)).map(|ticket| (ticket.partition.number, ticket.offset)).collect();
     assert_eq!(turns, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]);
 }
 
 #[test]
 fn one_delivery_of_each_ordering_key_is_with_the_worker() {
     let mut assigned = Assigned::new(100, 100);
-    assigned.assign(0, None);
+    assigned.assign(at(0), None);
     let epoch = assigned.epoch;
     for (offset, key) in [(0, Some(7)), (1, Some(7)), (2, Some(8)), (3, None), (4, Some(7)), (5, None)] {
-        assigned.receive((0, epoch), offset, Delivery::new("orders", "x").with_lane(key));
+        assigned.receive((&at(0), epoch), offset, Delivery::new("orders", "x").with_lane(key));
     }
     let first: Vec<_> = std::iter::from_fn(|| assigned.take()).map(|(ticket, _)| ticket).collect();
     assert_eq!(first.iter().map(|ticket| ticket.offset).collect::<Vec<_>>(), [0, 2, 3, 5]);
-    assert!(assigned.finish(first[1]) && assigned.take().is_none(), "nothing is behind it");
-    assert!(assigned.finish(first[0]));
+    assert!(assigned.finish(&first[1]) && assigned.take().is_none(), "nothing is behind it");
+    assert!(assigned.finish(&first[0]));
     let second = take(&mut assigned);
     assert_eq!(second.offset, 1);
-    assert!(assigned.leave_unsettled(second));
+    assert!(assigned.leave_unsettled(&second));
     assert!(assigned.take().is_none(), "what comes behind one that was given back must not pass it");
 }
 
@@ -149,17 +154,17 @@ fn one_delivery_of_each_ordering_key_is_with_the_worker() {
 fn a_late_ack_of_a_partition_that_was_lost_is_stale_and_moves_nothing() {
     let mut assigned = with(10, 10, 0..2);
     let old = take(&mut assigned);
-    assigned.remove(0);
-    assert!(!assigned.is_live(old));
+    assigned.remove(&at(0));
+    assert!(!assigned.is_live(&old));
     assert!(assigned.take().is_none(), "what was buffered is dropped");
-    assigned.assign(0, None);
+    assigned.assign(at(0), None);
     receive(&mut assigned, 0, 0..2);
     let new = take(&mut assigned);
-    assert!(!assigned.finish(old) && !assigned.leave_unsettled(old));
-    assigned.stored(old);
+    assert!(!assigned.finish(&old) && !assigned.leave_unsettled(&old));
+    assigned.stored(&old);
     assert_eq!(assigned.progress(), vec![]);
-    assert!(assigned.is_live(new) && assigned.finish(new));
-    assert_eq!(assigned.progress(), vec![(0, 0)]);
+    assert!(assigned.is_live(&new) && assigned.finish(&new));
+    assert_eq!(assigned.progress(), vec![(at(0), 0)]);
     assert_eq!(assigned.progress(), vec![], "told once");
 }
 
@@ -167,26 +172,26 @@ fn a_late_ack_of_a_partition_that_was_lost_is_stale_and_moves_nothing() {
 fn a_batch_that_is_finished_is_one_offset_for_each_partition() {
     let mut assigned = Assigned::new(100, 100);
     for partition in 0..4 {
-        assigned.assign(partition, None);
+        assigned.assign(at(partition), None);
         receive(&mut assigned, partition, 0..25);
     }
     let batch: Vec<_> = (0..100).map(|_| take(&mut assigned)).collect();
-    for ticket in batch.into_iter().rev() {
+    for ticket in batch.iter().rev() {
         assert!(assigned.finish(ticket));
     }
-    assert_eq!(assigned.progress(), [(0, 24), (1, 24), (2, 24), (3, 24)]);
+    assert_eq!(assigned.progress(), [(at(0), 24), (at(1), 24), (at(2), 24), (at(3), 24)]);
 }
 
 #[test]
 fn what_runs_of_a_partition_that_leaves_may_end_and_nothing_begins() {
     let mut assigned = with(10, 10, 0..3);
     let (first, second) = (take(&mut assigned), take(&mut assigned));
-    assigned.leave(&[0]);
-    assert!(assigned.take().is_none() && assigned.busy(&[0]));
+    assigned.leave(&[at(0)]);
+    assert!(assigned.take().is_none() && assigned.busy(&[at(0)]));
     receive(&mut assigned, 0, [3]);
     assert!(assigned.take().is_none());
-    assert!(assigned.room(0) == 0 && assigned.partitions().next().is_none());
-    assert!(!assigned.is_live(first) && assigned.finish(first) && assigned.leave_unsettled(second));
-    assert!(!assigned.busy(&[0]));
-    assert_eq!(assigned.progress(), vec![(0, 0)]);
+    assert!(assigned.room(&at(0)) == 0 && assigned.partitions().next().is_none());
+    assert!(!assigned.is_live(&first) && assigned.finish(&first) && assigned.leave_unsettled(&second));
+    assert!(!assigned.busy(&[at(0)]));
+    assert_eq!(assigned.progress(), vec![(at(0), 0)]);
 }

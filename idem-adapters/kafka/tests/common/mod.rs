@@ -65,6 +65,14 @@ impl World {
         Some(Self { brokers, group: format!("{GROUP}-{topic}"), topic, admin, producer })
     }
 
+    /// Another topic, whose name begins with that of this one, in the same group. It does not exist yet.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        let client = client(&self.brokers);
+        let topic = format!("{}.{name}", self.topic);
+        let (brokers, group) = (self.brokers.clone(), self.group.clone());
+        Self { brokers, topic, group, admin: client.create().unwrap(), producer: client.create().unwrap() }
+    }
+
     pub(crate) async fn create(&self, partitions: i32, settings: &[(&str, &str)]) {
         let mut topic =
             NewTopic::new(&self.topic, partitions, TopicReplication::Fixed(1)).set("max.message.bytes", "8388608");

@@ -1,0 +1,130 @@
+//! The topics of a subscription, which follow its patterns.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use tokio::runtime::Handle;
+
+use crate::connection::resolve;
+use crate::error::{Loss, no_id};
+use crate::group::Member;
+use crate::horizon;
+
+/// How long an answer is waited for. Nothing else is served meanwhile.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether a topic is gone, where the client goes on to say so.
+const SHAKEN: Duration = Duration::from_secs(1);
+
+/// How long a topic's id is waited for. It has come with the metadata, and only has to be read.
+pub(crate) const IDENTIFIED: Duration = Duration::from_secs(3);
+
+/// The topics that are subscribed to.
+pub(crate) struct Subscribed {
+    topics: BTreeSet<Arc<str>>,
+    /// What is to be subscribed to as soon as the ids of its topics are known, and since when.
+    next: Option<(BTreeSet<Arc<str>>, Instant)>,
+    looked: Instant,
+    /// How often it is looked for topics that are new. `None`: never.
+    every: Option<Duration>,
+    /// Where retentions are looked at.
+    runtime: Handle,
+}
+
+impl Subscribed {
+    /// These topics, which are subscribed to as soon as their ids are known.
+    pub(crate) fn begin(member: &Member, consumer: &BaseConsumer<Member>, runtime: Handle) -> Result<Self, Loss> {
+        let topics: BTreeSet<_> = member.plan.known.keys().map(Arc::clone).collect();
+        for topic in &topics {
+            consumer.fetch_metadata(Some(topic), crate::start::ANSWER).map_err(|error| member.broken(&error))?;
+        }
+        let every = member.plan.wanted.has_patterns().then(|| refresh(member)).flatten();
+        let now = Instant::now();
+        Ok(Self { topics: BTreeSet::new(), next: Some((topics, now)), looked: now, every, runtime })
+    }
+
+    /// Whether the subscription has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.topics.is_empty()
+    }
+
+    /// Subscribes to what has come since, and no longer to what is gone.
+    pub(crate) fn follow(&mut self, member: &Member, consumer: &BaseConsumer<Member>) -> Result<(), Loss> {
+        self.look(member, consumer)?;
+        let Some((topics, since)) = &self.next else { return Ok(()) };
+        if let Some(topic) = topics.iter().find(|topic| !member.is_identified(topic)) {
+            let patient = since.elapsed() < IDENTIFIED && !member.shared.lock().closing;
+            return if patient { Ok(()) } else { Err(no_id(&member.plan.config, topic)) };
+        }
+        let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
+        consumer.subscribe(&names).map_err(|error| member.broken(&error))?;
+        if self.has_begun() {
+            self.tell(member);
+        }
+        self.topics = self.next.take().map(|(topics, _)| topics).unwrap_or_default();
+        Ok(())
+    }
+
+    fn look(&mut self, member: &Member, consumer: &BaseConsumer<Member>) -> Result<(), Loss> {
+        let age = self.looked.elapsed();
+        let shaken = member.shaken.load(Ordering::Relaxed) && age >= SHAKEN;
+        let due = self.every.is_some_and(|every| age >= every);
+        if self.next.is_some() || !(shaken || due) || member.shared.is_lost() {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let ask = |topic: Option<&str>| consumer.fetch_metadata(topic, ANSWER).map_err(|error| member.broken(&error));
+        let known = match resolve(&member.plan.config, &member.plan.wanted, ask) {
+            Ok(known) => known,
+            Err(Loss::Broker(what, error)) => {
+                tracing::debug!(what, error, "topics were not looked for; they are soon");
+                return Ok(());
+            }
+            Err(refused) => return Err(refused),
+        };
+        member.shaken.store(false, Ordering::Relaxed);
+        let topics: BTreeSet<_> = known.into_keys().collect();
+        if topics != self.topics {
+            for topic in topics.difference(&self.topics) {
+                // Has the client tell its id.
+                ask(Some(topic))?;
+            }
+            self.next = Some((topics, Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Says what is new. Nobody else compares the retention of a new topic with that of the claims before the source is
+    /// opened again.
+    fn tell(&self, member: &Member) {
+        let Some((next, _)) = &self.next else { return };
+        for topic in self.topics.difference(next) {
+            tracing::warn!(%topic, "a topic was deleted, and is no longer consumed");
+            member.forget(topic);
+        }
+        let new: Vec<Arc<str>> = next.difference(&self.topics).map(Arc::clone).collect();
+        if new.is_empty() {
+            return;
+        }
+        tracing::info!(topics = ?new, wanted = %member.plan.wanted.text, "topics that match are new, and are consumed");
+        let (config, stated) = (Arc::clone(&member.plan.config), member.plan.horizon);
+        self.runtime.spawn(async move {
+            if horizon::longest(horizon::of(&config, &new).await, stated) != stated {
+                tracing::warn!(
+                    topics = ?new,
+                    "topics that are new keep messages for longer than those before: keep claims for longer than that, too"
+                );
+            }
+        });
+    }
+}
+
+/// The client's own interval.
+fn refresh(member: &Member) -> Option<Duration> {
+    let interval = member.plan.config.client.get("topic.metadata.refresh.interval.ms");
+    let millis: i64 = interval.and_then(|interval| interval.parse().ok()).unwrap_or(300_000);
+    u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
+}
