@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use idem::store::{
-    Claimed, Committed, Cures, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise,
-    Pruned, Replayed, Reservation, Row, Standing, Survey, Undone, Waiting,
+    Claimed, Claims, Committed, Cures, Fault, Filter, HandlerId, Identity, InboxRows, Kind, Level, Limit, NewRow, Note,
+    Operator, Page, Promise, Pruned, Replayed, Reservation, Row, Standing, Survey, Transactions, Undone, Waiting,
 };
-use idem::{Error, Key, Lends, Store};
+use idem::{Error, Key, Lends};
 use uuid::Uuid;
 
 #[derive(Clone)]
@@ -23,40 +23,16 @@ impl Lends<Nowhere> for Nothing {
 
 type Answer<T> = Result<T, Fault>;
 
-impl Store for Nothing {
+impl Transactions for Nothing {
     type Txn = Nowhere;
 
-    async fn register(&self, _: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
-        Ok((1..).map(HandlerId).take(names.len()).collect())
-    }
-
-    async fn seen(&self, _: &[HandlerId]) -> Answer<()> {
+    async fn ping(&self) -> Answer<()> {
         Ok(())
-    }
-
-    async fn waiting(&self, _: &str) -> Answer<Vec<Waiting>> {
-        Ok(Vec::new())
-    }
-
-    fn cures(&self, _: &str, _: &str, _: &str) -> Cures {
-        Cures { rename: String::new(), part: String::new(), bury: String::new() }
-    }
-
-    async fn has_history(&self, _: &str) -> Answer<bool> {
-        Ok(false)
     }
 
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         Reservation::of(&Default::default(), usize::MAX, connections)
             .ok_or_else(|| Error::Refused("too many connections".to_owned()))
-    }
-
-    async fn retention(&self, handlers: &[HandlerId]) -> Answer<Vec<Option<Duration>>> {
-        Ok(vec![Some(Duration::from_secs(7 * 24 * 3600)); handlers.len()])
-    }
-
-    async fn ping(&self) -> Answer<()> {
-        Ok(())
     }
 
     async fn begin(&self, _: Duration) -> Answer<Nowhere> {
@@ -70,6 +46,24 @@ impl Store for Nothing {
     async fn rollback(&self, _: Nowhere) -> Answer<Undone> {
         Ok(Undone::RolledBack)
     }
+}
+
+impl Claims for Nothing {
+    async fn register(&self, _: &str, names: &[&str]) -> Answer<Vec<HandlerId>> {
+        Ok((1..).map(HandlerId).take(names.len()).collect())
+    }
+
+    async fn seen(&self, _: &[HandlerId]) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn has_history(&self, _: &str) -> Answer<bool> {
+        Ok(false)
+    }
+
+    async fn retention(&self, handlers: &[HandlerId]) -> Answer<Vec<Option<Duration>>> {
+        Ok(vec![Some(Duration::from_secs(7 * 24 * 3600)); handlers.len()])
+    }
 
     async fn claim(&self, _: &mut Nowhere, _: &Identity, _: Promise) -> Answer<Claimed> {
         Ok(Claimed::New { pruned_through: None })
@@ -82,7 +76,9 @@ impl Store for Nothing {
     async fn reopen(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<()> {
         Ok(())
     }
+}
 
+impl InboxRows for Nothing {
     async fn insert(&self, _: &mut Nowhere, _: &NewRow<'_>) -> Answer<()> {
         Ok(())
     }
@@ -119,16 +115,16 @@ impl Store for Nothing {
         Ok(Vec::new())
     }
 
+    async fn note(&self, _: &Row, _: &Note) -> Answer<bool> {
+        Ok(false)
+    }
+
     async fn is_parked(&self, _: &Identity) -> Answer<bool> {
         Ok(false)
     }
 
     async fn make_due(&self, _: &Identity) -> Result<(), Fault> {
         Ok(())
-    }
-
-    async fn note(&self, _: &Row, _: &Note) -> Answer<bool> {
-        Ok(false)
     }
 
     async fn unstart(&self, _: &Row) -> Answer<()> {
@@ -138,9 +134,19 @@ impl Store for Nothing {
     async fn judge(&self, _: &[HandlerId], _: Duration) -> Answer<u64> {
         Ok(0)
     }
+}
 
+impl Operator for Nothing {
     async fn level(&self, _: &[HandlerId]) -> Answer<Level> {
         Ok(Level::default())
+    }
+
+    async fn waiting(&self, _: &str) -> Answer<Vec<Waiting>> {
+        Ok(Vec::new())
+    }
+
+    fn cures(&self, _: &str, _: &str, _: &str) -> Cures {
+        Cures { rename: String::new(), part: String::new(), bury: String::new() }
     }
 
     async fn list(&self, _: &str, _: &Filter, _: Page) -> Answer<Vec<Row>> {

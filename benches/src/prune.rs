@@ -1,10 +1,11 @@
 //! What it costs to remove old claims: how many a second, and what a running load loses meanwhile.
 
+use idem::store::Operator;
 use std::fmt;
 use std::time::Instant;
 
 use anyhow::Result;
-use idem::{Postgres, Store};
+use idem::Postgres;
 use serde::Serialize;
 
 use crate::case::Size;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Committed, Identity, Promise};
-use idem_core::{Fingerprint, Key, Postgres, Store};
+use idem_core::store::{Claims, Committed, Identity, Operator, Promise, Transactions};
+use idem_core::{Fingerprint, Key, Postgres};
 use idem_test::conformance::store::{Setup, World};
 
 use world::PgBouncerWorld;

@@ -54,7 +54,7 @@ pub struct Row {
     pub due_at: SystemTime,
     /// When it was given up.
     pub died_at: Option<SystemTime>,
-    /// For how long it had been due when it was taken; only [`take`](crate::Store::take) tells.
+    /// For how long it had been due when it was taken; only [`take`](crate::store::InboxRows::take) tells.
     pub waited: Option<Duration>,
 }
 
@@ -92,7 +92,7 @@ pub enum Kind {
     /// Ordinary rows: no start, and at most 1 break. Their start is counted as they are taken.
     Ordinary,
     /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and starts below
-    /// 4). They are only reserved: a start is counted by [`count_start`](crate::Store::count_start).
+    /// 4). They are only reserved: a start is counted by [`count_start`](crate::store::InboxRows::count_start).
     Suspect,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Committed, Promise, Store};
+use idem_core::store::{Claims, Committed, Operator, Promise, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 

@@ -1,6 +1,6 @@
 //! What became of a transaction whose connection was dropped.
 
-use idem_core::store::{Fate, Promise, Store, Ticket};
+use idem_core::store::{Claims, Fate, Promise, Ticket, Transactions};
 use sqlx::Executor;
 
 use crate::world::{DEADLINE, backend, gone, lend, raw, world};

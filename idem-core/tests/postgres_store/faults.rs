@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::postgres::Txn;
-use idem_core::store::{Committed, Fault, Kind, Limit, NewRow, Promise, Store};
+use idem_core::store::{Claims, Committed, Fault, InboxRows, Kind, Limit, NewRow, Promise, Transactions};
 use idem_core::{Delivery, Reason};
 use sqlx::{AssertSqlSafe, Executor};
 

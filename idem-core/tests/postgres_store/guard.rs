@@ -1,7 +1,7 @@
 //! What a handler can do to its transaction, and how the commit tells.
 
 use futures_util::FutureExt;
-use idem_core::store::{Committed, Fault, Promise, Store, Undone};
+use idem_core::store::{Claims, Committed, Fault, InboxRows, Promise, Transactions, Undone};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};

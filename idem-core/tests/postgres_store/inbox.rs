@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Claimed, Committed, Filter, Kind, Limit, Note, Page, Promise, Replayed, Store, Survey};
+use idem_core::store::{
+    Claimed, Claims, Committed, Filter, InboxRows, Kind, Limit, Note, Operator, Page, Promise, Replayed, Survey,
+    Transactions,
+};
 use idem_core::{Key, Reason};
 
 use crate::world::{DEADLINE, LEASE, World, world};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Committed, Fault, Promise, Store};
+use idem_core::store::{Claims, Committed, Fault, Promise, Transactions};
 
 use crate::proxy::Proxy;
 use crate::world::{DEADLINE, backend, gone, lend, world, world_with};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use idem_core::Reason;
-use idem_core::store::{Committed, NewRow, Pruned, Store};
+use idem_core::store::{Claims, Committed, InboxRows, NewRow, Operator, Pruned, Transactions};
 
 use crate::world::{DEADLINE, World, world};
 

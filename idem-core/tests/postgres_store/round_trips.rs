@@ -1,6 +1,6 @@
 //! What one message costs beside the handler's own statements.
 
-use idem_core::store::{Committed, Kind, Store};
+use idem_core::store::{Committed, InboxRows, Kind, Transactions};
 use sqlx::Connection;
 
 use crate::proxy::Proxy;

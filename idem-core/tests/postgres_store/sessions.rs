@@ -1,6 +1,6 @@
 //! What a handler does to its session, and that the next message does not find it.
 
-use idem_core::store::{Committed, Fault, Promise, Store};
+use idem_core::store::{Claims, Committed, Fault, Promise, Transactions};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::world::{DEADLINE, World, backend, lend, raw, world, world_with};

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
-use idem_core::store::{Committed, HandlerId, Identity, Kind, Limit, NewRow, Promise, Row, Store};
+use idem_core::store::{
+    Claims, Committed, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Promise, Row, Transactions,
+};
 use idem_core::{Delivery, Fingerprint, Key, Lends, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;

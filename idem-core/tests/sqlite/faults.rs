@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Fault, NewRow, Promise};
-use idem_core::{Delivery, Store};
+use idem_core::Delivery;
+use idem_core::store::{Claims, Fault, InboxRows, NewRow, Promise, Transactions};
 
 use crate::world::{LONG, World, run};
 

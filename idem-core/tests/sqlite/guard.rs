@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Committed, Kind, Limit};
-use idem_core::{Fingerprint, Store};
+use idem_core::Fingerprint;
+use idem_core::store::{Claims, Committed, InboxRows, Kind, Limit, Transactions};
 use sqlx::Connection;
 use uuid::Uuid;
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Filter, Kind, Level, Limit, Note, Page, Replayed, Survey};
-use idem_core::{Key, Reason, Store};
+use idem_core::store::{
+    Claims, Filter, InboxRows, Kind, Level, Limit, Note, Operator, Page, Replayed, Survey, Transactions,
+};
+use idem_core::{Key, Reason};
 use uuid::Uuid;
 
 use crate::world::{LONG, World};

@@ -1,7 +1,6 @@
 //! Handlers that nest transactions: sqlx makes savepoints of them, and ours is not touched.
 
-use idem_core::Store;
-use idem_core::store::Committed;
+use idem_core::store::{Committed, Transactions};
 use sqlx::{Connection, SqliteConnection};
 
 use crate::world::{World, lent, run};

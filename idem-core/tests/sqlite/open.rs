@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use idem_core::store::Promise;
-use idem_core::{Error, Sqlite, Store};
+use idem_core::store::{Claims, Promise, Transactions};
+use idem_core::{Error, Sqlite};
 
 use crate::world::{Dir, LONG, World, lent};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Committed, Pruned};
-use idem_core::{Reason, Store};
+use idem_core::Reason;
+use idem_core::store::{Committed, Operator, Pruned, Transactions};
 
 use crate::world::World;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use idem_core::store::sqlite::{SqliteOptions, Txn};
-use idem_core::store::{Committed, HandlerId, Identity, NewRow, Promise};
-use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Sqlite, Store};
+use idem_core::store::{Claims, Committed, HandlerId, Identity, InboxRows, NewRow, Promise, Transactions};
+use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Sqlite};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};
 

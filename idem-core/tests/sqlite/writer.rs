@@ -5,8 +5,8 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Committed, Fault, Promise};
-use idem_core::{Sqlite, Store};
+use idem_core::Sqlite;
+use idem_core::store::{Claims, Committed, Fault, InboxRows, Operator, Promise, Transactions};
 
 use crate::guard::ENDLESS;
 use crate::world::{LONG, World, run};

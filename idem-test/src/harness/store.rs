@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Committed, Cures, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page, Promise,
-    Pruned, Replayed, Reservation, Row, Standing, Survey, Ticket, Undone, Waiting,
+    Claimed, Claims, Committed, Cures, Fault, Filter, HandlerId, Identity, InboxRows, Kind, Level, Limit, NewRow, Note,
+    Operator, Page, Promise, Pruned, Replayed, Reservation, Row, Standing, Survey, Ticket, Transactions, Undone,
+    Waiting,
 };
 use idem_core::{Error, Key, Lends, Store};
 use uuid::Uuid;
@@ -39,10 +40,16 @@ impl<S: Store> Lends<CrashingTxn<S::Txn>> for Crashing<S> {
     }
 }
 
-impl<S: Store> Store for Crashing<S> {
+impl<S: Store> Transactions for Crashing<S> {
     type Txn = CrashingTxn<S::Txn>;
 
-    // ===== the points =====
+    async fn ping(&self) -> Result<(), Fault> {
+        self.within.ping().await
+    }
+
+    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
+        self.within.reserve(connections)
+    }
 
     async fn begin(&self, deadline: Duration) -> Result<Self::Txn, Fault> {
         self.fate.reach(Crash::BeforeBegin).await;
@@ -50,59 +57,8 @@ impl<S: Store> Store for Crashing<S> {
         Ok(CrashingTxn { within, fate: self.fate.clone() })
     }
 
-    async fn claim(&self, txn: &mut Self::Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
-        let claimed = self.within.claim(&mut txn.within, identity, promise).await?;
-        if claimed.is_new() {
-            self.fate.reach(Crash::AfterClaim).await;
-        }
-        Ok(claimed)
-    }
-
-    async fn claim_many(
-        &self,
-        txn: &mut Self::Txn,
-        identities: &[&Identity],
-        promise: Promise,
-    ) -> Result<Vec<Claimed>, Fault> {
-        let claimed = self.within.claim_many(&mut txn.within, identities, promise).await?;
-        if claimed.iter().any(Claimed::is_new) {
-            self.fate.reach(Crash::AfterClaim).await;
-        }
-        Ok(claimed)
-    }
-
-    async fn begin_with_claim(
-        &self,
-        deadline: Duration,
-        identity: &Identity,
-        promise: Promise,
-    ) -> Result<(Self::Txn, Claimed), Fault> {
-        self.fate.reach(Crash::BeforeBegin).await;
-        let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
-        if claimed.is_new() {
-            self.fate.reach(Crash::AfterClaim).await;
-        }
-        Ok((CrashingTxn { within, fate: self.fate.clone() }, claimed))
-    }
-
-    async fn known(&self, txn: &mut Self::Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
-        self.within.known(&mut txn.within, ids).await
-    }
-
-    async fn start(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
-        let started = self.within.start(&mut txn.within, row).await?;
-        if started {
-            self.fate.reach(Crash::AfterClaim).await;
-        }
-        Ok(started)
-    }
-
-    async fn start_many(&self, txn: &mut Self::Txn, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
-        let started = self.within.start_many(&mut txn.within, rows).await?;
-        if started.contains(&true) {
-            self.fate.reach(Crash::AfterClaim).await;
-        }
-        Ok(started)
+    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
+        self.within.between(&mut txn.within).await
     }
 
     async fn commit(&self, txn: Self::Txn) -> Committed {
@@ -110,52 +66,6 @@ impl<S: Store> Store for Crashing<S> {
         let committed = self.within.commit(txn.within).await;
         self.fate.reach(Crash::AfterCommit).await;
         committed
-    }
-
-    // ===== the rest =====
-
-    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
-        self.within.between(&mut txn.within).await
-    }
-
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
-        self.within.register(consumer, names).await
-    }
-
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
-        self.within.seen(handlers).await
-    }
-
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
-        self.within.waiting(consumer).await
-    }
-
-    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
-        self.within.cures(consumer, handler, new)
-    }
-
-    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
-        self.within.has_history(consumer).await
-    }
-
-    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        self.within.reserve(connections)
-    }
-
-    async fn ping(&self) -> Result<(), Fault> {
-        self.within.ping().await
-    }
-
-    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
-        self.within.retention(handlers).await
-    }
-
-    fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
-        self.within.ticket(&txn.within)
-    }
-
-    async fn fate(&self, ticket: &Ticket) -> Result<idem_core::store::Fate, Fault> {
-        self.within.fate(ticket).await
     }
 
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
@@ -170,39 +80,132 @@ impl<S: Store> Store for Crashing<S> {
         self.within.rollback(txn.within).await
     }
 
-    async fn standing(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
+    fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
+        self.within.ticket(&txn.within)
+    }
+
+    async fn fate(&self, ticket: &Ticket) -> Result<idem_core::store::Fate, Fault> {
+        self.within.fate(ticket).await
+    }
+}
+
+impl<S: Store> Claims for Crashing<S> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+        self.within.register(consumer, names).await
+    }
+
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        self.within.seen(handlers).await
+    }
+
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.within.has_history(consumer).await
+    }
+
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        self.within.retention(handlers).await
+    }
+
+    async fn claim(
+        &self,
+        txn: &mut CrashingTxn<S::Txn>,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<Claimed, Fault> {
+        let claimed = self.within.claim(&mut txn.within, identity, promise).await?;
+        if claimed.is_new() {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok(claimed)
+    }
+
+    async fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(CrashingTxn<S::Txn>, Claimed), Fault> {
+        self.fate.reach(Crash::BeforeBegin).await;
+        let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
+        if claimed.is_new() {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok((CrashingTxn { within, fate: self.fate.clone() }, claimed))
+    }
+
+    async fn standing(
+        &self,
+        txn: &mut CrashingTxn<S::Txn>,
+        handler: HandlerId,
+        key: &Key,
+    ) -> Result<Option<Standing>, Fault> {
         self.within.standing(&mut txn.within, handler, key).await
+    }
+
+    async fn claim_many(
+        &self,
+        txn: &mut CrashingTxn<S::Txn>,
+        identities: &[&Identity],
+        promise: Promise,
+    ) -> Result<Vec<Claimed>, Fault> {
+        let claimed = self.within.claim_many(&mut txn.within, identities, promise).await?;
+        if claimed.iter().any(Claimed::is_new) {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok(claimed)
     }
 
     async fn standing_many(
         &self,
-        txn: &mut Self::Txn,
+        txn: &mut CrashingTxn<S::Txn>,
         identities: &[&Identity],
     ) -> Result<Vec<Option<Standing>>, Fault> {
         self.within.standing_many(&mut txn.within, identities).await
     }
 
-    async fn reopen(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
-        self.within.reopen(&mut txn.within, handler, key).await
+    async fn known(&self, txn: &mut CrashingTxn<S::Txn>, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+        self.within.known(&mut txn.within, ids).await
     }
 
-    async fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+    async fn reopen(&self, txn: &mut CrashingTxn<S::Txn>, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+        self.within.reopen(&mut txn.within, handler, key).await
+    }
+}
+
+impl<S: Store> InboxRows for Crashing<S> {
+    async fn insert(&self, txn: &mut CrashingTxn<S::Txn>, row: &NewRow<'_>) -> Result<(), Fault> {
         self.within.insert(&mut txn.within, row).await
     }
 
-    async fn insert_many(&self, txn: &mut Self::Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+    async fn insert_many(&self, txn: &mut CrashingTxn<S::Txn>, rows: &[NewRow<'_>]) -> Result<(), Fault> {
         self.within.insert_many(&mut txn.within, rows).await
     }
 
-    async fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> Result<(), Fault> {
+    async fn sight(&self, txn: &mut CrashingTxn<S::Txn>, identity: &Identity) -> Result<(), Fault> {
         self.within.sight(&mut txn.within, identity).await
     }
 
-    async fn sight_many(&self, txn: &mut Self::Txn, identities: &[&Identity]) -> Result<(), Fault> {
+    async fn sight_many(&self, txn: &mut CrashingTxn<S::Txn>, identities: &[&Identity]) -> Result<(), Fault> {
         self.within.sight_many(&mut txn.within, identities).await
     }
 
-    async fn remove(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
+    async fn start(&self, txn: &mut CrashingTxn<S::Txn>, row: &Row) -> Result<bool, Fault> {
+        let started = self.within.start(&mut txn.within, row).await?;
+        if started {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok(started)
+    }
+
+    async fn start_many(&self, txn: &mut CrashingTxn<S::Txn>, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+        let started = self.within.start_many(&mut txn.within, rows).await?;
+        if started.contains(&true) {
+            self.fate.reach(Crash::AfterClaim).await;
+        }
+        Ok(started)
+    }
+
+    async fn remove(&self, txn: &mut CrashingTxn<S::Txn>, row: &Row) -> Result<bool, Fault> {
         self.within.remove(&mut txn.within, row).await
     }
 
@@ -252,9 +255,19 @@ impl<S: Store> Store for Crashing<S> {
     async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
         self.within.judge(handlers, lease).await
     }
+}
 
+impl<S: Store> Operator for Crashing<S> {
     async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
         self.within.level(handlers).await
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+        self.within.waiting(consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        self.within.cures(consumer, handler, new)
     }
 
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {

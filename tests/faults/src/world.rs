@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem::store::postgres::PostgresOptions;
-use idem::store::{Filter, Page, Row, Store};
+use idem::store::{Filter, Page, Row, Transactions};
 use idem::{Error, Gate, Health, Inbox, Postgres, RetryPolicy, Source, Worker};
 use idem_test::Broker;
 use sqlx::postgres::{PgPool, PgPoolOptions};

@@ -8,7 +8,7 @@ use sqlx::Row as _;
 use crate::Fingerprint;
 use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Row, Standing, envelope};
 
-use super::inbox::number;
+use super::inbox_rows::number;
 use super::rows::{secs, time};
 use super::sql::Statement;
 use super::{Postgres, Txn};

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use sqlx::Row as _;
 
-use crate::store::{Fault, Filter, HandlerId, Level, Page, Replayed, Row};
+use crate::store::{Cures, Fault, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, Waiting};
 use crate::{Key, Reason};
 
-use super::Postgres;
-use super::inbox::ids;
+use super::inbox_rows::ids;
 use super::rows::{self, COLUMNS};
+use super::{Postgres, sql};
 
 pub(super) const LEVEL: &str = "
     SELECT count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead'),
@@ -90,8 +90,8 @@ pub(super) fn discard() -> String {
     )
 }
 
-impl Postgres {
-    pub(super) async fn fill(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+impl Operator for Postgres {
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
         let rows = self.ask(self.sql().level.query().bind(ids(handlers))).await?;
         let Some(row) = rows.first() else { return Ok(Level::default()) };
         let oldest: Option<i64> = row.try_get(2)?;
@@ -102,14 +102,23 @@ impl Postgres {
         })
     }
 
-    pub(super) async fn list_rows(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+        self.handlers_waiting(consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        let schema = sql::quoted(self.schema());
+        Cures::new(|table| format!("{schema}.{table}"), "now()", consumer, handler, new)
+    }
+
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
         let statement = if filter.parked { &self.sql().list_parked } else { &self.sql().list_dead };
         let query = statement.query().bind(consumer).bind(page.before).bind(filter.handler.as_deref());
         let query = query.bind(filter.reason.map(Reason::as_str)).bind(i64::from(page.limit));
         rows::all(&self.ask(query).await?)
     }
 
-    pub(super) async fn replay_row(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
         let rows = self.ask(self.sql().replay.query().bind(consumer).bind(id).bind(force)).await?;
         let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
         let reason: String = row.try_get(0)?;
@@ -120,13 +129,17 @@ impl Postgres {
         })
     }
 
-    pub(super) async fn replay_row_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
         let rows = self.ask(self.sql().replay_as.query().bind(consumer).bind(id).bind(key.as_bytes())).await?;
         let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
         Ok(if row.try_get(0)? { Replayed::Due } else { Replayed::KeyTaken })
     }
 
-    pub(super) async fn discard_row(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
         Ok(!self.ask(self.sql().discard.query().bind(consumer).bind(id)).await?.is_empty())
+    }
+
+    async fn prune(&self) -> Result<Pruned, Fault> {
+        self.prune_claims().await
     }
 }

@@ -6,8 +6,10 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row as _};
 use uuid::Uuid;
 
+use crate::store::Claims;
+
 use super::sql::quoted;
-use super::{Postgres, inbox, many, prune};
+use super::{Postgres, inbox_rows, many, prune};
 
 /// Half of each million belongs to another consumer, which nobody serves at the moment.
 const FILL: &str = "
@@ -53,7 +55,7 @@ async fn world() -> Option<(Postgres, String)> {
 async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let Some((store, schema)) = world().await else { return };
     for (consumer, names) in [("billing", ["a", "b"]), ("shipping", ["c", "d"])] {
-        crate::Store::register(&store, consumer, &names).await.unwrap();
+        Claims::register(&store, consumer, &names).await.unwrap();
     }
     let mut lane = store.lanes().own().await.unwrap();
     let conn = lane.connection();
@@ -86,19 +88,19 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let statements = [
         (
             "ordinary",
-            inbox::take(inbox::ORDINARY, 1),
+            inbox_rows::take(inbox_rows::ORDINARY, 1),
             "(int[], bigint, uuid, float8, bigint, float8)",
             "('{1,2}', 10, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
         (
             "suspect",
-            inbox::take(inbox::SUSPECT, 0),
+            inbox_rows::take(inbox_rows::SUSPECT, 0),
             "(int[], bigint, uuid, float8, bigint, float8)",
             "('{1,2}', 1, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
-        ("survey", inbox::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
-        ("judge", inbox::judge(), "(int[], float8)", "('{1,2}', 30)"),
-        ("taken", inbox::taken(), "(uuid)", "(gen_random_uuid())"),
+        ("survey", inbox_rows::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
+        ("judge", inbox_rows::judge(), "(int[], float8)", "('{1,2}', 30)"),
+        ("taken", inbox_rows::taken(), "(uuid)", "(gen_random_uuid())"),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();
@@ -144,7 +146,7 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
 #[tokio::test]
 async fn prune_reads_nothing_of_what_another_handler_keeps() {
     let Some((store, schema)) = world().await else { return };
-    crate::Store::register(&store, "billing", &["long", "short"]).await.unwrap();
+    Claims::register(&store, "billing", &["long", "short"]).await.unwrap();
     let mut lane = store.lanes().own().await.unwrap();
     let conn = lane.connection();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
@@ -178,7 +180,7 @@ async fn prune_reads_nothing_of_what_another_handler_keeps() {
 #[tokio::test]
 async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let Some((store, schema)) = world().await else { return };
-    crate::Store::register(&store, "billing", &["a", "b"]).await.unwrap();
+    Claims::register(&store, "billing", &["a", "b"]).await.unwrap();
     let mut lane = store.lanes().own().await.unwrap();
     let conn = lane.connection();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
@@ -203,8 +205,13 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
 
     let take = "(int[], bigint, uuid, float8, bigint, float8)";
     let statements = [
-        ("survey", inbox::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
-        ("ordinary", inbox::take(inbox::ORDINARY, 1), take, "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)"),
+        ("survey", inbox_rows::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
+        (
+            "ordinary",
+            inbox_rows::take(inbox_rows::ORDINARY, 1),
+            take,
+            "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)",
+        ),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();

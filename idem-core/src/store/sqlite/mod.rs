@@ -15,8 +15,8 @@
 //! | `sql`, `answer` | texts, values, errors |
 
 mod answer;
-mod claim;
-mod inbox;
+mod claims;
+mod inbox_rows;
 mod lane;
 mod migrate;
 mod operator;
@@ -24,6 +24,7 @@ mod options;
 mod prune;
 mod register;
 mod sql;
+mod transactions;
 mod txn;
 mod watch;
 
@@ -36,13 +37,9 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
-use uuid::Uuid;
 
-use super::{
-    Claimed, Committed, Cures, Fate, Fault, Filter, HandlerId, Identity, Kind, Lends, Level, Limit, NewRow, Note, Page,
-    Promise, Pruned, Replayed, Reservation, Row, Standing, Store, Survey, Ticket, Undone, Waiting,
-};
-use crate::{Error, Key};
+use super::{Committed, Fault, Lends};
+use crate::Error;
 
 pub use options::SqliteOptions;
 pub use txn::Txn;
@@ -142,166 +139,5 @@ impl fmt::Debug for Sqlite {
 impl Lends<SqliteConnection> for Sqlite {
     fn lend(txn: &mut Txn) -> &mut SqliteConnection {
         txn.connection()
-    }
-}
-
-impl Store for Sqlite {
-    type Txn = Txn;
-
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
-        register::register(self, consumer, names).await
-    }
-
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
-        register::seen(self, handlers).await
-    }
-
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
-        register::waiting(self, consumer).await
-    }
-
-    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
-        register::cures(self, consumer, handler, new)
-    }
-
-    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
-        register::has_history(self, consumer).await
-    }
-
-    /// Any number: whoever wants the writer waits for its turn.
-    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        let refused = || Error::Refused(format!("{connections} connections at once are more than can be counted"));
-        Reservation::of(&self.reserved, usize::MAX, connections).ok_or_else(refused)
-    }
-
-    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
-        register::retention(self, handlers).await
-    }
-
-    async fn ping(&self) -> Result<(), Fault> {
-        register::ping(self).await
-    }
-
-    async fn begin(&self, deadline: Duration) -> Result<Txn, Fault> {
-        txn::begin(self, deadline).await
-    }
-
-    async fn commit(&self, txn: Txn) -> Committed {
-        txn::commit(self, txn).await
-    }
-
-    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
-        txn::rollback(self, txn).await
-    }
-
-    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
-        txn.commit_was_refused().then(Ticket::default)
-    }
-
-    async fn fate(&self, _: &Ticket) -> Result<Fate, Fault> {
-        Ok(Fate::CommitRefused)
-    }
-
-    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
-        claim::claim(self, txn, identity, promise).await
-    }
-
-    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, Fault> {
-        claim::claim_many(self, txn, ids, promise).await
-    }
-
-    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
-        claim::standing(self, txn, handler, key).await
-    }
-
-    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
-        claim::reopen(self, txn, handler, key).await
-    }
-
-    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
-        inbox::insert(self, txn, row).await
-    }
-
-    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
-        inbox::sight(self, txn, identity).await
-    }
-
-    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
-        inbox::start(self, txn, row).await
-    }
-
-    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
-        inbox::remove(self, txn, row).await
-    }
-
-    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
-        inbox::survey(self, handlers, lease).await
-    }
-
-    async fn take(
-        &self,
-        handlers: &[HandlerId],
-        kind: Kind,
-        limit: Limit,
-        token: Uuid,
-        lease: Duration,
-    ) -> Result<Vec<Row>, Fault> {
-        inbox::take(self, handlers, kind, limit, token, lease).await
-    }
-
-    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
-        inbox::count_start(self, row, lease).await
-    }
-
-    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
-        inbox::extend(self, token, ids, lease).await
-    }
-
-    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
-        inbox::taken(self, token).await
-    }
-
-    async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
-        inbox::note(self, row, note).await
-    }
-
-    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
-        inbox::is_parked(self, identity).await
-    }
-
-    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
-        inbox::make_due(self, identity).await
-    }
-
-    async fn unstart(&self, row: &Row) -> Result<(), Fault> {
-        inbox::unstart(self, row).await
-    }
-
-    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
-        inbox::judge(self, handlers, lease).await
-    }
-
-    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
-        operator::level(self, handlers).await
-    }
-
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
-        operator::list(self, consumer, filter, page).await
-    }
-
-    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
-        operator::replay(self, consumer, id, force).await
-    }
-
-    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
-        operator::replay_as(self, consumer, id, key).await
-    }
-
-    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
-        operator::discard(self, consumer, id).await
-    }
-
-    async fn prune(&self) -> Result<Pruned, Fault> {
-        prune::prune(self).await
     }
 }

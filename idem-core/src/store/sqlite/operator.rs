@@ -4,8 +4,10 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::sql::{duration, ids, row};
-use super::{Sqlite, claim};
-use crate::store::{Claimed, Fault, Filter, HandlerId, Identity, Level, Page, Promise, Replayed, Row};
+use super::{Sqlite, claims, prune, register};
+use crate::store::{
+    Claimed, Cures, Fault, Filter, HandlerId, Identity, Level, Operator, Page, Promise, Pruned, Replayed, Row, Waiting,
+};
 use crate::{Fingerprint, Key, Reason};
 
 /// Counted in the three partial indexes, so that payloads are not read.
@@ -36,20 +38,6 @@ SELECT
         WHERE due_at <= {now}
     ) AS oldest"#;
 
-pub(super) async fn level(store: &Sqlite, handlers: &[HandlerId]) -> Result<Level, Fault> {
-    let mut reader = store.file.reader().await?;
-    let read = async {
-        let query = sqlx::query(store.prefix.sql(LEVEL)).bind(ids(handlers));
-        let row = query.fetch_one(&mut reader.connection).await?;
-        let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
-        let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);
-        Ok(Level { parked: count("parked")?, dead: count("dead")?, oldest_due })
-    };
-    let level = read.await.map_err(|error| store.file.fault(error))?;
-    reader.give_back();
-    Ok(level)
-}
-
 /// The plus keeps the planner from an index by handler, after which all rows would have to be sorted.
 macro_rules! list {
     ($state:literal) => {
@@ -66,20 +54,6 @@ ORDER BY id DESC LIMIT ?5"#
 }
 const PARKED: &str = list!("'parked'");
 pub(super) const DEAD: &str = list!("'dead'");
-
-pub(super) async fn list(store: &Sqlite, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
-    let mut reader = store.file.reader().await?;
-    let query = sqlx::query(store.prefix.sql(if filter.parked { PARKED } else { DEAD }))
-        .bind(page.before.unwrap_or(i64::MAX))
-        .bind(filter.reason.map(Reason::as_str))
-        .bind(consumer)
-        .bind(filter.handler.as_deref())
-        .bind(page.limit);
-    let rows = query.fetch_all(&mut reader.connection).await;
-    let rows = rows.and_then(|rows| rows.iter().map(row).collect()).map_err(|error| store.file.fault(error))?;
-    reader.give_back();
-    Ok(rows)
-}
 
 const FIND: &str = r#"
 SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
@@ -115,47 +89,6 @@ UPDATE "idem_inbox_messages" SET state = 'parked', due_at = {now}, token = NULL,
     reason = NULL, died_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
 
-pub(super) async fn replay(store: &Sqlite, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
-    let mut txn = store.transaction().await?;
-    let work = async {
-        let answer = match find(store, txn.connection(), consumer, id).await? {
-            None => Replayed::NotFound,
-            Some(Dead { reason: Some(Reason::Conflict), .. }) => Replayed::NeedsKey,
-            Some(dead) if dead.reason.is_some_and(Reason::needs_force) && !force => Replayed::NeedsForce,
-            Some(_) => {
-                let query = sqlx::query(store.prefix.sql(REPLAY)).bind(id).bind(None::<&[u8]>);
-                query.execute(txn.connection()).await?;
-                Replayed::Due
-            }
-        };
-        Ok(answer)
-    };
-    let answer = work.await.map_err(|error| store.file.fault(error))?;
-    store.finish(txn, answer == Replayed::Due).await?;
-    Ok(answer)
-}
-
-/// Claims the new key for the row, then moves it there; it owns its claim from then on.
-pub(super) async fn replay_as(store: &Sqlite, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
-    let mut txn = store.transaction().await?;
-    let work = async {
-        let Some(Dead { handler, fingerprint, reason: Some(Reason::Conflict) }) =
-            find(store, txn.connection(), consumer, id).await?
-        else {
-            return Ok(Replayed::NotFound);
-        };
-        let identity = Identity { handler, key: *key, fingerprint };
-        if claim::insert(store, txn.connection(), &identity, Promise::Waiting).await? == Claimed::Found {
-            return Ok(Replayed::KeyTaken);
-        }
-        sqlx::query(store.prefix.sql(REPLAY)).bind(id).bind(key.as_bytes()).execute(txn.connection()).await?;
-        Ok(Replayed::Due)
-    };
-    let answer = work.await.map_err(|error| store.file.fault(error))?;
-    store.finish(txn, answer == Replayed::Due).await?;
-    Ok(answer)
-}
-
 const DISCARD: &str = r#"
 DELETE FROM "idem_inbox_messages"
 WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)
@@ -165,22 +98,105 @@ const DATE: &str = r#"
 UPDATE "idem_processed_messages" SET processed_at = {now}
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NULL"#;
 
-/// One transaction. A conflict row and one without a key own no claim: the claim of its key is another message's.
-pub(super) async fn discard(store: &Sqlite, consumer: &str, id: i64) -> Result<bool, Fault> {
-    let mut txn = store.transaction().await?;
-    let work = async {
-        let query = sqlx::query(store.prefix.sql(DISCARD)).bind(id).bind(consumer);
-        let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(false) };
-        let key: &[u8] = row.try_get("key")?;
-        let reason: &str = row.try_get("reason")?;
-        if reason != Reason::Conflict.as_str() && !key.is_empty() {
-            let handler: i32 = row.try_get("handler_id")?;
-            let date = sqlx::query(store.prefix.sql(DATE)).bind(handler).bind(key);
-            date.execute(txn.connection()).await?;
-        }
-        Ok(true)
-    };
-    let discarded = work.await.map_err(|error| store.file.fault(error))?;
-    store.finish(txn, discarded).await?;
-    Ok(discarded)
+impl Operator for Sqlite {
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+        let mut reader = self.file.reader().await?;
+        let read = async {
+            let query = sqlx::query(self.prefix.sql(LEVEL)).bind(ids(handlers));
+            let row = query.fetch_one(&mut reader.connection).await?;
+            let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
+            let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);
+            Ok(Level { parked: count("parked")?, dead: count("dead")?, oldest_due })
+        };
+        let level = read.await.map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        Ok(level)
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+        register::waiting(self, consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        register::cures(self, consumer, handler, new)
+    }
+
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+        let mut reader = self.file.reader().await?;
+        let query = sqlx::query(self.prefix.sql(if filter.parked { PARKED } else { DEAD }))
+            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(filter.reason.map(Reason::as_str))
+            .bind(consumer)
+            .bind(filter.handler.as_deref())
+            .bind(page.limit);
+        let rows = query.fetch_all(&mut reader.connection).await;
+        let rows = rows.and_then(|rows| rows.iter().map(row).collect()).map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        Ok(rows)
+    }
+
+    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+        let mut txn = self.transaction().await?;
+        let work = async {
+            let answer = match find(self, txn.connection(), consumer, id).await? {
+                None => Replayed::NotFound,
+                Some(Dead { reason: Some(Reason::Conflict), .. }) => Replayed::NeedsKey,
+                Some(dead) if dead.reason.is_some_and(Reason::needs_force) && !force => Replayed::NeedsForce,
+                Some(_) => {
+                    let query = sqlx::query(self.prefix.sql(REPLAY)).bind(id).bind(None::<&[u8]>);
+                    query.execute(txn.connection()).await?;
+                    Replayed::Due
+                }
+            };
+            Ok(answer)
+        };
+        let answer = work.await.map_err(|error| self.file.fault(error))?;
+        self.finish(txn, answer == Replayed::Due).await?;
+        Ok(answer)
+    }
+
+    /// Claims the new key for the row, then moves it there; it owns its claim from then on.
+    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+        let mut txn = self.transaction().await?;
+        let work = async {
+            let Some(Dead { handler, fingerprint, reason: Some(Reason::Conflict) }) =
+                find(self, txn.connection(), consumer, id).await?
+            else {
+                return Ok(Replayed::NotFound);
+            };
+            let identity = Identity { handler, key: *key, fingerprint };
+            if claims::insert(self, txn.connection(), &identity, Promise::Waiting).await? == Claimed::Found {
+                return Ok(Replayed::KeyTaken);
+            }
+            sqlx::query(self.prefix.sql(REPLAY)).bind(id).bind(key.as_bytes()).execute(txn.connection()).await?;
+            Ok(Replayed::Due)
+        };
+        let answer = work.await.map_err(|error| self.file.fault(error))?;
+        self.finish(txn, answer == Replayed::Due).await?;
+        Ok(answer)
+    }
+
+    /// One transaction. A conflict row and one without a key own no claim: the claim of its key is another message's.
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+        let mut txn = self.transaction().await?;
+        let work = async {
+            let query = sqlx::query(self.prefix.sql(DISCARD)).bind(id).bind(consumer);
+            let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(false) };
+            let key: &[u8] = row.try_get("key")?;
+            let reason: &str = row.try_get("reason")?;
+            if reason != Reason::Conflict.as_str() && !key.is_empty() {
+                let handler: i32 = row.try_get("handler_id")?;
+                let date = sqlx::query(self.prefix.sql(DATE)).bind(handler).bind(key);
+                date.execute(txn.connection()).await?;
+            }
+            Ok(true)
+        };
+        let discarded = work.await.map_err(|error| self.file.fault(error))?;
+        self.finish(txn, discarded).await?;
+        Ok(discarded)
+    }
+
+    async fn prune(&self) -> Result<Pruned, Fault> {
+        prune::prune(self).await
+    }
 }

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::lane::Lane;
-use super::{Sqlite, claim};
+use super::{Sqlite, claims};
 use crate::Key;
 use crate::store::{Committed, Fault, HandlerId, Undone};
 
@@ -100,7 +100,7 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
     // Fails where no other transaction was begun.
     let _ = txn.lane.run("ROLLBACK").await;
     txn.lane.watch().release();
-    match claim::is_dated(store, txn.connection(), handler, &key).await {
+    match claims::is_dated(store, txn.connection(), handler, &key).await {
         Ok(true) => Committed::CommittedEarly,
         Ok(false) => Committed::RolledBack,
         Err(error) => Committed::Unknown(unknown(store.file.path(), error)),

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::Replayed;
-use idem_core::{Horizon, Reason, RetryPolicy, Store};
+use idem_core::store::{Operator, Replayed};
+use idem_core::{Horizon, Reason, RetryPolicy};
 
 use crate::Publication;
 use crate::conformance::store::Setup;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::store::{Identity, Promise, Store};
+use idem_core::store::{Claims, Identity, Promise, Transactions};
 use idem_core::{Fingerprint, Key, Lends, Reason};
 
 use crate::conformance::soon;
@@ -26,7 +26,7 @@ const BEFORE: usize = 3;
 
 /// Starts a worker, of which nothing more comes into the database as long as the transaction is open. What is published
 /// meanwhile is stored together, behind the messages before it.
-async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Store>::Txn) {
+async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transactions>::Txn) {
     let worker = line.start_with(wide());
     line.publish(Order::ok("before 0"));
     line.outcomes(1).await;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::store::{Committed, Filter, HandlerId, Identity, Kind, Limit, NewRow, Page, Promise, Store};
+use idem_core::store::{
+    Claims, Committed, Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Operator, Page, Promise,
+    Transactions,
+};
 use idem_core::{Delivery, Fingerprint, Gate, Key, Lends, Reason};
 use uuid::Uuid;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::Store;
+use idem_core::store::Transactions;
 use idem_core::{Key, Lends, Reason};
 
 use crate::conformance::soon;
@@ -152,7 +152,7 @@ pub async fn a_statement_that_outlives_its_handler_is_charged_once<W: World>(wor
 }
 
 /// A handler that has failed, and a transaction that keeps the failure from being recorded.
-async fn blocked<W: World>(line: &Line<W>, settings: Settings) -> (Running, <W::Store as Store>::Txn) {
+async fn blocked<W: World>(line: &Line<W>, settings: Settings) -> (Running, <W::Store as Transactions>::Txn) {
     line.publish(Order::new("a", &[Act::WaitFail, Act::Ok]));
     let worker = line.start_with(settings);
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Committed, Cures, Fate, Fault, Filter, HandlerId, Identity, Kind, Level, Limit, NewRow, Note, Page,
-    Promise, Pruned, Replayed, Reservation, Row, Standing, Survey, Ticket, Undone, Waiting,
+    Claimed, Claims, Committed, Cures, Fate, Fault, Filter, HandlerId, Identity, InboxRows, Kind, Level, Limit, NewRow,
+    Note, Operator, Page, Promise, Pruned, Replayed, Reservation, Row, Standing, Survey, Ticket, Transactions, Undone,
+    Waiting,
 };
 use idem_core::{BoxError, Delivery, Error, Fingerprint, Handler, Key, KeyError, Lends, Store};
 use uuid::Uuid;
@@ -78,91 +79,28 @@ impl<H: Handler, S: Lends<H::Connection>> Handler for Over<H, S> {
     }
 }
 
-impl<S: Store> Store for Faulty<S> {
+impl<S: Store> Transactions for Faulty<S> {
     type Txn = FaultyTxn<S::Txn>;
-
-    // ===== where a test may step in =====
 
     async fn ping(&self) -> Result<(), Fault> {
         self.ask("ping", &[]).await?;
         self.within.ping().await
     }
 
-    async fn claim(&self, txn: &mut Self::Txn, id: &Identity, promise: Promise) -> Result<Claimed, Fault> {
-        self.ask("claim", id.key.as_bytes()).await?;
-        self.within.claim(&mut txn.0, id, promise).await
-    }
-
-    async fn begin_with_claim(
-        &self,
-        deadline: Duration,
-        id: &Identity,
-        promise: Promise,
-    ) -> Result<(Self::Txn, Claimed), Fault> {
-        self.ask("claim", id.key.as_bytes()).await?;
-        let (txn, claimed) = self.within.begin_with_claim(deadline, id, promise).await?;
-        Ok((FaultyTxn(txn), claimed))
-    }
-
-    async fn claim_many(
-        &self,
-        txn: &mut Self::Txn,
-        ids: &[&Identity],
-        promise: Promise,
-    ) -> Result<Vec<Claimed>, Fault> {
-        for id in ids {
-            self.ask("claim", id.key.as_bytes()).await?;
-        }
-        self.within.claim_many(&mut txn.0, ids, promise).await
-    }
-
-    async fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> Result<(), Fault> {
-        self.ask("insert", row.identity.key.as_bytes()).await?;
-        self.within.insert(&mut txn.0, row).await
-    }
-
-    async fn insert_many(&self, txn: &mut Self::Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {
-        for row in rows {
-            self.ask("insert", row.identity.key.as_bytes()).await?;
-        }
-        self.within.insert_many(&mut txn.0, rows).await
-    }
-
-    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
-        self.ask("survey", &[]).await?;
-        self.within.survey(handlers, lease).await
-    }
-
-    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
-        self.ask("level", &[]).await?;
-        self.within.level(handlers).await
-    }
-
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
-        self.ask("seen", &[]).await?;
-        self.within.seen(handlers).await
-    }
-
-    // ===== the rest =====
-
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
-        self.within.register(consumer, names).await
-    }
-
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
-        self.within.waiting(consumer).await
-    }
-
-    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
-        self.within.cures(consumer, handler, new)
-    }
-
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         self.within.reserve(connections)
     }
 
-    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
-        self.within.retention(handlers).await
+    async fn begin(&self, deadline: Duration) -> Result<Self::Txn, Fault> {
+        self.within.begin(deadline).await.map(FaultyTxn)
+    }
+
+    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
+        self.within.between(&mut txn.0).await
+    }
+
+    async fn commit(&self, txn: Self::Txn) -> Committed {
+        self.within.commit(txn.0).await
     }
 
     fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
@@ -173,44 +111,8 @@ impl<S: Store> Store for Faulty<S> {
         self.within.deadlocked(error)
     }
 
-    async fn begin(&self, deadline: Duration) -> Result<Self::Txn, Fault> {
-        self.within.begin(deadline).await.map(FaultyTxn)
-    }
-
-    async fn commit(&self, txn: Self::Txn) -> Committed {
-        self.within.commit(txn.0).await
-    }
-
     async fn rollback(&self, txn: Self::Txn) -> Result<Undone, Fault> {
         self.within.rollback(txn.0).await
-    }
-
-    async fn standing(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
-        self.within.standing(&mut txn.0, handler, key).await
-    }
-
-    async fn standing_many(&self, txn: &mut Self::Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
-        self.within.standing_many(&mut txn.0, ids).await
-    }
-
-    async fn known(&self, txn: &mut Self::Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
-        self.within.known(&mut txn.0, ids).await
-    }
-
-    async fn reopen(&self, txn: &mut Self::Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
-        self.within.reopen(&mut txn.0, handler, key).await
-    }
-
-    async fn sight(&self, txn: &mut Self::Txn, id: &Identity) -> Result<(), Fault> {
-        self.within.sight(&mut txn.0, id).await
-    }
-
-    async fn sight_many(&self, txn: &mut Self::Txn, ids: &[&Identity]) -> Result<(), Fault> {
-        self.within.sight_many(&mut txn.0, ids).await
-    }
-
-    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
-        self.within.between(&mut txn.0).await
     }
 
     fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
@@ -220,17 +122,116 @@ impl<S: Store> Store for Faulty<S> {
     async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
         self.within.fate(ticket).await
     }
+}
 
-    async fn start(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
+impl<S: Store> Claims for Faulty<S> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+        self.within.register(consumer, names).await
+    }
+
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        self.ask("seen", &[]).await?;
+        self.within.seen(handlers).await
+    }
+
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.within.has_history(consumer).await
+    }
+
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        self.within.retention(handlers).await
+    }
+
+    async fn claim(&self, txn: &mut FaultyTxn<S::Txn>, id: &Identity, promise: Promise) -> Result<Claimed, Fault> {
+        self.ask("claim", id.key.as_bytes()).await?;
+        self.within.claim(&mut txn.0, id, promise).await
+    }
+
+    async fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        id: &Identity,
+        promise: Promise,
+    ) -> Result<(FaultyTxn<S::Txn>, Claimed), Fault> {
+        self.ask("claim", id.key.as_bytes()).await?;
+        let (txn, claimed) = self.within.begin_with_claim(deadline, id, promise).await?;
+        Ok((FaultyTxn(txn), claimed))
+    }
+
+    async fn standing(
+        &self,
+        txn: &mut FaultyTxn<S::Txn>,
+        handler: HandlerId,
+        key: &Key,
+    ) -> Result<Option<Standing>, Fault> {
+        self.within.standing(&mut txn.0, handler, key).await
+    }
+
+    async fn claim_many(
+        &self,
+        txn: &mut FaultyTxn<S::Txn>,
+        ids: &[&Identity],
+        promise: Promise,
+    ) -> Result<Vec<Claimed>, Fault> {
+        for id in ids {
+            self.ask("claim", id.key.as_bytes()).await?;
+        }
+        self.within.claim_many(&mut txn.0, ids, promise).await
+    }
+
+    async fn standing_many(
+        &self,
+        txn: &mut FaultyTxn<S::Txn>,
+        ids: &[&Identity],
+    ) -> Result<Vec<Option<Standing>>, Fault> {
+        self.within.standing_many(&mut txn.0, ids).await
+    }
+
+    async fn known(&self, txn: &mut FaultyTxn<S::Txn>, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+        self.within.known(&mut txn.0, ids).await
+    }
+
+    async fn reopen(&self, txn: &mut FaultyTxn<S::Txn>, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+        self.within.reopen(&mut txn.0, handler, key).await
+    }
+}
+
+impl<S: Store> InboxRows for Faulty<S> {
+    async fn insert(&self, txn: &mut FaultyTxn<S::Txn>, row: &NewRow<'_>) -> Result<(), Fault> {
+        self.ask("insert", row.identity.key.as_bytes()).await?;
+        self.within.insert(&mut txn.0, row).await
+    }
+
+    async fn insert_many(&self, txn: &mut FaultyTxn<S::Txn>, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+        for row in rows {
+            self.ask("insert", row.identity.key.as_bytes()).await?;
+        }
+        self.within.insert_many(&mut txn.0, rows).await
+    }
+
+    async fn sight(&self, txn: &mut FaultyTxn<S::Txn>, id: &Identity) -> Result<(), Fault> {
+        self.within.sight(&mut txn.0, id).await
+    }
+
+    async fn sight_many(&self, txn: &mut FaultyTxn<S::Txn>, ids: &[&Identity]) -> Result<(), Fault> {
+        self.within.sight_many(&mut txn.0, ids).await
+    }
+
+    async fn start(&self, txn: &mut FaultyTxn<S::Txn>, row: &Row) -> Result<bool, Fault> {
         self.within.start(&mut txn.0, row).await
     }
 
-    async fn start_many(&self, txn: &mut Self::Txn, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+    async fn start_many(&self, txn: &mut FaultyTxn<S::Txn>, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
         self.within.start_many(&mut txn.0, rows).await
     }
 
-    async fn remove(&self, txn: &mut Self::Txn, row: &Row) -> Result<bool, Fault> {
+    async fn remove(&self, txn: &mut FaultyTxn<S::Txn>, row: &Row) -> Result<bool, Fault> {
         self.within.remove(&mut txn.0, row).await
+    }
+
+    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+        self.ask("survey", &[]).await?;
+        self.within.survey(handlers, lease).await
     }
 
     async fn take(
@@ -244,20 +245,12 @@ impl<S: Store> Store for Faulty<S> {
         self.within.take(handlers, kind, limit, token, lease).await
     }
 
-    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
-        self.within.has_history(consumer).await
-    }
-
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
         self.within.count_start(row, lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
         self.within.extend(token, ids, lease).await
-    }
-
-    async fn make_due(&self, id: &Identity) -> Result<(), Fault> {
-        self.within.make_due(id).await
     }
 
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
@@ -272,12 +265,31 @@ impl<S: Store> Store for Faulty<S> {
         self.within.is_parked(id).await
     }
 
+    async fn make_due(&self, id: &Identity) -> Result<(), Fault> {
+        self.within.make_due(id).await
+    }
+
     async fn unstart(&self, row: &Row) -> Result<(), Fault> {
         self.within.unstart(row).await
     }
 
     async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
         self.within.judge(handlers, lease).await
+    }
+}
+
+impl<S: Store> Operator for Faulty<S> {
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+        self.ask("level", &[]).await?;
+        self.within.level(handlers).await
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+        self.within.waiting(consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        self.within.cures(consumer, handler, new)
     }
 
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {

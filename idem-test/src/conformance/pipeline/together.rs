@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Identity, Promise, Store};
+use idem_core::store::{Claims, Identity, Promise, Transactions};
 use idem_core::{Fingerprint, Key, Ordering, Reason};
 
 use crate::conformance::soon;
@@ -62,7 +62,7 @@ async fn each_has_one_effect<W: World>(line: &Line<W>, orders: &[Order]) {
 }
 
 /// A claim that another process holds, until its transaction ends.
-async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W::Store as Store>::Txn) {
+async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W::Store as Transactions>::Txn) {
     let other = line.world.store(Setup::default()).await.unwrap();
     let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
     let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Fault, Filter, Page, SEEN_RECENTLY};
-use idem_core::{Reason, RetryPolicy, Store, Worker};
+use idem_core::store::{Fault, Filter, Operator, Page, SEEN_RECENTLY};
+use idem_core::{Reason, RetryPolicy, Worker};
 use tokio::sync::watch;
 
 use crate::conformance::soon;

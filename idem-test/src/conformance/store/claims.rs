@@ -3,8 +3,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Fault, Identity, Promise};
-use idem_core::{Fingerprint, Key, Store};
+use idem_core::store::{Claimed, Claims, Fault, Identity, InboxRows, Promise, Transactions};
+use idem_core::{Fingerprint, Key};
 
 use super::stage::register;
 use super::{Stage, World, committed, settled};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Kind, NewRow, Note, Promise, Row};
-use idem_core::{Delivery, Headers, Reason, Store};
+use idem_core::store::{Claims, InboxRows, Kind, NewRow, Note, Promise, Row};
+use idem_core::{Delivery, Headers, Reason};
 
 use super::{Stage, World, committed};
 

@@ -1,7 +1,7 @@
 //! The guard: a commit is done only if the transaction is still the one that made the claim.
 
-use idem_core::store::{Committed, Kind, Undone};
-use idem_core::{Reason, Store};
+use idem_core::Reason;
+use idem_core::store::{Claims, Committed, InboxRows, Kind, Transactions, Undone};
 
 use super::{Stage, World};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Identity, Kind, Level, Limit, NewRow, Survey};
-use idem_core::{Delivery, Reason, Store};
+use idem_core::store::{Identity, InboxRows, Kind, Level, Limit, NewRow, Operator, Survey};
+use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
 use super::stage::register;

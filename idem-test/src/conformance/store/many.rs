@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Fault, HandlerId, Identity, Kind, NewRow, Promise, Undone};
-use idem_core::{Delivery, Fingerprint, Key, Reason, Store};
+use idem_core::store::{
+    Claimed, Claims, Fault, HandlerId, Identity, InboxRows, Kind, NewRow, Operator, Promise, Transactions, Undone,
+};
+use idem_core::{Delivery, Fingerprint, Key, Reason};
 use tokio::sync::Barrier;
 
 use super::stage::register;

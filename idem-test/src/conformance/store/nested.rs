@@ -1,10 +1,11 @@
 //! Nested transactions in a handler, which never end ours.
 
-use idem_core::{Lends, Store};
+use idem_core::Lends;
+use idem_core::store::Transactions;
 
 use super::{End, Stage, World, committed};
 
-async fn nest<W: World>(stage: &Stage<W>, txn: &mut <W::Store as Store>::Txn, name: &str, end: End) {
+async fn nest<W: World>(stage: &Stage<W>, txn: &mut <W::Store as Transactions>::Txn, name: &str, end: End) {
     let tx = <W::Store as Lends<W::Connection>>::lend(txn);
     W::nested(tx, &stage.effect_sql(name), end).await.unwrap();
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Kind, MAX_BREAKS, Note, Row};
-use idem_core::{Reason, Store};
+use idem_core::Reason;
+use idem_core::store::{InboxRows, Kind, MAX_BREAKS, Note, Row};
 
 use super::{LEASE, Stage, World};
 

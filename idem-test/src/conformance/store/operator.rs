@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Filter, Identity, Isolation, Kind, Limit, Page, Promise, Replayed};
-use idem_core::{Fingerprint, Key, Reason, Store};
+use idem_core::store::{
+    Claimed, Claims, Filter, Identity, InboxRows, Isolation, Kind, Limit, Operator, Page, Promise, Replayed,
+    Transactions,
+};
+use idem_core::{Fingerprint, Key, Reason};
 
 use super::stage::register;
 use super::{LEASE, Stage, World, committed};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Claimed, HandlerId, Identity, Promise, Pruned};
-use idem_core::{Key, Reason, Store};
+use idem_core::store::{Claimed, Claims, HandlerId, Identity, Operator, Promise, Pruned, Transactions};
+use idem_core::{Key, Reason};
 
 use super::stage::register;
 use super::{Setup, Stage, World, committed};
@@ -222,7 +222,7 @@ pub async fn pruners_do_not_meet<W: World>(world: W) {
     for _ in 0..3 {
         stores.push(stage.world.store(Setup { retention: Some(RETENTION), ..Setup::default() }).await.unwrap());
     }
-    let all = futures_util::future::join_all(stores.iter().map(Store::prune)).await;
+    let all = futures_util::future::join_all(stores.iter().map(Operator::prune)).await;
     let all = all.into_iter().map(Result::unwrap).collect::<Vec<_>>();
     assert_eq!(all.iter().map(|pruned| pruned.claims).sum::<u64>(), 60, "{all:?}");
     assert!(all.iter().all(|pruned| !pruned.elsewhere || pruned.claims == 0), "{all:?}");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Fault, Identity, Promise};
-use idem_core::{Fingerprint, Key, Lends, Store};
+use idem_core::store::{Claims, Fault, Identity, Promise, Transactions};
+use idem_core::{Fingerprint, Key, Lends};
 use tokio::sync::{Barrier, watch};
 
 use super::{Setup, Stage, World, committed};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use idem_core::store::Identity;
-use idem_core::{Reason, Store};
+use idem_core::Reason;
+use idem_core::store::{Claims, Identity, Operator, Transactions};
 
 use super::stage::register;
 use super::{Setup, Stage, World};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Committed, Filter, HandlerId, Identity, Kind, Limit, NewRow, Page, Promise, Row, Standing,
+    Claimed, Claims, Committed, Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Operator, Page, Promise,
+    Row, Standing, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Store};
 use uuid::Uuid;
@@ -47,16 +48,16 @@ impl<W: World> Stage<W> {
 
     // ===== transactions =====
 
-    pub(super) async fn begin(&self) -> <W::Store as Store>::Txn {
+    pub(super) async fn begin(&self) -> <W::Store as Transactions>::Txn {
         self.store.begin(Duration::from_secs(30)).await.unwrap()
     }
 
-    pub(super) async fn commit(&self, txn: <W::Store as Store>::Txn) -> Committed {
+    pub(super) async fn commit(&self, txn: <W::Store as Transactions>::Txn) -> Committed {
         self.store.commit(txn).await
     }
 
     /// Begins and claims what must be new.
-    pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Store>::Txn {
+    pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Transactions>::Txn {
         let claim = self.store.begin_with_claim(Duration::from_secs(30), identity, Promise::Processed);
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
@@ -64,7 +65,7 @@ impl<W: World> Stage<W> {
     }
 
     /// Writes an effect, as a handler does.
-    pub(super) async fn effect(&self, txn: &mut <W::Store as Store>::Txn, name: &str) {
+    pub(super) async fn effect(&self, txn: &mut <W::Store as Transactions>::Txn, name: &str) {
         self.execute(txn, &self.effect_sql(name)).await.unwrap();
     }
 
@@ -75,7 +76,7 @@ impl<W: World> Stage<W> {
     /// Runs SQL on the lent connection.
     pub(super) async fn execute(
         &self,
-        txn: &mut <W::Store as Store>::Txn,
+        txn: &mut <W::Store as Transactions>::Txn,
         sql: &str,
     ) -> Result<(), idem_core::BoxError> {
         W::execute(<W::Store as Lends<W::Connection>>::lend(txn), sql).await

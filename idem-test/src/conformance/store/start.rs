@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Kind, Promise};
-use idem_core::{Reason, Store};
+use idem_core::Reason;
+use idem_core::store::{Claimed, Claims, InboxRows, Kind, Promise, Transactions};
 
 use super::{Stage, World, committed};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Isolation, Kind, MAX_STARTS, Note, Row};
-use idem_core::{Reason, Store};
+use idem_core::Reason;
+use idem_core::store::{InboxRows, Isolation, Kind, MAX_STARTS, Note, Row, Transactions};
 
 use super::{LEASE, Stage, World, committed};
 

@@ -3,8 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use idem_core::Store;
-use idem_core::store::{Claimed, Committed, Fault, Promise};
+use idem_core::store::{Claimed, Claims, Committed, Fault, Promise, Transactions};
 
 use super::{Setup, Stage, World, committed, settled};
 

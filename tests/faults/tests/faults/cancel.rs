@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use idem::store::{Claimed, Committed, HandlerId, Identity, Promise, Store};
+use idem::store::{Claimed, Claims, Committed, HandlerId, Identity, Promise, Transactions};
 use idem::{Fingerprint, Key, Lends, Postgres};
 use idem_faults::{Act, Order, World, until, within};
 use sqlx::PgConnection;

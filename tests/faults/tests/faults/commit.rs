@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::store::{Fate, Identity, Promise, Store};
+use idem::store::{Claims, Fate, Identity, Promise, Transactions};
 use idem::{Fingerprint, Key, Outcome};
 use idem_faults::{Act, Order, World, variable};
 use sqlx::{Connection, Executor, PgConnection};

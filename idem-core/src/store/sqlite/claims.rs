@@ -1,11 +1,13 @@
 //! Claims, each in a transaction.
 
+use std::time::Duration;
+
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::sql::{duration, time};
-use super::{Sqlite, Txn};
-use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Standing};
+use super::{Sqlite, Txn, register};
+use crate::store::{Claimed, Claims, Fault, HandlerId, Identity, Promise, Standing};
 use crate::{Fingerprint, Key};
 
 /// Never `INSERT OR IGNORE`: it takes any broken constraint for a duplicate. How far claims were pruned comes with it.
@@ -25,16 +27,6 @@ const DATED: &str = r#"
 SELECT EXISTS (
     SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL
 )"#;
-
-pub(super) async fn claim(
-    store: &Sqlite,
-    txn: &mut Txn,
-    identity: &Identity,
-    promise: Promise,
-) -> Result<Claimed, Fault> {
-    let claimed = claim_many(store, txn, &[identity], promise).await?;
-    Ok(claimed.first().copied().unwrap_or(Claimed::Found))
-}
 
 pub(super) async fn claim_many(
     store: &Sqlite,
@@ -72,29 +64,6 @@ pub(super) async fn insert(
     Ok(inserted.map_or(Claimed::Found, |through| Claimed::New { pruned_through: through.map(time) }))
 }
 
-/// The transaction is the one writer, so that nobody can delete the claim before it ends.
-pub(super) async fn standing(
-    store: &Sqlite,
-    txn: &mut Txn,
-    handler: HandlerId,
-    key: &Key,
-) -> Result<Option<Standing>, Fault> {
-    let read = async {
-        let query = sqlx::query(store.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());
-        let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(None) };
-        Ok(Some(Standing {
-            fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
-            age: row.try_get::<Option<i64>, _>("age")?.map(duration),
-        }))
-    };
-    read.await.map_err(|error| store.file.fault(error))
-}
-
-pub(super) async fn reopen(store: &Sqlite, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
-    let query = sqlx::query(store.prefix.sql(REOPEN)).bind(handler.0).bind(key.as_bytes());
-    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault_of_message(error))
-}
-
 /// Whether the claim is there and dated.
 pub(super) async fn is_dated(
     store: &Sqlite,
@@ -103,4 +72,49 @@ pub(super) async fn is_dated(
     key: &Key,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(store.prefix.sql(DATED)).bind(handler.0).bind(key.as_bytes()).fetch_one(connection).await
+}
+
+impl Claims for Sqlite {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+        register::register(self, consumer, names).await
+    }
+
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        register::seen(self, handlers).await
+    }
+
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        register::has_history(self, consumer).await
+    }
+
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        register::retention(self, handlers).await
+    }
+
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
+        let claimed = claim_many(self, txn, &[identity], promise).await?;
+        Ok(claimed.first().copied().unwrap_or(Claimed::Found))
+    }
+
+    /// The transaction is the one writer, so that nobody can delete the claim before it ends.
+    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
+        let read = async {
+            let query = sqlx::query(self.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());
+            let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(None) };
+            Ok(Some(Standing {
+                fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
+                age: row.try_get::<Option<i64>, _>("age")?.map(duration),
+            }))
+        };
+        read.await.map_err(|error| self.file.fault(error))
+    }
+
+    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, Fault> {
+        claim_many(self, txn, ids, promise).await
+    }
+
+    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+        let query = sqlx::query(self.prefix.sql(REOPEN)).bind(handler.0).bind(key.as_bytes());
+        query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::{Claimed, Fault, HandlerId, Identity, Promise, Row, Standing};
+use crate::store::{Claimed, Claims, Fault, HandlerId, Identity, Promise, Standing};
 use crate::{Fingerprint, Key};
 
 use super::answer::About;
@@ -34,25 +34,70 @@ pub(super) const STANDING: &str = "
 pub(super) const REOPEN: &str = "
     UPDATE {schema}.processed_messages SET processed_at = NULL WHERE handler_id = $1 AND key = $2";
 
-/// Deleting the row locks it, so that other takers skip it while the handler runs.
-pub(super) const START: &str = "
-    WITH gone AS (
-        DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING handler_id, key
-    ), dated AS (
-        UPDATE {schema}.processed_messages AS claim SET processed_at = now() FROM gone
-        WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
-    )
-    SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
-
 /// The same statement for the simple protocol, in which it can follow BEGIN in one string. It is prepared once per
 /// connection, since the server would otherwise parse and plan it for each message.
 pub(super) fn prepare() -> String {
     format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {CLAIM}")
 }
 
-impl Postgres {
+impl Txn {
+    /// What the claim has answered. The number of the transaction comes with it, and how far claims were pruned.
+    fn claimed(&mut self, rows: &[sqlx::postgres::PgRow], identity: &Identity) -> Result<Claimed, Fault> {
+        match rows.first() {
+            Some(row) => {
+                self.guard(row.try_get(0)?, Some((identity.handler, identity.key)));
+                Ok(Claimed::New { pruned_through: pruned(row)? })
+            }
+            None => Ok(Claimed::Found),
+        }
+    }
+}
+
+/// The time in microseconds in the third column of a claim's answer, as a number or, by the simple protocol, as text.
+fn pruned(row: &sqlx::postgres::PgRow) -> Result<Option<std::time::SystemTime>, Fault> {
+    Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
+}
+
+/// Bytes as hexadecimal digits.
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Claims for Postgres {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+        self.intern(consumer, names).await
+    }
+
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        self.note_seen(handlers).await
+    }
+
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.any_claim(consumer).await
+    }
+
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        self.retentions(handlers).await
+    }
+
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
+        let lock_timeout = match promise {
+            Promise::Processed => Some(txn.lock_timeout()),
+            // No handler follows, only statements of idem's own.
+            Promise::Waiting => None,
+        };
+        let query = self.sql().claim.query();
+        let query = query.bind(identity.handler.0).bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
+        let rows = txn.ask(query.bind(promise == Promise::Processed).bind(lock_timeout)).await?;
+        txn.claimed(&rows, identity)
+    }
+
     /// BEGIN, the settings of the transaction and the claim, in one round trip.
-    pub(super) async fn begin_claimed(
+    async fn begin_with_claim(
         &self,
         deadline: Duration,
         identity: &Identity,
@@ -92,29 +137,7 @@ impl Postgres {
         }
     }
 
-    pub(super) async fn make_claim(
-        &self,
-        txn: &mut Txn,
-        identity: &Identity,
-        promise: Promise,
-    ) -> Result<Claimed, Fault> {
-        let lock_timeout = match promise {
-            Promise::Processed => Some(txn.lock_timeout()),
-            // No handler follows, only statements of idem's own.
-            Promise::Waiting => None,
-        };
-        let query = self.sql().claim.query();
-        let query = query.bind(identity.handler.0).bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
-        let rows = txn.ask(query.bind(promise == Promise::Processed).bind(lock_timeout)).await?;
-        txn.claimed(&rows, identity)
-    }
-
-    pub(super) async fn read_claim(
-        &self,
-        txn: &mut Txn,
-        handler: HandlerId,
-        key: &Key,
-    ) -> Result<Option<Standing>, Fault> {
+    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
         let rows = txn.ask(self.sql().standing.query().bind(handler.0).bind(key.as_bytes())).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let micros: Option<i64> = row.try_get(1)?;
@@ -124,44 +147,20 @@ impl Postgres {
         }))
     }
 
-    pub(super) async fn reopen_claim(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, Fault> {
+        self.make_claims(txn, ids, promise).await
+    }
+
+    async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+        self.read_claims(txn, ids, &self.sql().standing_many).await
+    }
+
+    async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+        self.read_claims(txn, ids, &self.sql().known).await
+    }
+
+    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
         txn.ask(self.sql().reopen.query().bind(handler.0).bind(key.as_bytes())).await?;
         Ok(())
-    }
-
-    pub(super) async fn start_row(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
-        let lock_timeout = txn.lock_timeout();
-        let rows = txn.ask(self.sql().start.query().bind(row.id).bind(row.token).bind(lock_timeout)).await?;
-        if let Some(answer) = rows.first() {
-            txn.guard(answer.try_get(0)?, Some((row.identity.handler, row.identity.key)));
-        }
-        Ok(!rows.is_empty())
-    }
-}
-
-impl Txn {
-    /// What the claim has answered. The number of the transaction comes with it, and how far claims were pruned.
-    fn claimed(&mut self, rows: &[sqlx::postgres::PgRow], identity: &Identity) -> Result<Claimed, Fault> {
-        match rows.first() {
-            Some(row) => {
-                self.guard(row.try_get(0)?, Some((identity.handler, identity.key)));
-                Ok(Claimed::New { pruned_through: pruned(row)? })
-            }
-            None => Ok(Claimed::Found),
-        }
-    }
-}
-
-/// The time in microseconds in the third column of a claim's answer, as a number or, by the simple protocol, as text.
-fn pruned(row: &sqlx::postgres::PgRow) -> Result<Option<std::time::SystemTime>, Fault> {
-    Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
-}
-
-/// Bytes as hexadecimal digits.
-struct Hex<'a>(&'a [u8]);
-
-impl std::fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

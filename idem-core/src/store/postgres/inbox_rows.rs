@@ -7,13 +7,23 @@ use uuid::Uuid;
 
 use crate::Reason;
 use crate::store::{
-    Fault, HandlerId, Identity, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Since, Survey,
-    envelope,
+    Fault, HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, Since,
+    Survey, envelope,
 };
 
 use super::answer::About;
 use super::rows::{self, COLUMNS, secs};
 use super::{Postgres, Txn};
+
+/// Deleting the row locks it, so that other takers skip it while the handler runs.
+pub(super) const START: &str = "
+    WITH gone AS (
+        DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING handler_id, key
+    ), dated AS (
+        UPDATE {schema}.processed_messages AS claim SET processed_at = now() FROM gone
+        WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
+    )
+    SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
 
 /// The words of the index of ordinary rows, which a statement has to repeat to be given the index.
 pub(super) const ORDINARY: &str = "i.state = 'parked' AND i.starts = 0 AND i.breaks <= 1";
@@ -153,8 +163,26 @@ pub(super) fn judge() -> String {
     )
 }
 
-impl Postgres {
-    pub(super) async fn insert_row(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+/// How many seconds a look goes back, at most a hundred years.
+fn back(since: Option<Duration>) -> f64 {
+    secs(since.unwrap_or(Duration::MAX))
+}
+
+/// For how many seconds a last lease has to be over.
+fn over(lease: Duration) -> f64 {
+    secs(lease.saturating_mul(JUDGE_LEASES))
+}
+
+pub(super) fn ids(handlers: &[HandlerId]) -> Vec<i32> {
+    handlers.iter().map(|handler| handler.0).collect()
+}
+
+pub(super) fn number(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+impl InboxRows for Postgres {
+    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
         let (due, reason) = match row.state {
             Ok(due) => (due, None),
             Err(reason) => (Duration::ZERO, Some(reason.as_str())),
@@ -167,24 +195,49 @@ impl Postgres {
         Ok(())
     }
 
-    pub(super) async fn sight_row(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
+    async fn insert_many(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+        self.insert_rows(txn, rows).await
+    }
+
+    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
         let query = self.sql().sight.query().bind(identity.handler.0);
         txn.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
         Ok(())
     }
 
-    pub(super) async fn remove_row(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+    async fn sight_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), Fault> {
+        self.sight_rows(txn, ids).await
+    }
+
+    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+        let lock_timeout = txn.lock_timeout();
+        let rows = txn.ask(self.sql().start.query().bind(row.id).bind(row.token).bind(lock_timeout)).await?;
+        if let Some(answer) = rows.first() {
+            txn.guard(answer.try_get(0)?, Some((row.identity.handler, row.identity.key)));
+        }
+        Ok(!rows.is_empty())
+    }
+
+    async fn start_many(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+        self.start_rows(txn, rows).await
+    }
+
+    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
         Ok(!txn.ask(self.sql().remove.query().bind(row.id).bind(row.token)).await?.is_empty())
     }
 
-    pub(super) async fn look(&self, handlers: &[HandlerId], lease: Duration, since: Since) -> Result<Survey, Fault> {
+    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+        self.survey_since(handlers, lease, Since::default()).await
+    }
+
+    async fn survey_since(&self, handlers: &[HandlerId], lease: Duration, since: Since) -> Result<Survey, Fault> {
         let query = self.sql().survey.query().bind(ids(handlers)).bind(over(lease));
         let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
         let Some(row) = rows.first() else { return Ok(Survey::default()) };
         Ok(Survey { ordinary: row.try_get(0)?, suspect: row.try_get(1)?, judge: row.try_get(2)? })
     }
 
-    pub(super) async fn take_rows(
+    async fn take(
         &self,
         handlers: &[HandlerId],
         kind: Kind,
@@ -204,11 +257,20 @@ impl Postgres {
         rows::all_due(&rows)
     }
 
-    pub(super) async fn taken_rows(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        let query = self.sql().count_start.query().bind(row.id).bind(row.token);
+        Ok(!self.ask(query.bind(number(row.starts + 1)).bind(secs(lease))).await?.is_empty())
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        self.ask(self.sql().extend.query().bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
+    }
+
+    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
         rows::all(&self.ask(self.sql().taken.query().bind(token)).await?)
     }
 
-    pub(super) async fn note_row(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
+    async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
         let (attempts, starts, breaks) = match note {
             Note::Failed { .. } => (1, 0, 0),
             Note::Broke { .. } => (0, 1, 1),
@@ -229,27 +291,18 @@ impl Postgres {
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
-    pub(super) async fn count_row_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
-        let query = self.sql().count_start.query().bind(row.id).bind(row.token);
-        Ok(!self.ask(query.bind(number(row.starts + 1)).bind(secs(lease))).await?.is_empty())
-    }
-
-    pub(super) async fn extend_rows(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
-        self.ask(self.sql().extend.query().bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
-    }
-
-    pub(super) async fn has_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
         let query = self.sql().is_parked.query().bind(identity.handler.0);
         let rows = self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
         Ok(!rows.is_empty())
     }
 
-    pub(super) async fn make_row_due(&self, identity: &Identity) -> Result<(), Fault> {
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
         let query = self.sql().make_due.query().bind(identity.handler.0);
         self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(|_| ())
     }
 
-    pub(super) async fn take_back_start(&self, row: &Row) -> Result<(), Fault> {
+    async fn unstart(&self, row: &Row) -> Result<(), Fault> {
         match self.ask(self.sql().unstart.query().bind(row.id)).await {
             // It runs, and its outcome sets the starts.
             Err(Fault::Busy) => Ok(()),
@@ -257,25 +310,7 @@ impl Postgres {
         }
     }
 
-    pub(super) async fn judge_rows(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
         Ok(self.ask(self.sql().judge.query().bind(ids(handlers)).bind(over(lease))).await?.len() as u64)
     }
-}
-
-/// How many seconds a look goes back, at most a hundred years.
-fn back(since: Option<Duration>) -> f64 {
-    secs(since.unwrap_or(Duration::MAX))
-}
-
-/// For how many seconds a last lease has to be over.
-fn over(lease: Duration) -> f64 {
-    secs(lease.saturating_mul(JUDGE_LEASES))
-}
-
-pub(super) fn ids(handlers: &[HandlerId]) -> Vec<i32> {
-    handlers.iter().map(|handler| handler.0).collect()
-}
-
-pub(super) fn number(count: u32) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }

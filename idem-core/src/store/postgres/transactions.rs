@@ -1,0 +1,61 @@
+//! The transactions of PostgreSQL.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use crate::Error;
+use crate::store::{Committed, Fate, Fault, Reservation, Ticket, Transactions, Undone};
+
+use super::{Postgres, Txn, answer, commit, ping, txn};
+
+impl Transactions for Postgres {
+    type Txn = Txn;
+
+    async fn ping(&self) -> Result<(), Fault> {
+        ping::ping(self).await
+    }
+
+    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
+        Reservation::of(&self.0.reserved, self.0.connections, connections).ok_or_else(|| {
+            let taken = self.0.reserved.load(SeqCst);
+            Error::Refused(format!(
+                "the worker needs {connections} connections at once, and the store has {} of which {taken} are set aside: \
+                 give the store `.connections({})` or more, or the worker less `.in_flight(..)`",
+                self.0.connections,
+                taken.saturating_add(connections)
+            ))
+        })
+    }
+
+    async fn begin(&self, deadline: Duration) -> Result<Txn, Fault> {
+        txn::begin(self.lanes(), deadline).await
+    }
+
+    async fn between(&self, txn: &mut Txn) -> Result<bool, Fault> {
+        txn::between(txn).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Committed {
+        commit::commit(txn).await
+    }
+
+    fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        answer::is_lost_race(error)
+    }
+
+    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        answer::is_deadlock(error)
+    }
+
+    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
+        commit::rollback(txn).await
+    }
+
+    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
+        txn.ticket()
+    }
+
+    async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
+        self.fate_of(ticket).await
+    }
+}

@@ -1,0 +1,41 @@
+//! The transactions of SQLite.
+
+use std::time::Duration;
+
+use super::{Sqlite, Txn, register, txn};
+use crate::Error;
+use crate::store::{Committed, Fate, Fault, Reservation, Ticket, Transactions, Undone};
+
+impl Transactions for Sqlite {
+    type Txn = Txn;
+
+    async fn ping(&self) -> Result<(), Fault> {
+        register::ping(self).await
+    }
+
+    /// Any number: whoever wants the writer waits for its turn.
+    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
+        let refused = || Error::Refused(format!("{connections} connections at once are more than can be counted"));
+        Reservation::of(&self.reserved, usize::MAX, connections).ok_or_else(refused)
+    }
+
+    async fn begin(&self, deadline: Duration) -> Result<Txn, Fault> {
+        txn::begin(self, deadline).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Committed {
+        txn::commit(self, txn).await
+    }
+
+    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
+        txn::rollback(self, txn).await
+    }
+
+    fn ticket(&self, txn: &Txn) -> Option<Ticket> {
+        txn.commit_was_refused().then(Ticket::default)
+    }
+
+    async fn fate(&self, _: &Ticket) -> Result<Fate, Fault> {
+        Ok(Fate::CommitRefused)
+    }
+}
