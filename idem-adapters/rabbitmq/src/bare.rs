@@ -55,10 +55,10 @@ impl Bare {
     }
 
     /// Connects and subscribes to a queue, of which one message at a time comes.
-    pub(crate) async fn consume(config: &Config, queue: &str) -> Result<Consumer, Error> {
+    pub(crate) async fn consume(config: &Config, queue: &str, arguments: FieldTable) -> Result<Consumer, Error> {
         let heartbeat = config.uri.query.heartbeat.unwrap_or_default();
         let mut bare = Self::open_with(config, queue, heartbeat).await?;
-        let subscribed = timeout(CONNECT, bare.subscribe(queue)).await.unwrap_or_else(|_| Err(silent()));
+        let subscribed = timeout(CONNECT, bare.subscribe(queue, arguments)).await.unwrap_or_else(|_| Err(silent()));
         subscribed.map_err(|source| {
             error::broker(format!("cannot subscribe to queue `{queue}` on {}", config.address), source)
         })?;
@@ -128,7 +128,7 @@ impl Bare {
     }
 
     /// Opens a channel with one consumer, which has one unsettled message at a time.
-    async fn subscribe(&mut self, queue: &str) -> io::Result<()> {
+    async fn subscribe(&mut self, queue: &str, arguments: FieldTable) -> io::Result<()> {
         use basic::AMQPMethod::{Consume, ConsumeOk, Qos, QosOk};
         self.send(CHANNEL, AMQPClass::Channel(channel::AMQPMethod::Open(channel::Open {}))).await?;
         let AMQPClass::Channel(channel::AMQPMethod::OpenOk(_)) = self.method().await? else { return Err(unexpected()) };
@@ -142,7 +142,7 @@ impl Bare {
             no_ack: false,
             exclusive: false,
             nowait: false,
-            arguments: FieldTable::default(),
+            arguments,
         };
         self.send(CHANNEL, AMQPClass::Basic(Consume(consume))).await?;
         let AMQPClass::Basic(ConsumeOk(_)) = self.method().await? else { return Err(unexpected()) };

@@ -74,8 +74,10 @@
 
 mod acker;
 mod address;
+mod argument;
 mod attempts;
 mod bare;
+mod bindings;
 #[cfg(test)]
 mod captured;
 mod config;
@@ -88,6 +90,7 @@ mod limit;
 mod options;
 mod properties;
 mod queue_type;
+mod request;
 mod server;
 mod single;
 mod source;
@@ -97,7 +100,9 @@ mod url;
 mod wide;
 
 pub use acker::RabbitMqAcker;
+pub use argument::Argument;
 pub use credentials::Credentials;
 pub use options::Options;
+pub use request::{Declare, Existing};
 pub use server::RabbitMq;
 pub use source::Queue;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use idem_core::{Acker, BoxError, Delivery, Error};
+use lapin::types::FieldTable;
 
 use crate::acker::RabbitMqAcker;
 use crate::bare::{Bare, Consumer};
@@ -16,8 +17,13 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    pub(crate) async fn open(config: &Config, queue: &str, in_flight: u16) -> Result<Self, Error> {
-        Ok(Self { consumer: Bare::consume(config, queue).await?, in_flight })
+    pub(crate) async fn open(
+        config: &Config,
+        queue: &str,
+        in_flight: u16,
+        arguments: FieldTable,
+    ) -> Result<Self, Error> {
+        Ok(Self { consumer: Bare::consume(config, queue, arguments).await?, in_flight })
     }
 
     pub(crate) fn host(&self) -> usize {

@@ -15,6 +15,7 @@ use crate::error::broker;
 use crate::lag::Asked;
 use crate::limit::Limits;
 use crate::queue_type::{self, Expected};
+use crate::request::Request;
 use crate::single::Single;
 use crate::wide::{End, Wide};
 
@@ -26,7 +27,7 @@ use crate::wide::{End, Wide};
 pub struct Queue {
     config: Arc<Config>,
     name: Arc<str>,
-    expected: Expected,
+    request: Request,
     /// The arguments of the queue, as far as they had to be learned.
     arguments: FieldTable,
     subscription: Option<Subscription>,
@@ -58,8 +59,8 @@ enum By {
 const DRAIN: Duration = Duration::from_secs(10);
 
 impl Queue {
-    pub(crate) fn new(config: Arc<Config>, name: String, expected: Expected, arguments: FieldTable) -> Self {
-        Self { config, name: name.into(), expected, arguments, subscription: None, narrow: 0, asked: Asked::default() }
+    pub(crate) fn new(config: Arc<Config>, name: String, request: Request, arguments: FieldTable) -> Self {
+        Self { config, name: name.into(), request, arguments, subscription: None, narrow: 0, asked: Asked::default() }
     }
 
     /// The queue and where it is, for errors.
@@ -124,14 +125,14 @@ impl Queue {
 
     async fn wide(&self, link: Link, in_flight: u16) -> Result<By, BoxError> {
         self.asked.set(&link.connection);
-        let subscribed = Wide::open(link, &self.name, in_flight).await;
+        let subscribed = Wide::open(link, &self.name, in_flight, self.request.consumer.clone()).await;
         let failed = |error| broker(format!("cannot subscribe to {}", self.place()), error);
         Ok(By::Lapin(subscribed.map_err(failed)?))
     }
 
     async fn subscribe(&mut self, link: Link, limits: Limits, terms: &Terms) -> Result<Subscription, BoxError> {
         let known = self.arguments.clone();
-        self.arguments = queue_type::verify(&link, &self.config, &self.name, self.expected, limits, known).await?;
+        self.arguments = queue_type::verify(&link, &self.config, &self.name, &self.request, limits, known).await?;
         if let Err(refused) = self.check_order(terms) {
             link.close().await;
             return Err(refused.into());
@@ -139,7 +140,7 @@ impl Queue {
         let in_flight = terms.in_flight;
         let by = if self.narrow > 0 {
             link.close().await;
-            By::Bare(Single::open(&self.config, &self.name, in_flight).await?)
+            By::Bare(Single::open(&self.config, &self.name, in_flight, self.request.consumer.clone()).await?)
         } else {
             self.wide(link, in_flight).await?
         };
@@ -184,7 +185,7 @@ impl Queue {
             return Ok(());
         }
         let place = self.place();
-        let refused = if self.expected == Expected::Unverified {
+        let refused = if self.request.expected == Expected::Unverified {
             format!(
                 "{place} was taken on trust, so that it is not known whether it gives its messages to one consumer at a \
                  time, which Ordering::Queue needs: grant `configure` on it and use .queue(\"{}\")",
@@ -236,7 +237,7 @@ impl Source for Queue {
     async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
         self.check(&terms)?;
         self.close().await;
-        let limits = self.config.limits(self.expected).await?;
+        let limits = self.config.limits(self.request.expected).await?;
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
         let subscribed = self.subscribe(link, limits, &terms).await;
@@ -325,7 +326,7 @@ mod tests {
 
     fn queue(consumer_timeout: Duration) -> Queue {
         let config = RabbitMq::options("amqp://u:s3ntinel@h").consumer_timeout(consumer_timeout).config().unwrap();
-        Queue::new(Arc::new(config), "orders".to_owned(), Expected::Existing, FieldTable::default())
+        Queue::new(Arc::new(config), "orders".to_owned(), Request::new(Expected::Existing), FieldTable::default())
     }
 
     #[test]
