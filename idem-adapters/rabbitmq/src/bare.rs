@@ -44,8 +44,6 @@ pub(crate) struct Bare {
     stream: Box<dyn Duplex>,
     /// As the server says it, `4.0.5`.
     version: String,
-    /// Which of the hosts it is connected to.
-    host: usize,
 }
 
 impl Bare {
@@ -68,9 +66,8 @@ impl Bare {
 
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
         let mut attempts = Attempts::new(config).await?;
-        while let Some(attempt) = attempts.next() {
-            let host = attempt.host;
-            let login = Self::login(config, attempt, purpose, heartbeat);
+        while let Some(Attempt { uri, host }) = attempts.next() {
+            let login = Self::login(config, uri, purpose, heartbeat);
             match timeout(CONNECT, login).await.unwrap_or_else(|_| Err(silent())) {
                 Ok(bare) => {
                     attempts.works(host);
@@ -98,9 +95,8 @@ impl Bare {
         .await;
     }
 
-    async fn login(config: &Config, to: Attempt, purpose: &str, heartbeat: u16) -> io::Result<Self> {
-        let Attempt { uri, host } = to;
-        let mut bare = Self { stream: dial(config, &uri).await?, version: String::new(), host };
+    async fn login(config: &Config, uri: AMQPUri, purpose: &str, heartbeat: u16) -> io::Result<Self> {
+        let mut bare = Self { stream: dial(config, &uri).await?, version: String::new() };
         bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
         bare.stream.flush().await?;
         let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };

@@ -43,6 +43,12 @@
 //! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
 //!   [`RabbitMq::queue_unverified`].
 //!
+//! # Several queues, several hosts
+//!
+//! [`Queue::and`] joins queues for one worker, by one connection: each with a prefetch of its own, and in turns. [`RabbitMq::declare`]
+//! takes arguments and bindings, which are declared again whenever the worker subscribes. [`Options::hosts`] names further
+//! nodes of the cluster, of which each connection tries each.
+//!
 //! # Logins
 //!
 //! By user and password in the URL; by [`Options::credentials`], which are asked for at each connection, for tokens that
@@ -87,6 +93,7 @@ mod delivery;
 mod error;
 mod lag;
 mod limit;
+mod member;
 mod options;
 mod properties;
 mod queue_type;
@@ -94,6 +101,7 @@ mod request;
 mod server;
 mod single;
 mod source;
+mod terms;
 mod tls;
 mod unreadable;
 mod url;
