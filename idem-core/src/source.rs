@@ -17,7 +17,8 @@ pub trait Source: Send + 'static {
     /// The broker's name as OpenTelemetry writes it (`rabbitmq`, `nats`, `kafka`).
     fn system(&self) -> &'static str;
 
-    /// The queue, stream or topic. It is written into inbox rows and spans, and must hold no secret.
+    /// The queue, stream or topic; of several all of them. It is written into errors and the log, as the
+    /// [`source`](Delivery::source) of each delivery is written into inbox rows and spans, and must hold no secret.
     fn name(&self) -> &str;
 
     /// Subscribes. At most `terms.in_flight` deliveries may be unsettled at a time.
@@ -74,7 +75,7 @@ pub trait Source: Send + 'static {
 pub struct Terms {
     /// The worker's name: that of the durable consumer or the consumer group, where none other was given.
     pub consumer: String,
-    /// How many deliveries may be unsettled at a time: the prefetch.
+    /// How many deliveries may be unsettled at a time: the prefetch, that of each queue where the source has several.
     pub in_flight: u16,
     /// How long a delivery may stay unsettled when all goes well: the handler's deadline. A broker that takes
     /// deliveries back after less than a few times this is warned about.

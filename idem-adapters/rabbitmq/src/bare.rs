@@ -44,8 +44,6 @@ pub(crate) struct Bare {
     stream: Box<dyn Duplex>,
     /// As the server says it, `4.0.5`.
     version: String,
-    /// Which of the hosts it is connected to.
-    host: usize,
 }
 
 impl Bare {
@@ -55,10 +53,10 @@ impl Bare {
     }
 
     /// Connects and subscribes to a queue, of which one message at a time comes.
-    pub(crate) async fn consume(config: &Config, queue: &str) -> Result<Consumer, Error> {
+    pub(crate) async fn consume(config: &Config, queue: &str, arguments: FieldTable) -> Result<Consumer, Error> {
         let heartbeat = config.uri.query.heartbeat.unwrap_or_default();
         let mut bare = Self::open_with(config, queue, heartbeat).await?;
-        let subscribed = timeout(CONNECT, bare.subscribe(queue)).await.unwrap_or_else(|_| Err(silent()));
+        let subscribed = timeout(CONNECT, bare.subscribe(queue, arguments)).await.unwrap_or_else(|_| Err(silent()));
         subscribed.map_err(|source| {
             error::broker(format!("cannot subscribe to queue `{queue}` on {}", config.address), source)
         })?;
@@ -68,9 +66,8 @@ impl Bare {
 
     async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
         let mut attempts = Attempts::new(config).await?;
-        while let Some(attempt) = attempts.next() {
-            let host = attempt.host;
-            let login = Self::login(config, attempt, purpose, heartbeat);
+        while let Some(Attempt { uri, host }) = attempts.next() {
+            let login = Self::login(config, uri, purpose, heartbeat);
             match timeout(CONNECT, login).await.unwrap_or_else(|_| Err(silent())) {
                 Ok(bare) => {
                     attempts.works(host);
@@ -98,9 +95,8 @@ impl Bare {
         .await;
     }
 
-    async fn login(config: &Config, to: Attempt, purpose: &str, heartbeat: u16) -> io::Result<Self> {
-        let Attempt { uri, host } = to;
-        let mut bare = Self { stream: dial(config, &uri).await?, version: String::new(), host };
+    async fn login(config: &Config, uri: AMQPUri, purpose: &str, heartbeat: u16) -> io::Result<Self> {
+        let mut bare = Self { stream: dial(config, &uri).await?, version: String::new() };
         bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
         bare.stream.flush().await?;
         let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };
@@ -128,7 +124,7 @@ impl Bare {
     }
 
     /// Opens a channel with one consumer, which has one unsettled message at a time.
-    async fn subscribe(&mut self, queue: &str) -> io::Result<()> {
+    async fn subscribe(&mut self, queue: &str, arguments: FieldTable) -> io::Result<()> {
         use basic::AMQPMethod::{Consume, ConsumeOk, Qos, QosOk};
         self.send(CHANNEL, AMQPClass::Channel(channel::AMQPMethod::Open(channel::Open {}))).await?;
         let AMQPClass::Channel(channel::AMQPMethod::OpenOk(_)) = self.method().await? else { return Err(unexpected()) };
@@ -142,7 +138,7 @@ impl Bare {
             no_ack: false,
             exclusive: false,
             nowait: false,
-            arguments: FieldTable::default(),
+            arguments,
         };
         self.send(CHANNEL, AMQPClass::Basic(Consume(consume))).await?;
         let AMQPClass::Basic(ConsumeOk(_)) = self.method().await? else { return Err(unexpected()) };

@@ -1,4 +1,4 @@
-//! How many messages are ready in the queue.
+//! How many messages are ready in the queues.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -7,7 +7,7 @@ use lapin::Connection;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 
-/// The connection by which the queue is asked for: that of the subscription, whenever it is followed by another one.
+/// The connection by which the queues are asked for: that of the subscription, whenever it is followed by another one.
 #[derive(Clone, Default)]
 pub(crate) struct Asked(Arc<Mutex<Weak<Connection>>>);
 
@@ -17,15 +17,23 @@ impl Asked {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(connection);
     }
 
-    /// The handle for a queue. It knows nothing while messages are taken one at a time, by a connection that is not lapin's.
-    pub(crate) fn lag(&self, queue: &Arc<str>) -> Lag {
-        let (asked, queue) = (self.clone(), Arc::clone(queue));
+    /// The handle for some queues. It knows nothing while there is no connection of lapin's, since messages of all of them are
+    /// taken one at a time.
+    pub(crate) fn lag(&self, queues: Vec<Arc<str>>) -> Lag {
+        let (asked, queues) = (self.clone(), Arc::new(queues));
         Lag::new(move || {
-            let (connection, queue) = (asked.connection(), Arc::clone(&queue));
+            let (connection, queues) = (asked.connection(), Arc::clone(&queues));
             async move {
-                let Some(connection) = connection else { return Ok(Vec::new()) };
-                let ready = ready(&connection, &queue).await?;
-                Ok(vec![(queue, ready)])
+                let (mut lags, mut failed) = (Vec::new(), None);
+                let Some(connection) = connection else { return Ok(lags) };
+                for queue in queues.iter() {
+                    match ready(&connection, queue).await {
+                        Ok(ready) => lags.push((Arc::clone(queue), ready)),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                // One queue that is gone hides no other.
+                failed.filter(|_| lags.is_empty()).map_or(Ok(lags), Err)
             }
         })
     }

@@ -43,6 +43,12 @@
 //! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
 //!   [`RabbitMq::queue_unverified`].
 //!
+//! # Several queues, several hosts
+//!
+//! [`Queue::and`] joins queues for one worker, by one connection: each with a prefetch of its own, and in turns. [`RabbitMq::declare`]
+//! takes arguments and bindings, which are declared again whenever the worker subscribes. [`Options::hosts`] names further
+//! nodes of the cluster, of which each connection tries each.
+//!
 //! # Logins
 //!
 //! By user and password in the URL; by [`Options::credentials`], which are asked for at each connection, for tokens that
@@ -74,8 +80,10 @@
 
 mod acker;
 mod address;
+mod argument;
 mod attempts;
 mod bare;
+mod bindings;
 #[cfg(test)]
 mod captured;
 mod config;
@@ -85,19 +93,24 @@ mod delivery;
 mod error;
 mod lag;
 mod limit;
+mod member;
 mod options;
 mod properties;
 mod queue_type;
+mod request;
 mod server;
 mod single;
 mod source;
+mod terms;
 mod tls;
 mod unreadable;
 mod url;
 mod wide;
 
 pub use acker::RabbitMqAcker;
+pub use argument::Argument;
 pub use credentials::Credentials;
 pub use options::Options;
+pub use request::{Declare, Existing};
 pub use server::RabbitMq;
 pub use source::Queue;

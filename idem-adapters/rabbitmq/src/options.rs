@@ -43,6 +43,25 @@ impl Options {
         }
     }
 
+    /// Further nodes of the same cluster, as `host`, `host:port` or `[ipv6]:port`; without a port they have that of the URL.
+    /// User, virtual host and TLS are those of the URL, and each node's certificate is for the name that is written here.
+    ///
+    /// Each connection begins with the node that worked last, at first with that of the URL, and tries each other one before it
+    /// fails; where a subscription ends or is refused, the next connection begins with the next node.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), idem_core::Error> {
+    /// # use idem_rabbitmq::RabbitMq;
+    /// let rabbit = RabbitMq::options("amqp://user:password@rabbit-1/shop").hosts(["rabbit-2", "rabbit-3"]).connect().await?;
+    /// # let _ = rabbit;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts.extend(hosts.into_iter().map(Into::into));
+        self
+    }
+
     /// Trusts the certificates in this PEM, and no longer those of the system: for a server with a private CA.
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.ca = Some(pem.into());
@@ -116,8 +135,9 @@ impl Options {
     /// Connects once, to see that the server answers and that the login works.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a URL or a certificate that cannot be read; [`Error::Broker`] where the server is away,
-    /// does not answer within 10 seconds, refuses the login or fails the verification of TLS. The texts name the cure.
+    /// [`Error::Refused`] for a URL, a host or a certificate that cannot be read; [`Error::Broker`] where the server is away,
+    /// does not answer within 10 seconds, refuses the login or fails the verification of TLS: with several
+    /// [`hosts`](Self::hosts), where that is so of each. The texts name the cure, and each host.
     pub async fn connect(self) -> Result<RabbitMq, Error> {
         let config = self.config()?;
         Link::open(&config, "connect").await?.close().await;

@@ -17,10 +17,12 @@ use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::address::Address;
+use crate::bindings;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{answer, broker, refused};
 use crate::limit::{self, Limits};
+use crate::request::Request;
 
 /// What is known of a queue before it is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,17 +38,17 @@ pub(crate) enum Expected {
 /// More than all arguments that RabbitMQ knows.
 const ROUNDS: usize = 32;
 
-/// Refuses what is no quorum queue. Answers with the arguments of the queue, so that the next time one round is enough:
+/// Declares the queue, where it is to be, and binds it. Refuses what is no quorum queue. Answers with the arguments of the queue, so that the next time one round is enough:
 /// each refused declaration costs a channel and a line in the server's log.
 pub(crate) async fn verify(
     link: &Link,
     config: &Config,
     name: &str,
-    expected: Expected,
+    request: &Request,
     limits: Limits,
     known: FieldTable,
 ) -> Result<FieldTable, Error> {
-    let address = &config.address;
+    let (address, expected) = (&config.address, request.expected);
     if expected != Expected::Declared {
         exists(link, address, name).await?;
     }
@@ -54,8 +56,7 @@ pub(crate) async fn verify(
         return Ok(known);
     }
     let failed = |error| broker(format!("cannot look at queue `{name}` on {address}"), error);
-    let mut arguments = known;
-    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    let mut arguments = quorum(request, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
         arguments.insert(limit::ARGUMENT.into(), limit);
     }
@@ -64,21 +65,25 @@ pub(crate) async fn verify(
         let channel = channel(link).await.map_err(failed)?;
         let Err(error) = channel.queue_declare(name.into(), DURABLE, arguments.clone()).await else {
             limits.check(name, address, &arguments)?;
+            bindings::bind(link, address, name, &request.bindings).await?;
             return Ok(arguments);
         };
         let Some((kind, text)) = answer(&error) else { return Err(failed(error)) };
         match kind {
+            AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) if is_asked_for(request, text) => {
+                return Err(other_value(name, address, text));
+            }
             AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => match judge(text) {
                 Verdict::NoQuorumQueue => return Err(no_quorum_queue(name, address, text)),
                 // Asked for without one, so that the answer names what the queue has.
-                Verdict::Limit => arguments = quorum(),
+                Verdict::Limit => arguments = quorum(request, FieldTable::default()),
                 Verdict::Has(argument, value) => {
                     arguments.insert(argument, value);
                 }
                 // It was made anew with other arguments since they were learned.
                 Verdict::Unclear if !started_anew => {
                     started_anew = true;
-                    arguments = quorum();
+                    arguments = quorum(request, FieldTable::default());
                 }
                 Verdict::Unclear => break,
             },
@@ -93,10 +98,20 @@ pub(crate) async fn verify(
     )))
 }
 
-fn quorum() -> FieldTable {
-    let mut arguments = FieldTable::default();
+/// The arguments of a quorum queue: those that are asked for, and those that are known.
+fn quorum(request: &Request, known: FieldTable) -> FieldTable {
+    let mut arguments = known;
+    for (name, value) in &request.arguments {
+        arguments.insert(name.clone(), value.clone());
+    }
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
     arguments
+}
+
+/// Whether the server refuses an argument that was asked for.
+fn is_asked_for(request: &Request, text: &str) -> bool {
+    let argument = text.split_once(" arg '").and_then(|(_, rest)| rest.split_once('\'')).map(|(argument, _)| argument);
+    argument.is_some_and(|argument| request.arguments.inner().contains_key(argument))
 }
 
 /// Whether the queue of these arguments, learned or given, has one consumer at a time. There is no policy for it.
@@ -132,6 +147,14 @@ fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
         "queue `{name}` on {address} is no quorum queue, and idem consumes from no other: a classic queue loses what \
          it has with its node, and a stream is never acked. Declare a queue of another name with x-queue-type=quorum \
          (or use .declare), bind it as this one is bound, and move what is left. The server says: {text}"
+    ))
+}
+
+fn other_value(name: &str, address: &Address, text: &str) -> Error {
+    refused(format!(
+        "queue `{name}` on {address} cannot have an argument that .declare(..) asks for. Where it is there with another value, \
+         that cannot be changed: ask for the one it has, or declare a queue of another name, bind it as this one is bound, and \
+         move what is left. The server says: {text}"
     ))
 }
 

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use idem_core::Error;
-use lapin::types::ShortString;
 
 use crate::config::Config;
-use crate::connection::Link;
 use crate::options::Options;
-use crate::queue_type::{self, Expected};
-use crate::source::Queue;
+use crate::queue_type::Expected;
+use crate::request::{Declare, Existing, Request};
 
 /// A RabbitMQ server and virtual host, with a login that works. It keeps no connection open.
 #[derive(Clone, Debug)]
@@ -34,45 +32,49 @@ impl RabbitMq {
     /// An existing quorum queue, whatever its other arguments.
     ///
     /// # Errors
-    /// It does not exist, or is no quorum queue, or has a delivery limit (from RabbitMQ 4.0 on also where it has none of its
-    /// own and [`delivery_limit_by_policy`](Options::delivery_limit_by_policy) was not said), or the user may not see to that: the text names the cure.
-    pub async fn queue(&self, name: impl Into<String>) -> Result<Queue, Error> {
-        self.verified(name.into(), Expected::Existing).await
+    /// When it is awaited: it does not exist, or is no quorum queue, or has a delivery limit (from RabbitMQ 4.0 on also where it
+    /// has none of its own and [`delivery_limit_by_policy`](Options::delivery_limit_by_policy) was not said), or the user may not
+    /// see to that: the text names the cure.
+    pub fn queue(&self, name: impl Into<String>) -> Existing {
+        self.existing(name.into(), Expected::Existing)
     }
 
     /// A durable quorum queue, declared where it does not exist; from RabbitMQ 4.0 on without a delivery limit
-    /// (`x-delivery-limit` of -1). An existing one is taken whatever its other arguments.
+    /// (`x-delivery-limit` of -1). An existing one is taken whatever arguments it has beside those that are asked for.
     ///
-    /// It is declared again whenever the worker subscribes, so that it comes back after it was deleted; bindings do
-    /// not come back.
+    /// It is declared and bound again whenever the worker subscribes, so that it comes back after it was deleted.
+    ///
+    /// ```no_run
+    /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+    /// let orders = rabbit
+    ///     .declare("orders")
+    ///     .argument("x-single-active-consumer", true)
+    ///     .bind("shop", "order.*")
+    ///     .consumer_argument("x-priority", 10)
+    ///     .await?;
+    /// # let _ = orders;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// There is such a queue of another type or with a delivery limit, or the user may not declare it: the text names the cure.
-    pub async fn declare(&self, name: impl Into<String>) -> Result<Queue, Error> {
-        self.verified(name.into(), Expected::Declared).await
+    /// When it is awaited: there is such a queue of another type, with a delivery limit or with another value of an argument, an
+    /// exchange that it is to be bound to does not exist, or the user may not do it: the text names the cure.
+    pub fn declare(&self, name: impl Into<String>) -> Declare {
+        let config = Arc::clone(&self.config);
+        Declare { config, name: name.into(), request: Request::new(Expected::Declared) }
     }
 
     /// An existing queue of which you know that it is a quorum queue. Only for a user without the permission
     /// `configure`, by which RabbitMQ answers what type a queue has.
     ///
     /// # Errors
-    /// It does not exist.
-    pub async fn queue_unverified(&self, name: impl Into<String>) -> Result<Queue, Error> {
-        self.verified(name.into(), Expected::Unverified).await
+    /// When it is awaited: it does not exist.
+    pub fn queue_unverified(&self, name: impl Into<String>) -> Existing {
+        self.existing(name.into(), Expected::Unverified)
     }
 
-    async fn verified(&self, name: String, expected: Expected) -> Result<Queue, Error> {
-        // lapin panics on a longer string, and an empty name means the queue that was declared last.
-        if name.is_empty() || ShortString::try_new(name.as_str()).is_err() {
-            return Err(Error::Refused(format!(
-                "a queue's name has 1 to 255 bytes, and this one has {}: give the name of the queue",
-                name.len()
-            )));
-        }
-        let limits = self.config.limits(expected).await?;
-        let link = Link::open(&self.config, &name).await?;
-        let verified = queue_type::verify(&link, &self.config, &name, expected, limits, Default::default()).await;
-        link.close().await;
-        Ok(Queue::new(Arc::clone(&self.config), name, expected, verified?))
+    fn existing(&self, name: String, expected: Expected) -> Existing {
+        Existing { config: Arc::clone(&self.config), name, request: Request::new(expected) }
     }
 }

@@ -1,12 +1,15 @@
 //! The subscription after a message that lapin cannot read: one message at a time, by a connection that can read it.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use idem_core::{Acker, BoxError, Delivery, Error};
+use idem_core::{Acker, BoxError, Error};
+use lapin::types::FieldTable;
 
 use crate::acker::RabbitMqAcker;
 use crate::bare::{Bare, Consumer};
 use crate::config::Config;
+use crate::member::Taken;
 use crate::unreadable;
 
 pub(crate) struct Single {
@@ -16,21 +19,23 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    pub(crate) async fn open(config: &Config, queue: &str, in_flight: u16) -> Result<Self, Error> {
-        Ok(Self { consumer: Bare::consume(config, queue).await?, in_flight })
+    pub(crate) async fn open(
+        config: &Config,
+        queue: &str,
+        in_flight: u16,
+        arguments: FieldTable,
+    ) -> Result<Self, Error> {
+        Ok(Self { consumer: Bare::consume(config, queue, arguments).await?, in_flight })
     }
 
-    pub(crate) fn host(&self) -> usize {
-        self.consumer.host
-    }
-
-    /// The next delivery, and `left` as it is behind it; `None` once none was left, and all are settled. Cancel safe.
-    pub(crate) async fn next(
+    /// The next delivery, and `left` as it is behind it; `None` once none was left, and all are settled.
+    pub(crate) fn poll_next(
         &mut self,
+        context: &mut Context<'_>,
         queue: &Arc<str>,
         left: &mut u16,
-    ) -> Result<Option<(Delivery, RabbitMqAcker)>, BoxError> {
-        while let Some(message) = self.consumer.next().await {
+    ) -> Poll<Result<Taken, BoxError>> {
+        while let Some(message) = ready!(self.consumer.poll_next(context)) {
             let message = message?;
             let tag = message.tag;
             let delivery = unreadable::read(queue, message);
@@ -47,10 +52,10 @@ impl Single {
                     );
                 }
                 *left = behind;
-                return Ok(Some((delivery, acker)));
+                return Poll::Ready(Ok(Some((delivery, acker))));
             }
         }
-        if *left == 0 { Ok(None) } else { Err("the connection has ended".into()) }
+        Poll::Ready(if *left == 0 { Ok(None) } else { Err("the connection has ended".into()) })
     }
 
     /// Ends the subscription, and gives back what was not handed out.

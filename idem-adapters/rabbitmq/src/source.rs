@@ -1,7 +1,9 @@
-//! One queue as a source of deliveries.
+//! Queues as a source of deliveries.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, Error, Horizon, Lag, Ordering, Source, Terms};
@@ -14,66 +16,104 @@ use crate::connection::Link;
 use crate::error::broker;
 use crate::lag::Asked;
 use crate::limit::Limits;
-use crate::queue_type::{self, Expected};
-use crate::single::Single;
-use crate::wide::{End, Wide};
+use crate::member::{Member, Taken};
+use crate::queue_type::Expected;
+use crate::request::Request;
+use crate::wide::End;
 
-/// One quorum queue of one RabbitMQ server, made by [`RabbitMq::queue`](crate::RabbitMq::queue) or
-/// [`RabbitMq::declare`](crate::RabbitMq::declare).
+/// A quorum queue of a RabbitMQ server, made by [`RabbitMq::queue`](crate::RabbitMq::queue) or
+/// [`RabbitMq::declare`](crate::RabbitMq::declare); or several of them, joined by [`and`](Self::and).
 ///
-/// Each [`open`](Source::open) makes a connection and a channel of its own, and ends those before: deliveries of the
-/// earlier ones go back to the queue, and their ackers answer [`Settled::Stale`](idem_core::Settled::Stale).
+/// Each [`open`](Source::open) makes a connection of its own, with a channel for each queue, and ends those before: deliveries
+/// of the earlier ones go back to their queues, and their ackers answer [`Settled::Stale`](idem_core::Settled::Stale).
 pub struct Queue {
-    config: Arc<Config>,
-    name: Arc<str>,
-    expected: Expected,
-    /// The arguments of the queue, as far as they had to be learned.
-    arguments: FieldTable,
+    pub(crate) config: Arc<Config>,
+    /// The names of all queues.
+    pub(crate) name: Arc<str>,
+    /// At least one. Before the link, which is dropped behind them.
+    members: Vec<Member>,
+    link: Option<Link>,
     subscription: Option<Subscription>,
-    /// How many more messages are taken one at a time, by a connection that reads what lapin cannot. All that is prefetched
-    /// goes back when lapin ends its connection at a message, and each return counts against a delivery limit.
-    narrow: u16,
+    /// Which member is asked first for the next delivery.
+    turn: usize,
     asked: Asked,
 }
 
 /// What one `open` made.
+#[derive(Clone, Copy)]
 struct Subscription {
-    by: By,
     /// Whether it may still be asked for deliveries.
     live: bool,
-    /// The lane of its deliveries, where an order is asked for.
-    lane: Option<u64>,
-    /// How many deliveries may be unsettled.
+    /// Whether each queue is a lane.
+    ordered: bool,
+    /// How many deliveries of each queue may be unsettled.
     in_flight: u16,
-}
-
-/// By what the subscription is.
-#[allow(clippy::large_enum_variant, reason = "there is one")]
-enum By {
-    Lapin(Wide),
-    Bare(Single),
+    /// Which of the hosts it is connected to.
+    host: usize,
 }
 
 /// The limit to what a broker that does not answer can delay a shutdown by.
 const DRAIN: Duration = Duration::from_secs(10);
 
 impl Queue {
-    pub(crate) fn new(config: Arc<Config>, name: String, expected: Expected, arguments: FieldTable) -> Self {
-        Self { config, name: name.into(), expected, arguments, subscription: None, narrow: 0, asked: Asked::default() }
+    pub(crate) fn new(config: Arc<Config>, name: String, request: Request, arguments: FieldTable) -> Self {
+        let member = Member::new(name, request, arguments);
+        let (name, asked) = (Arc::clone(&member.name), Asked::default());
+        Self { config, name, members: vec![member], link: None, subscription: None, turn: 0, asked }
     }
 
-    /// The queue and where it is, for errors.
-    fn place(&self) -> String {
-        format!("queue `{}` on {}", self.name, self.config.address)
+    /// Another queue of the same server beside this one, for one worker by one connection. Each delivery names its own queue
+    /// as its source.
+    ///
+    /// Each queue has a prefetch of its own, so that up to so many deliveries of each are unsettled, and they take turns: a
+    /// queue with a backlog keeps no other one waiting. In an order each queue is a lane. Where one queue cannot be consumed,
+    /// the whole source is opened again.
+    ///
+    /// ```no_run
+    /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+    /// let both = rabbit.queue("orders").await?.and(rabbit.declare("refunds").await?)?;
+    /// # let _ = both;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the queues come from different [`RabbitMq`](crate::RabbitMq)s, or one is given twice.
+    pub fn and(mut self, mut other: Self) -> Result<Self, Error> {
+        if !Arc::ptr_eq(&self.config, &other.config) {
+            return Err(Error::Refused(format!(
+                "queues `{}` and `{}` are of two connections, and a worker has one: make both by the same RabbitMq",
+                self.name, other.name
+            )));
+        }
+        self.members.append(&mut other.members);
+        let mut names: Vec<_> = self.members.iter().map(|member| &*member.name).collect();
+        let joined = names.join(", ");
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::Refused(format!("queue `{}` is given twice to one worker: give it once", twice[0])));
+        }
+        self.name = joined.into();
+        Ok(self)
     }
 
-    fn ended(&self, source: impl Into<BoxError>) -> BoxError {
-        broker(format!("the subscription to {} has ended", self.place()), source).into()
+    /// The queues and where they are, for errors.
+    pub(crate) fn place(&self) -> String {
+        match &self.members[..] {
+            [member] => member.place(&self.config.address),
+            _ => format!("the queues {} on {}", self.name, self.config.address),
+        }
+    }
+
+    fn ended(&self, place: &str, source: impl Into<BoxError>) -> BoxError {
+        broker(format!("the subscription to {place} has ended"), source).into()
     }
 
     /// The end at a message that lapin cannot read.
     fn unreadable(&mut self, tag: u64, in_flight: u16, error: lapin::Error) -> BoxError {
-        self.narrow = in_flight;
+        for member in self.members.iter_mut().filter(|member| member.is_by_lapin()) {
+            member.take_singly(in_flight);
+        }
         tracing::error!(
             queue = %self.name,
             delivery_tag = tag + 1,
@@ -88,136 +128,80 @@ impl Queue {
         broker(what, error).into()
     }
 
-    /// The next delivery; `None` once enough messages have passed one at a time.
-    async fn take(&mut self) -> Result<Option<(Delivery, RabbitMqAcker)>, BoxError> {
-        let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else {
-            return Err(self.ended("it is not open: open it"));
-        };
-        let lane = subscription.lane;
-        let taken = match &mut subscription.by {
-            By::Bare(single) => single.next(&self.name, &mut self.narrow).await,
-            By::Lapin(wide) => match wide.next(&self.name).await {
-                Ok(taken) => Ok(Some(taken)),
-                Err(End::Unreadable(error)) => {
-                    let (tag, in_flight) = (wide.tag, subscription.in_flight);
-                    return Err(self.unreadable(tag, in_flight, error));
+    /// What any of the members has next, and which it is. Cancel safe.
+    async fn any(&mut self) -> (usize, Result<Taken, End>) {
+        let (members, turn) = (&mut self.members, &mut self.turn);
+        poll_fn(|context| {
+            for step in 0..members.len() {
+                let at = (*turn + step) % members.len();
+                if let Poll::Ready(taken) = members[at].poll_next(context) {
+                    *turn = at + 1;
+                    return Poll::Ready((at, taken));
                 }
-                Err(End::Other(error)) => Err(error),
-            },
-        };
-        let taken = taken.map_err(|error| self.ended(error))?;
-        Ok(taken.map(|(delivery, acker)| (delivery.with_lane(lane), acker)))
-    }
-
-    /// Follows a subscription that took one at a time, and of which nothing is unsettled, by one of lapin's. Cancel safe: if
-    /// it is dropped, the old one is still there, and is followed the next time.
-    async fn widen(&mut self) -> Result<(), BoxError> {
-        let Some(Subscription { lane, in_flight, .. }) = self.subscription else { return Ok(()) };
-        let link = Link::open(&self.config, &self.name).await?;
-        let by = self.wide(link, in_flight).await?;
-        tracing::info!(queue = %self.name, "as many messages have passed one at a time as were prefetched; all is taken as before");
-        if let Some(old) = self.subscription.replace(Subscription { by, live: true, lane, in_flight }) {
-            old.by.close().await;
-        }
-        Ok(())
-    }
-
-    async fn wide(&self, link: Link, in_flight: u16) -> Result<By, BoxError> {
-        self.asked.set(&link.connection);
-        let subscribed = Wide::open(link, &self.name, in_flight).await;
-        let failed = |error| broker(format!("cannot subscribe to {}", self.place()), error);
-        Ok(By::Lapin(subscribed.map_err(failed)?))
-    }
-
-    async fn subscribe(&mut self, link: Link, limits: Limits, terms: &Terms) -> Result<Subscription, BoxError> {
-        let known = self.arguments.clone();
-        self.arguments = queue_type::verify(&link, &self.config, &self.name, self.expected, limits, known).await?;
-        if let Err(refused) = self.check_order(terms) {
-            link.close().await;
-            return Err(refused.into());
-        }
-        let in_flight = terms.in_flight;
-        let by = if self.narrow > 0 {
-            link.close().await;
-            By::Bare(Single::open(&self.config, &self.name, in_flight).await?)
-        } else {
-            self.wide(link, in_flight).await?
-        };
-        let lane = (terms.ordering == Ordering::Queue).then_some(0);
-        Ok(Subscription { by, live: true, lane, in_flight })
-    }
-
-    fn check(&self, terms: &Terms) -> Result<(), Error> {
-        if terms.in_flight == 0 {
-            return Err(Error::Refused(
-                "0 deliveries in flight mean no limit to RabbitMQ, and all of the queue in memory: allow at least 1"
-                    .to_owned(),
-            ));
-        }
-        if !matches!(terms.ordering, Ordering::None | Ordering::Queue) {
-            return Err(Error::Refused(format!(
-                "RabbitMQ knows neither partitions nor keys, so that it cannot keep the order {:?} of {}: ask for \
-                 Ordering::Queue, or for Ordering::None; messages that need no order among each other can go to \
-                 different queues",
-                terms.ordering,
-                self.place()
-            )));
-        }
-        if terms.deadline > self.config.consumer_timeout / 2 {
-            tracing::warn!(
-                queue = %self.name,
-                deadline = ?terms.deadline,
-                consumer_timeout = ?self.config.consumer_timeout,
-                "RabbitMQ takes deliveries back that are unsettled for longer than its consumer timeout, and a delivery \
-                 may have to wait before its handler runs: raise consumer_timeout on the server (and say so by \
-                 .consumer_timeout), or lower the deadline"
-            );
-        }
-        Ok(())
-    }
-}
-
-impl Queue {
-    /// With several consumers at a time, one could have the second message while another has the first.
-    fn check_order(&self, terms: &Terms) -> Result<(), Error> {
-        if terms.ordering != Ordering::Queue || queue_type::is_single_active(&self.arguments) {
-            return Ok(());
-        }
-        let place = self.place();
-        let refused = if self.expected == Expected::Unverified {
-            format!(
-                "{place} was taken on trust, so that it is not known whether it gives its messages to one consumer at a \
-                 time, which Ordering::Queue needs: grant `configure` on it and use .queue(\"{}\")",
-                self.name
-            )
-        } else {
-            format!(
-                "{place} gives its messages to several consumers at a time, and Ordering::Queue needs one that does not: \
-                 declare a queue with x-single-active-consumer=true, bind it as this one is bound, and move what is left \
-                 (a queue's arguments cannot be changed); or ask for no order"
-            )
-        };
-        Err(Error::Refused(refused))
-    }
-}
-
-impl By {
-    /// Which of the hosts it is connected to.
-    fn host(&self) -> usize {
-        match self {
-            Self::Lapin(wide) => wide.link.host,
-            Self::Bare(single) => single.host(),
-        }
-    }
-
-    async fn close(self) {
-        let close = async {
-            match self {
-                Self::Lapin(wide) => wide.close().await,
-                Self::Bare(single) => single.close().await,
             }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next delivery. Cancel safe.
+    async fn take(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
+        loop {
+            let Some(subscription) = self.subscription.filter(|subscription| subscription.live) else {
+                return Err(self.ended(&self.place(), "it is not open: open it"));
+            };
+            match self.any().await {
+                (at, Ok(Some((delivery, acker)))) => {
+                    let lane = subscription.ordered.then_some(at as u64);
+                    return Ok((delivery.with_lane(lane), acker));
+                }
+                (at, Ok(None)) => self.widen(at, subscription.in_flight).await?,
+                (_, Err(End::Unreadable { tag, error })) => {
+                    return Err(self.unreadable(tag, subscription.in_flight, error));
+                }
+                (at, Err(End::Other(error))) => {
+                    return Err(self.ended(&self.members[at].place(&self.config.address), error));
+                }
+            }
+        }
+    }
+
+    /// Has a member subscribe by lapin again. Cancel safe.
+    async fn widen(&mut self, at: usize, in_flight: u16) -> Result<(), BoxError> {
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => Link::open(&self.config, &self.name).await?,
         };
-        let _ = timeout(DRAIN, close).await;
+        self.asked.set(&link.connection);
+        let link = self.link.insert(link);
+        Ok(self.members[at].widen(&self.config, link, in_flight).await?)
+    }
+
+    /// Looks at each queue, and subscribes to it.
+    async fn subscribe(&mut self, link: Link, limits: Limits, terms: &Terms) -> Result<(), BoxError> {
+        let link = self.link.insert(link);
+        for member in &mut self.members {
+            member.look(&self.config, link, limits).await?;
+            if terms.ordering == Ordering::Queue {
+                member.check_order(&self.config.address)?;
+            }
+        }
+        for member in &mut self.members {
+            member.subscribe(&self.config, link, terms.in_flight).await?;
+        }
+        self.asked.set(&link.connection);
+        if self.members.iter().all(Member::is_narrow)
+            && let Some(link) = self.link.take()
+        {
+            link.close().await;
+        }
+        Ok(())
+    }
+
+    /// What the server does with a queue that has no delivery limit.
+    async fn limits(&self) -> Result<Limits, Error> {
+        let verified = self.members.iter().any(|member| member.request.expected != Expected::Unverified);
+        self.config.limits(if verified { Expected::Existing } else { Expected::Unverified }).await
     }
 }
 
@@ -228,22 +212,25 @@ impl Source for Queue {
         "rabbitmq"
     }
 
+    /// Of several queues all names; each delivery has that of its own queue.
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// The queue is looked at again each time: it may have been made anew as another one.
+    /// Each queue is looked at again each time: it may have been made anew as another one.
     async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
         self.check(&terms)?;
         self.close().await;
-        let limits = self.config.limits(self.expected).await?;
+        let limits = self.limits().await?;
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
-        let subscribed = self.subscribe(link, limits, &terms).await;
-        if subscribed.is_err() {
+        if let Err(error) = self.subscribe(link, limits, &terms).await {
             self.config.first.leave(host);
+            self.close().await;
+            return Err(error);
         }
-        self.subscription = Some(subscribed?);
+        let ordered = terms.ordering == Ordering::Queue;
+        self.subscription = Some(Subscription { live: true, ordered, in_flight: terms.in_flight, host });
         Ok(())
     }
 
@@ -263,25 +250,18 @@ impl Source for Queue {
     }
 
     fn lag(&self) -> Option<Lag> {
-        Some(self.asked.lag(&self.name))
+        Some(self.asked.lag(self.members.iter().map(|member| Arc::clone(&member.name)).collect()))
     }
 
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
-        let end = loop {
-            match self.take().await {
-                Ok(Some(taken)) => return Ok(taken),
-                Ok(None) => match self.widen().await {
-                    Ok(()) => {}
-                    Err(error) => break error,
-                },
-                Err(error) => break error,
-            }
-        };
-        if let Some(subscription) = &mut self.subscription {
+        let taken = self.take().await;
+        if taken.is_err()
+            && let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live)
+        {
             subscription.live = false;
-            self.config.first.leave(subscription.by.host());
+            self.config.first.leave(subscription.host);
         }
-        Err(end)
+        taken
     }
 
     /// Gives up after 10 seconds without an answer: the server then takes all back when the connection ends.
@@ -289,21 +269,30 @@ impl Source for Queue {
         let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else { return };
         subscription.live = false;
         let drained = timeout(DRAIN, async {
-            match &mut subscription.by {
-                By::Lapin(wide) => wide.drain().await.map_err(BoxError::from),
-                By::Bare(single) => single.drain().await,
+            for member in &mut self.members {
+                if let Err(error) = member.drain().await {
+                    tracing::debug!(queue = %member.name, error, "what was prefetched goes back with the connection");
+                }
             }
         });
-        if let Ok(Err(error)) = drained.await {
-            tracing::debug!(error, "what was prefetched goes back with the connection");
-        }
+        let _ = drained.await;
     }
 
     /// Gives up after 10 seconds without an answer: the heartbeat ends the connection then.
     async fn close(&mut self) {
-        if let Some(subscription) = self.subscription.take() {
-            subscription.by.close().await;
-        }
+        self.subscription = None;
+        // All at once, so that none is left where the time is over before its turn.
+        let link = self.link.take();
+        let subscriptions: Vec<_> = self.members.iter_mut().filter_map(Member::leave).collect();
+        let close = async {
+            for subscription in subscriptions {
+                subscription.close().await;
+            }
+            if let Some(link) = link {
+                link.close().await;
+            }
+        };
+        let _ = timeout(DRAIN, close).await;
     }
 }
 
@@ -312,7 +301,7 @@ impl fmt::Debug for Queue {
         f.debug_struct("Queue")
             .field("name", &self.name)
             .field("config", &self.config)
-            .field("open", &self.subscription.as_ref().is_some_and(|subscription| subscription.live))
+            .field("open", &self.subscription.is_some_and(|subscription| subscription.live))
             .finish_non_exhaustive()
     }
 }
@@ -321,28 +310,14 @@ impl fmt::Debug for Queue {
 mod tests {
     use super::*;
     use crate::RabbitMq;
-    use crate::captured::captured;
-
-    fn queue(consumer_timeout: Duration) -> Queue {
-        let config = RabbitMq::options("amqp://u:s3ntinel@h").consumer_timeout(consumer_timeout).config().unwrap();
-        Queue::new(Arc::new(config), "orders".to_owned(), Expected::Existing, FieldTable::default())
-    }
-
-    #[test]
-    fn a_deadline_near_the_consumer_timeout_is_warned_about() {
-        for (deadline, warned) in [(30, false), (31, true)] {
-            let (text, subscriber) = captured();
-            let terms = Terms { deadline: Duration::from_secs(deadline), ..Terms::new("billing", 1) };
-            tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(&terms)).unwrap();
-            let text = text.to_string();
-            assert_eq!(text.contains("WARN") && text.contains("orders"), warned, "{text}");
-        }
-    }
 
     #[test]
     fn a_queue_shows_no_password() {
-        let queue = queue(Duration::from_secs(60));
-        for text in [format!("{queue:?}"), queue.ended("so").to_string(), format!("{:?}", queue.ended("so"))] {
+        let config = Arc::new(RabbitMq::options("amqp://u:s3ntinel@h").config().unwrap());
+        let request = Request::new(Expected::Existing);
+        let queue = Queue::new(config, "orders".to_owned(), request, FieldTable::default());
+        let ended = queue.ended(&queue.place(), "so");
+        for text in [format!("{queue:?}"), ended.to_string(), format!("{ended:?}")] {
             assert!(text.contains("orders") && !text.contains("s3ntinel"), "{text}");
         }
     }

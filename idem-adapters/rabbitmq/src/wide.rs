@@ -1,6 +1,7 @@
 //! The subscription by lapin: as much is taken as may be unsettled.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use futures_util::StreamExt;
 use idem_core::{BoxError, Delivery};
@@ -16,48 +17,57 @@ pub(crate) struct Wide {
     // In the order in which they are to be dropped.
     consumer: Consumer,
     channel: Channel,
-    pub(crate) link: Link,
     /// The tag of the last delivery.
-    pub(crate) tag: u64,
+    tag: u64,
 }
 
 /// Why a subscription by lapin has ended.
 pub(crate) enum End {
-    /// At a message that lapin cannot read.
-    Unreadable(lapin::Error),
+    /// At a message that lapin cannot read. Of several queues nobody knows which one had it: the connection ends for all.
+    Unreadable {
+        tag: u64,
+        error: lapin::Error,
+    },
     Other(BoxError),
 }
 
 impl Wide {
-    pub(crate) async fn open(link: Link, queue: &str, in_flight: u16) -> lapin::Result<Self> {
+    pub(crate) async fn open(link: &Link, queue: &str, in_flight: u16, arguments: FieldTable) -> lapin::Result<Self> {
         let channel = link.connection.create_channel().await?;
         // Before the consumer, which takes its limit from it. `global` is refused by quorum queues.
         channel.basic_qos(in_flight, BasicQosOptions { global: false }).await?;
         let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
-        let consumer = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await?;
-        Ok(Self { consumer, channel, link, tag: 0 })
+        let consumer = channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
+        Ok(Self { consumer, channel, tag: 0 })
     }
 
-    /// Cancel safe. After an error it must not be asked again: the stream then stays pending for ever.
-    pub(crate) async fn next(&mut self, queue: &Arc<str>) -> Result<(Delivery, RabbitMqAcker), End> {
+    /// After an error it must not be asked again: the stream then stays pending for ever.
+    pub(crate) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        queue: &Arc<str>,
+    ) -> Poll<Result<(Delivery, RabbitMqAcker), End>> {
         loop {
-            match self.consumer.next().await {
+            return Poll::Ready(match ready!(self.consumer.poll_next_unpin(context)) {
                 // After a loss the stream still yields what it had buffered; the server has taken that back.
-                Some(Ok(message)) if !message.acker.usable() => self.tag = message.delivery_tag,
+                Some(Ok(message)) if !message.acker.usable() => {
+                    self.tag = message.delivery_tag;
+                    continue;
+                }
                 Some(Ok(message)) => {
                     self.tag = message.delivery_tag;
                     let (exchange, routing_key) = (message.exchange.as_str(), message.routing_key.as_str());
                     let way = Way { exchange, routing_key, redelivered: message.redelivered };
                     let delivery = delivery(queue, message.data, way, &message.properties);
-                    return Ok((delivery, message.acker.into()));
+                    Ok((delivery, message.acker.into()))
                 }
                 Some(Err(error)) if matches!(error.kind(), ErrorKind::ParsingError(_)) => {
-                    return Err(End::Unreadable(error));
+                    Err(End::Unreadable { tag: self.tag, error })
                 }
-                Some(Err(error)) => return Err(End::Other(error.into())),
+                Some(Err(error)) => Err(End::Other(error.into())),
                 // There is no error with it. From 4.3 on this is also what follows a consumer timeout.
-                None => return Err(End::Other(crate::error::CANCELLED.into())),
-            }
+                None => Err(End::Other(crate::error::CANCELLED.into())),
+            });
         }
     }
 
@@ -71,11 +81,8 @@ impl Wide {
         Ok(())
     }
 
+    /// A deliberate end of the channel has the server requeue at once, before the connection is gone.
     pub(crate) async fn close(self) {
-        let Self { consumer, channel, link, .. } = self;
-        // A deliberate end of the channel has the server requeue at once, before the connection is gone.
-        let _ = channel.close(200, "done".into()).await;
-        link.close().await;
-        drop(consumer);
+        let _ = self.channel.close(200, "done".into()).await;
     }
 }

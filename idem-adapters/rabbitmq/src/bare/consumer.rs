@@ -1,6 +1,7 @@
 //! A consumer that takes one message at a time, and can read each.
 
 use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -22,8 +23,6 @@ pub(crate) struct Consumer {
     messages: mpsc::UnboundedReceiver<io::Result<Message>>,
     writes: mpsc::UnboundedSender<Write>,
     task: JoinSet<()>,
-    /// Which of the hosts it is connected to.
-    pub(crate) host: usize,
 }
 
 /// Frames that are to be sent, and who waits for it.
@@ -35,7 +34,6 @@ struct Write {
 impl Consumer {
     /// Of a connection that has subscribed.
     pub(super) fn new(bare: Bare, heartbeat: Option<Duration>) -> Self {
-        let host = bare.host;
         let (from, to) = bare.stream.split();
         let (found, messages) = mpsc::unbounded_channel();
         let (writes, asked) = mpsc::unbounded_channel();
@@ -46,12 +44,17 @@ impl Consumer {
             // Whichever ends first ends the connection.
             future::select(listening, writing).await;
         });
-        Self { messages, writes, task, host }
+        Self { messages, writes, task }
     }
 
     /// The next message; `None` once the consumer was cancelled, and after an error. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Message>> {
         self.messages.recv().await
+    }
+
+    /// As [`next`](Self::next).
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Message>>> {
+        self.messages.poll_recv(context)
     }
 
     /// Settles the message of this tag. It is the `last` one where no other is to come: the consumer is cancelled before it

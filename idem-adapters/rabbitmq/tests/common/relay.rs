@@ -47,6 +47,11 @@ impl Relay {
         url.replacen(authority(url), &format!("127.0.0.1:{}", self.port), 1)
     }
 
+    /// How many connections were made so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.words.lock().unwrap().len()
+    }
+
     /// Ends all connections, and accepts new ones.
     pub(crate) fn cut(&self) {
         self.state.send_modify(|state| state.generation += 1);

@@ -1,0 +1,49 @@
+//! Bindings of a declared queue.
+
+use idem_core::Error;
+use lapin::options::QueueBindOptions;
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::types::{FieldTable, ShortString};
+
+use crate::address::Address;
+use crate::connection::Link;
+use crate::error::{answer, broker, refused};
+
+/// One binding.
+#[derive(Debug, Clone)]
+pub(crate) struct Binding {
+    pub(crate) exchange: ShortString,
+    pub(crate) routing_key: ShortString,
+    pub(crate) arguments: FieldTable,
+}
+
+/// Binds a queue. What is bound already stays so.
+pub(crate) async fn bind(link: &Link, address: &Address, name: &str, bindings: &[Binding]) -> Result<(), Error> {
+    for binding in bindings {
+        let Binding { exchange, routing_key, arguments } = binding.clone();
+        let bound = async {
+            // A binding that is refused closes its channel.
+            let channel = link.connection.create_channel().await?;
+            let options = QueueBindOptions { nowait: false };
+            channel.queue_bind(name.into(), exchange, routing_key, options, arguments).await?;
+            channel.close(200, "done".into()).await
+        };
+        bound.await.map_err(|error| failed(address, name, binding, error))?;
+    }
+    Ok(())
+}
+
+fn failed(address: &Address, name: &str, binding: &Binding, error: lapin::Error) -> Error {
+    let Binding { exchange, routing_key, .. } = binding;
+    let what = format!("queue `{name}` cannot be bound to exchange `{exchange}` for `{routing_key}` on {address}");
+    match answer(&error) {
+        Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), text)) => {
+            refused(format!("{what}: declare the exchange there, since idem declares none. The server says: {text}"))
+        }
+        Some((AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), text)) => refused(format!(
+            "{what}: grant the user `write` on the queue and `read` on the exchange, or bind it as another user. The server \
+             says: {text}"
+        )),
+        _ => broker(what, error),
+    }
+}

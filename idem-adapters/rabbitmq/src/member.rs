@@ -1,0 +1,155 @@
+//! One queue of a source, and its subscription.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use idem_core::{BoxError, Delivery, Error};
+use lapin::types::FieldTable;
+
+use crate::acker::RabbitMqAcker;
+use crate::address::Address;
+use crate::config::Config;
+use crate::connection::Link;
+use crate::error::broker;
+use crate::limit::Limits;
+use crate::queue_type::{self, Expected};
+use crate::request::Request;
+use crate::single::Single;
+use crate::wide::{End, Wide};
+
+/// One queue of a source.
+pub(crate) struct Member {
+    pub(crate) name: Arc<str>,
+    pub(crate) request: Request,
+    /// The arguments of the queue, as far as they had to be learned.
+    arguments: FieldTable,
+    subscription: Option<By>,
+    /// How many more messages are taken one at a time, by a connection that reads what lapin cannot. All that is prefetched
+    /// goes back when lapin ends its connection at a message, and each return counts against a delivery limit.
+    narrow: u16,
+}
+
+/// By what the subscription is.
+#[allow(clippy::large_enum_variant, reason = "there is one for each queue")]
+pub(crate) enum By {
+    /// A channel of the connection that all queues share.
+    Lapin(Wide),
+    Bare(Single),
+}
+
+/// A delivery, or `None` once enough messages have passed one at a time.
+pub(crate) type Taken = Option<(Delivery, RabbitMqAcker)>;
+
+impl Member {
+    pub(crate) fn new(name: String, request: Request, arguments: FieldTable) -> Self {
+        Self { name: name.into(), request, arguments, subscription: None, narrow: 0 }
+    }
+
+    /// The queue and where it is, for errors.
+    pub(crate) fn place(&self, address: &Address) -> String {
+        format!("queue `{}` on {address}", self.name)
+    }
+
+    /// Looks at the queue again: it may have been made anew as another one.
+    pub(crate) async fn look(&mut self, config: &Config, link: &Link, limits: Limits) -> Result<(), Error> {
+        let known = self.arguments.clone();
+        self.arguments = queue_type::verify(link, config, &self.name, &self.request, limits, known).await?;
+        Ok(())
+    }
+
+    /// Refuses a queue that cannot keep its order: with several consumers at a time, one could have the second message while
+    /// another has the first.
+    pub(crate) fn check_order(&self, address: &Address) -> Result<(), Error> {
+        if queue_type::is_single_active(&self.arguments) {
+            return Ok(());
+        }
+        let place = self.place(address);
+        let refused = if self.request.expected == Expected::Unverified {
+            format!(
+                "{place} was taken on trust, so that it is not known whether it gives its messages to one consumer at a \
+                 time, which Ordering::Queue needs: grant `configure` on it and use .queue(\"{}\")",
+                self.name
+            )
+        } else {
+            format!(
+                "{place} gives its messages to several consumers at a time, and Ordering::Queue needs one that does not: \
+                 declare a queue with x-single-active-consumer=true, bind it as this one is bound, and move what is left \
+                 (a queue's arguments cannot be changed); or ask for no order"
+            )
+        };
+        Err(Error::Refused(refused))
+    }
+
+    /// Subscribes: by `link`, or by a connection that reads bytes where one message at a time is to be taken.
+    pub(crate) async fn subscribe(&mut self, config: &Config, link: &Link, in_flight: u16) -> Result<(), Error> {
+        self.subscription = Some(if self.is_narrow() {
+            By::Bare(Single::open(config, &self.name, in_flight, self.request.consumer.clone()).await?)
+        } else {
+            By::Lapin(self.wide(config, link, in_flight).await?)
+        });
+        Ok(())
+    }
+
+    async fn wide(&self, config: &Config, link: &Link, in_flight: u16) -> Result<Wide, Error> {
+        let subscribed = Wide::open(link, &self.name, in_flight, self.request.consumer.clone()).await;
+        subscribed.map_err(|error| broker(format!("cannot subscribe to {}", self.place(&config.address)), error))
+    }
+
+    /// Follows a subscription that took one at a time, and of which nothing is unsettled, by one of lapin's. Cancel safe: if
+    /// it is dropped, the old one is still there, and is followed the next time.
+    pub(crate) async fn widen(&mut self, config: &Config, link: &Link, in_flight: u16) -> Result<(), Error> {
+        let wide = self.wide(config, link, in_flight).await?;
+        tracing::info!(queue = %self.name, "as many messages have passed one at a time as were prefetched; all is taken as before");
+        if let Some(old) = self.subscription.replace(By::Lapin(wide)) {
+            old.close().await;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.narrow > 0
+    }
+
+    /// From the next subscription on, takes one message at a time, until so many have passed.
+    pub(crate) fn take_singly(&mut self, in_flight: u16) {
+        self.narrow = in_flight;
+    }
+
+    /// Whether it shares the connection that lapin ends at a message that it cannot read.
+    pub(crate) fn is_by_lapin(&self) -> bool {
+        matches!(self.subscription, Some(By::Lapin(_)))
+    }
+
+    /// What comes next, if there is something.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Taken, End>> {
+        match &mut self.subscription {
+            Some(By::Lapin(wide)) => wide.poll_next(context, &self.name).map_ok(Some),
+            Some(By::Bare(single)) => single.poll_next(context, &self.name, &mut self.narrow).map_err(End::Other),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Ends the subscription, and gives back what was not handed out.
+    pub(crate) async fn drain(&mut self) -> Result<(), BoxError> {
+        match &mut self.subscription {
+            Some(By::Lapin(wide)) => wide.drain().await.map_err(BoxError::from),
+            Some(By::Bare(single)) => single.drain().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The subscription, for its end.
+    pub(crate) fn leave(&mut self) -> Option<By> {
+        self.subscription.take()
+    }
+}
+
+impl By {
+    /// Gives back all that is unsettled.
+    pub(crate) async fn close(self) {
+        match self {
+            Self::Lapin(wide) => wide.close().await,
+            Self::Bare(single) => single.close().await,
+        }
+    }
+}

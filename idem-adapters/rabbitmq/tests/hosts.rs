@@ -1,0 +1,96 @@
+//! Several hosts of one cluster.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use common::relay::{Relay, authority};
+use common::{World, loss, next, terms, texts};
+use idem_core::{Acker, Error, Source};
+use idem_rabbitmq::RabbitMq;
+use tokio::net::TcpListener;
+
+const SENTINEL: &str = "s3ntinel";
+
+/// Where nobody listens.
+async fn dead() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("127.0.0.1:{}", listener.local_addr().unwrap().port())
+}
+
+fn host(relay: &Relay, url: &str) -> String {
+    authority(&relay.url(url)).to_owned()
+}
+
+#[tokio::test]
+async fn a_host_that_is_dead_is_skipped() {
+    let Some(world) = World::new().await else { return };
+    let first = world.url.replacen(authority(&world.url), &dead().await, 1);
+    let hosts = [dead().await, authority(&world.url).to_owned()];
+    let rabbit = RabbitMq::options(first).hosts(hosts).connect().await.unwrap();
+    let mut queue = rabbit.queue(&world.queue).await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    world.publish("x").await;
+    let (delivery, acker) = next(&mut queue).await;
+    assert_eq!(delivery.payload(), "x");
+    acker.ack().await.unwrap();
+    // The connection that reads bytes is tried at each host as well.
+    world.publish_unreadable(&["bad"]).await;
+    loss(&mut queue).await;
+    queue.open(terms(1)).await.unwrap();
+    assert!(next(&mut queue).await.0.unrepresentable().is_some());
+}
+
+#[tokio::test]
+async fn when_all_are_dead_the_error_names_each_and_no_password() {
+    let hosts = [dead().await, dead().await, dead().await];
+    let options = RabbitMq::options(format!("amqp://u:{SENTINEL}@{}/shop", hosts[0]));
+    let error = options.hosts(&hosts[1..]).connect().await.unwrap_err();
+    assert!(matches!(error, Error::Broker { .. }), "{error:?}");
+    let said = texts(&error);
+    assert!(hosts.iter().all(|host| said.contains(host.as_str())), "{said}");
+    assert!(said.contains("user `u`") && said.contains("check that the server runs"), "{said}");
+    assert!(!said.contains(SENTINEL), "{said}");
+}
+
+#[tokio::test]
+async fn a_host_that_cannot_be_read_is_refused() {
+    let options = RabbitMq::options("amqp://h").hosts([format!("amqp://u:{SENTINEL}@h")]);
+    let error = options.connect().await.unwrap_err();
+    assert!(matches!(error, Error::Refused(_)) && !texts(&error).contains(SENTINEL), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_source_whose_host_dies_goes_on_at_the_next_and_comes_back() {
+    let Some(world) = World::new().await else { return };
+    let (one, two) = (Relay::start(&world.url).await, Relay::start(&world.url).await);
+    let options = RabbitMq::options(one.url(&world.url)).hosts([host(&two, &world.url)]);
+    let mut queue = options.connect().await.unwrap().queue(&world.queue).await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    for (number, dies) in [&one, &two].into_iter().enumerate() {
+        dies.refuse(true);
+        loss(&mut queue).await;
+        queue.open(terms(1)).await.unwrap();
+        world.publish(number.to_string()).await;
+        let (delivery, acker) = next(&mut queue).await;
+        assert_eq!(delivery.payload(), number.to_string().as_bytes());
+        acker.ack().await.unwrap();
+        dies.refuse(false);
+    }
+}
+
+/// A node that takes connections and cannot serve the queue must not be tried for ever.
+#[tokio::test]
+async fn where_a_subscription_ends_the_next_connection_begins_with_the_next_host() {
+    let Some(world) = World::new().await else { return };
+    let (one, two) = (Relay::start(&world.url).await, Relay::start(&world.url).await);
+    let options = RabbitMq::options(one.url(&world.url)).hosts([host(&two, &world.url)]);
+    let mut queue = options.connect().await.unwrap().queue(&world.queue).await.unwrap();
+    queue.open(terms(1)).await.unwrap();
+    // The server ends the channel, and goes on taking connections by this relay.
+    one.ack_nonsense();
+    loss(&mut queue).await;
+    queue.open(terms(1)).await.unwrap();
+    one.refuse(true);
+    world.publish("by the other one").await;
+    assert_eq!(next(&mut queue).await.0.payload(), "by the other one");
+}
