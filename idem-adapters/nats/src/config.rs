@@ -33,7 +33,7 @@ impl Nats {
 
     /// The same with options.
     pub fn options(url: impl Into<String>) -> Options {
-        Options { url: url.into(), tls_ca: None, login: None, inbox_prefix: None }
+        Options { url: url.into(), tls_ca: None, login: None, inbox_prefix: None, domain: None }
     }
 
     /// An existing stream.
@@ -49,7 +49,7 @@ impl Nats {
         }
         let connection = Connection::open(&self.config, &name).await?;
         let found = connection.jetstream().get_stream(&name).await;
-        found.map_err(|error| error::stream(&name, &self.config.address, error))?;
+        found.map_err(|error| error::stream(&name, &self.config, error))?;
         Ok(Stream::new(Arc::clone(&self.config), name))
     }
 }
@@ -73,6 +73,7 @@ pub struct Options {
     tls_ca: Option<Vec<u8>>,
     login: Option<Secret>,
     inbox_prefix: Option<String>,
+    domain: Option<String>,
 }
 
 /// A login beside the URL.
@@ -107,6 +108,15 @@ impl Options {
     /// Receives on subjects below this one, default `_INBOX`: for a login that may subscribe to others only.
     pub fn inbox_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.inbox_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Uses the JetStream of this domain instead of that of the server which is connected to: the hub's from a leaf node, say,
+    /// or a leaf's from its hub.
+    ///
+    /// A login then needs to publish to `$JS.<domain>.API.` where it otherwise needs `$JS.API.`.
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domain = Some(domain.into());
         self
     }
 
@@ -157,19 +167,34 @@ impl Options {
                 "{prefix:?} cannot stand before a subject: write one like `_INBOX_billing`"
             )));
         }
+        let api = match &self.domain {
+            None => "$JS.API".into(),
+            Some(domain) => match unfit(domain) {
+                None => format!("$JS.{domain}.API").into(),
+                Some(why) => {
+                    return Err(Error::Refused(format!(
+                        "no domain of JetStream has the name {domain:?}, since it {why}: give the one in the block \
+                         `jetstream` of the server's configuration"
+                    )));
+                }
+            },
+        };
         // Also where the URL does not ask for it: the server may.
         let tls = match tls::client(self.tls_ca.as_deref()) {
             Err(_) if !encrypted => None,
             tls => Some(tls?),
         };
-        Ok(Config { address, login, encrypted, tls, inbox_prefix: self.inbox_prefix })
+        Ok(Config { address, login, encrypted, tls, inbox_prefix: self.inbox_prefix, api })
     }
 }
 
 /// Shows neither the URL nor the login.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("inbox_prefix", &self.inbox_prefix).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("inbox_prefix", &self.inbox_prefix)
+            .field("domain", &self.domain)
+            .finish_non_exhaustive()
     }
 }
 
@@ -180,6 +205,8 @@ pub(crate) struct Config {
     encrypted: bool,
     tls: Option<ClientConfig>,
     inbox_prefix: Option<String>,
+    /// What the subjects of JetStream's own requests begin with.
+    pub(crate) api: Arc<str>,
 }
 
 impl Config {
@@ -248,6 +275,14 @@ mod tests {
     fn two_logins_are_refused() {
         let error = Nats::options("nats://u:s3ntinel@h").credentials_file("f").config().unwrap_err().to_string();
         assert!(error.contains("leave one of them out") && !error.contains("ntinel"), "{error}");
+    }
+
+    #[test]
+    fn a_domain_that_can_be_none_is_refused() {
+        for domain in ["", "a.b", "hub >"] {
+            let error = Nats::options("nats://h").domain(domain).config().unwrap_err().to_string();
+            assert!(error.contains(&format!("{domain:?}")), "{error}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// Cancelled at the first loss, and not revoked when the client has connected again.
     pub(crate) lost: CancellationToken,
+    /// What the subjects of JetStream's own requests begin with.
+    pub(crate) api: Arc<str>,
 }
 
 impl Connection {
@@ -59,7 +61,7 @@ impl Connection {
             });
         let connecting = options.connect(&config.address.servers[..]);
         match timeout(CONNECT, connecting).await {
-            Ok(Ok(client)) => Ok(Self { client, lost }),
+            Ok(Ok(client)) => Ok(Self { client, lost, api: Arc::clone(&config.api) }),
             Ok(Err(error)) => Err(error::connecting(&config.address, error)),
             Err(_) => {
                 let what = format!("no answer within {} seconds", CONNECT.as_secs());
@@ -72,7 +74,7 @@ impl Connection {
     }
 
     pub(crate) fn jetstream(&self) -> Context {
-        jetstream::new(self.client.clone())
+        jetstream::with_prefix(self.client.clone(), &*self.api)
     }
 
     /// Whether the server has answered `word` on the subject of a delivery as JetStream does. Any other answer counts

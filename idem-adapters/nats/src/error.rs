@@ -7,6 +7,7 @@ use async_nats::jetstream::context::GetStreamErrorKind;
 use idem_core::{BoxError, Error};
 
 use crate::address::Address;
+use crate::config::Config;
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
@@ -33,7 +34,8 @@ const TLS: &str = "the server's certificate must be valid for this host name and
                    private CA use .tls_ca(pem), and check that the server speaks TLS";
 
 /// The stream could not be looked at.
-pub(crate) fn stream(name: &str, address: &Address, error: async_nats::error::Error<GetStreamErrorKind>) -> Error {
+pub(crate) fn stream(name: &str, config: &Config, error: async_nats::error::Error<GetStreamErrorKind>) -> Error {
+    let Config { address, api, .. } = config;
     if let GetStreamErrorKind::JetStream(answer) = error.kind() {
         if answer.error_code() == ErrorCode::STREAM_NOT_FOUND {
             return Error::Refused(format!(
@@ -52,7 +54,8 @@ pub(crate) fn stream(name: &str, address: &Address, error: async_nats::error::Er
     broker(
         format!(
             "no answer about stream `{name}` from {address}: {ENABLE}, and check that the login may publish to \
-             $JS.API.STREAM.INFO.{name} and subscribe to _INBOX.>"
+             {api}.STREAM.INFO.{name} and subscribe to _INBOX.>{}",
+            if &**api == "$JS.API" { "" } else { "; and check the name given to .domain(..)" }
         ),
         error,
     )

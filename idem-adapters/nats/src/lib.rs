@@ -49,7 +49,8 @@
 //!
 //! A login needs to publish to `$JS.API.STREAM.INFO.ORDERS`, `$JS.API.CONSUMER.INFO.ORDERS.billing`,
 //! `$JS.API.CONSUMER.CREATE.ORDERS.billing` (with a filter: and below it), `$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing`
-//! and `$JS.ACK.ORDERS.billing.>`, and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`].
+//! and `$JS.ACK.ORDERS.billing.>`, and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]. With
+//! [`Options::domain`] the first four begin with `$JS.<domain>.API.`, and acks with `$JS.ACK.<domain>.`.
 //!
 //! # Settling
 //!

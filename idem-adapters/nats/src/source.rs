@@ -50,10 +50,11 @@ impl Stream {
     async fn subscribe(&mut self, terms: &Terms, consumer: String, connection: Connection) -> Result<(), BoxError> {
         let jetstream = connection.jetstream();
         let stream = jetstream.get_stream(&*self.name).await;
-        let stream = stream.map_err(|error| error::stream(&self.name, &self.config.address, error))?;
+        let stream = stream.map_err(|error| error::stream(&self.name, &self.config, error))?;
         let stream = stream.cached_info();
         let place = Place {
             client: &connection.client,
+            api: &connection.api,
             jetstream: &jetstream,
             address: &self.config.address,
             stream: &self.name,
