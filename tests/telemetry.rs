@@ -101,6 +101,7 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
         assert!(told.contains_key(&format!("{gauge} consumer=billing")), "{gauge}");
     }
     assert_eq!(told["idem_in_flight consumer=billing"], 0.0);
+    assert!(told.contains_key("idem_source_lag consumer=billing source=orders"), "{told:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -19,7 +19,7 @@ use crate::worker::{
     Brake, Defect, Flights, Gate, Health, Hold, Lanes, Outage, Place, RowWait, Rows, Settings, UNANSWERED, Unwinding,
     Waiting, extended, hold_wait, refused_wait, unanswered,
 };
-use crate::{Acker, BoxError, Delivery, Key, Ordering, Outcome, Reason, Settled, Store};
+use crate::{Acker, BoxError, Delivery, Key, Lag, Ordering, Outcome, Reason, Settled, Store};
 
 /// What all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -42,6 +42,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) brake: Brake,
     pub(crate) defect: Defect,
     pub(crate) gauges: Gauges,
+    /// Asks how much waits at the broker, while there is a subscription that tells.
+    pub(crate) lag: watch::Sender<Option<Lag>>,
     /// Room for those that are stored alone: that many connections are kept for them beside the lanes.
     pub(crate) alone: Semaphore,
     /// Rung when something was parked, so that the inbox need not wait for its poll.

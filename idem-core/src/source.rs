@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Acker, BoxError, Delivery, Ordering};
+use crate::{Acker, BoxError, Delivery, Lag, Ordering};
 
 /// Where deliveries come from: one queue, stream or topic of one broker.
 ///
@@ -45,6 +45,13 @@ pub trait Source: Send + 'static {
     /// away for longer than a quarter of it closes the source, so that an outage costs each delivery one return, however long
     /// it lasts, and opens it again when the database is back. `None`: it waits for the database with all that it holds.
     fn unsettled_limit(&self) -> Option<Duration> {
+        None
+    }
+
+    /// A handle that asks how many messages are ready for the subscription, without a second connection where the broker's
+    /// client can do without. The worker takes it after each [`open`](Self::open) that works, and drops it when the subscription
+    /// has failed. `None`: the source does not tell.
+    fn lag(&self) -> Option<Lag> {
         None
     }
 

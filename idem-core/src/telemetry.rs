@@ -92,6 +92,12 @@ impl Gauges {
     }
 }
 
+/// Sets the gauge of what waits at the broker in one queue, stream or topic.
+pub(crate) fn lag(consumer: &str, source: &str, messages: u64) {
+    let labels = [("consumer", consumer.to_owned()), ("source", source.to_owned())];
+    gauge!("idem_source_lag", &labels).set(messages as f64);
+}
+
 /// The span of one delivery or one run from the inbox, named as OpenTelemetry's messaging conventions say.
 pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) -> Span {
     let span = tracing::info_span!(

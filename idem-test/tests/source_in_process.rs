@@ -19,6 +19,7 @@ impl World for InProcess {
         survives: false,
         counts_released: true,
         counts_unsettled: false,
+        lag: true,
     };
 
     async fn make() -> Option<Self> {

@@ -35,6 +35,7 @@ impl World for Partitioned {
         survives: true,
         counts_released: true,
         counts_unsettled: true,
+        lag: false,
     };
 
     async fn make() -> Option<Self> {

@@ -29,6 +29,7 @@ impl World for JetStream {
         survives: true,
         counts_released: false,
         counts_unsettled: false,
+        lag: false,
     };
 
     async fn make() -> Option<Self> {

@@ -30,7 +30,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Auto-recovery stays off: it would go on with other delivery tags without a word, and after an error of the channel
 /// its stream stays pending for ever. The worker opens anew instead.
 pub(crate) struct Link {
-    pub(crate) connection: Connection,
+    pub(crate) connection: Arc<Connection>,
     /// Ends with the link.
     _watch: JoinSet<()>,
     _socket: Cut,
@@ -68,7 +68,7 @@ impl Link {
             }
         };
         watch.spawn(report(connection.events_listener(), config.address.to_string(), failed));
-        Ok(Self { connection, _watch: watch, _socket: socket })
+        Ok(Self { connection: Arc::new(connection), _watch: watch, _socket: socket })
     }
 
     /// Says goodbye. The server has then seen all that was sent before.

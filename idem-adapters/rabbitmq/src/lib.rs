@@ -74,6 +74,7 @@ mod config;
 mod connection;
 mod delivery;
 mod error;
+mod lag;
 mod limit;
 mod properties;
 mod queue_type;

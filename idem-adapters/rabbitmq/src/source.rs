@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, Error, Horizon, Lag, Ordering, Source, Terms};
 use lapin::types::FieldTable;
 use tokio::time::timeout;
 
@@ -12,6 +12,7 @@ use crate::acker::RabbitMqAcker;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::broker;
+use crate::lag::Asked;
 use crate::queue_type::{self, Expected};
 use crate::single::Single;
 use crate::wide::{End, Wide};
@@ -31,6 +32,7 @@ pub struct Queue {
     /// How many more messages are taken one at a time, by a connection that reads what lapin cannot. All that is prefetched
     /// goes back when lapin ends its connection at a message, and each return counts against a delivery limit.
     narrow: u16,
+    asked: Asked,
 }
 
 /// What one `open` made.
@@ -56,7 +58,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, expected: Expected, arguments: FieldTable) -> Self {
-        Self { config, name: name.into(), expected, arguments, subscription: None, narrow: 0 }
+        Self { config, name: name.into(), expected, arguments, subscription: None, narrow: 0, asked: Asked::default() }
     }
 
     /// The queue and where it is, for errors.
@@ -120,6 +122,7 @@ impl Queue {
     }
 
     async fn wide(&self, link: Link, in_flight: u16) -> Result<By, BoxError> {
+        self.asked.set(&link.connection);
         let subscribed = Wide::open(link, &self.name, in_flight).await;
         let failed = |error| broker(format!("cannot subscribe to {}", self.place()), error);
         Ok(By::Lapin(subscribed.map_err(failed)?))
@@ -239,6 +242,10 @@ impl Source for Queue {
     /// The consumer timeout, as the user has said it by [`consumer_timeout`](crate::Options::consumer_timeout).
     fn unsettled_limit(&self) -> Option<Duration> {
         Some(self.config.consumer_timeout)
+    }
+
+    fn lag(&self) -> Option<Lag> {
+        Some(self.asked.lag(&self.name))
     }
 
     async fn next(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {

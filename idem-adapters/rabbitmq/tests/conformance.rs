@@ -31,6 +31,7 @@ impl World for Quorum {
         survives: false,
         counts_released: true,
         counts_unsettled: false,
+        lag: true,
     };
 
     async fn make() -> Option<Self> {

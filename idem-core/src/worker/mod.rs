@@ -8,6 +8,7 @@ mod flights;
 mod gate;
 mod health;
 mod housekeeping;
+mod lag;
 mod lane;
 mod leave;
 mod order;

@@ -33,6 +33,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             () = leave::too_long(&pipeline.outage, limit) => None,
         };
         pipeline.health.set_broker(false);
+        pipeline.lag.send_replace(None);
         let left = ended.is_none();
         match ended {
             Some(error) => tracing::warn!(source = name, error, "the broker is lost; deliveries come again"),
@@ -59,6 +60,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             tracing::error!(%refused, "the broker keeps messages for longer than before");
         }
         pipeline.health.set_broker(true);
+        pipeline.lag.send_replace(source.lag());
         tracing::info!(source = source.name(), "the broker is back");
     }
 }

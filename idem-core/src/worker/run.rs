@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use crate::{Error, Ordering, Source, Store, Terms, age};
 
 use super::receive::Arrivals;
 use super::{
-    Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, Unregistered, housekeeping, lane,
+    Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, Unregistered, housekeeping, lag, lane,
     receive, waiting,
 };
 
@@ -113,6 +113,8 @@ async fn serve<S: Store, Src: Source>(
         async move { watch.task("watch of the database", watch.outage.watch(&watch.store)).await.unwrap_or(()) },
     );
     beside.spawn(async move { level.task("gauges", housekeeping::level(&level)).await.unwrap_or(()) });
+    let (at, of) = (pipeline.clone(), pipeline.lag.subscribe());
+    beside.spawn(async move { at.task("lag", lag::publish(&at.consumer, of)).await.unwrap_or(()) });
     beside.spawn(async move { prune.task("pruning", housekeeping::prune(&prune)).await.unwrap_or(()) });
     beside.spawn(async move { seen.task("signs of life", housekeeping::seen(&seen)).await.unwrap_or(()) });
 
@@ -275,6 +277,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         defect: Defect::default(),
         health,
         gauges: Gauges::new(&consumer),
+        lag: watch::Sender::new(source.lag()),
         parked: Notify::new(),
         rows: Rows::default(),
         lanes: Lanes::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Horizon, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
 
 use super::state::Shared;
 use super::{Counts, QueueAcker};
@@ -95,6 +95,18 @@ impl Source for Queue {
     /// The broker keeps none.
     fn has_positions(&self) -> bool {
         false
+    }
+
+    /// Fails where the connection of this subscription is lost.
+    fn lag(&self) -> Option<Lag> {
+        let number = self.subscription?.number;
+        let (shared, name) = (self.shared.clone(), self.name.clone());
+        Some(Lag::new(move || {
+            let ready = shared.look(|state| state.is_subscribed(number).then(|| state.counts(&name).ready));
+            let lag =
+                ready.map(|ready| vec![(name.clone(), ready as u64)]).ok_or_else(|| "the connection was lost".into());
+            std::future::ready(lag)
+        }))
     }
 
     async fn next(&mut self) -> Result<(Delivery, QueueAcker), BoxError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Acker, BoxError, Delivery, Horizon, Settled, Source, Terms};
+use idem_core::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms};
 
 use super::Crash;
 use super::crash::Fate;
@@ -52,6 +52,10 @@ impl<S: Source> Source for CrashingSource<S> {
 
     fn unsettled_limit(&self) -> Option<Duration> {
         self.within.unsettled_limit()
+    }
+
+    fn lag(&self) -> Option<Lag> {
+        self.within.lag()
     }
 
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::{Acker, BoxError, Delivery, Horizon, Settled, Source, Terms};
+use idem::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms};
 use tokio::sync::watch;
 
 use crate::within;
@@ -64,6 +64,10 @@ impl<S: Source> Source for Unacked<S> {
 
     fn unsettled_limit(&self) -> Option<Duration> {
         self.source.unsettled_limit()
+    }
+
+    fn lag(&self) -> Option<Lag> {
+        self.source.lag()
     }
 
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {

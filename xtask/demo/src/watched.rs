@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem::{Acker, BoxError, Delivery, Horizon, Settled, Source, Terms};
+use idem::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -125,6 +125,10 @@ impl<S: Source> Source for Watched<S> {
 
     fn unsettled_limit(&self) -> Option<Duration> {
         self.source.unsettled_limit()
+    }
+
+    fn lag(&self) -> Option<Lag> {
+        self.source.lag()
     }
 
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {

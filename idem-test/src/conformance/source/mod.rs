@@ -1,5 +1,6 @@
 //! The suite for sources: what the worker relies on, whatever the broker.
 
+mod lag;
 mod loss;
 mod settling;
 mod sharing;
@@ -13,6 +14,7 @@ use crate::Publication;
 
 use super::soon;
 
+pub use lag::*;
 pub use loss::*;
 pub use settling::*;
 pub use sharing::*;
@@ -71,6 +73,8 @@ pub struct Features {
     pub counts_released: bool,
     /// What is handed out and unsettled is among what it counts as ready.
     pub counts_unsettled: bool,
+    /// The source tells its [`lag`](Source::lag).
+    pub lag: bool,
 }
 
 /// Stamps the suite for a [`World`]: `source_suite!(path::to::World);`
@@ -94,6 +98,8 @@ macro_rules! source_suite {
             drain_releases_what_is_buffered_and_lets_in_flight_settle
             two_sources_share_the_work
             next_is_cancel_safe
+            lag_is_what_waits_at_the_broker
+            lag_ends_no_subscription
         }
     };
 }

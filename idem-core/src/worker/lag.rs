@@ -1,0 +1,105 @@
+//! The gauge of what waits at the broker.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::{Lag, telemetry};
+
+const EVERY: Duration = Duration::from_secs(15);
+/// Where it cannot be read, it is tried less and less often, up to this.
+const SELDOM: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Reads the lag of the subscription that stands, for its gauges, until it is dropped. `None` in `lag` while there is no
+/// subscription, or where its source does not tell. No message depends on it: a failure is a line in the log, and the gauge
+/// keeps its last value.
+pub(crate) async fn publish(consumer: &str, mut lag: watch::Receiver<Option<Lag>>) {
+    let mut wait = EVERY;
+    loop {
+        let Ok(Some(current)) = lag.wait_for(Option::is_some).await.map(|lag| lag.clone()) else { return };
+        match timeout(LIMIT, current.read()).await {
+            Ok(Ok(lags)) => {
+                wait = EVERY;
+                lags.iter().for_each(|(source, messages)| telemetry::lag(consumer, source, *messages));
+            }
+            Ok(Err(error)) => {
+                wait = (wait * 2).min(SELDOM);
+                tracing::warn!(error, next = ?wait, "how many messages wait at the broker is not known");
+            }
+            Err(_) => {
+                wait = (wait * 2).min(SELDOM);
+                tracing::warn!(limit = ?LIMIT, next = ?wait, "the broker took too long to say how many messages wait");
+            }
+        }
+        sleep(wait).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+
+    use super::*;
+
+    /// Answers with the number of the question, but for these: an error for the second one, no answer to the third one.
+    fn counting() -> (Lag, Arc<AtomicU64>) {
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = asked.clone();
+        let lag = Lag::new(move || {
+            let number = count.fetch_add(1, SeqCst) + 1;
+            async move {
+                match number {
+                    2 => Err("the broker does not say".into()),
+                    3 => std::future::pending().await,
+                    number => Ok(vec![("orders".into(), number), ("refunds".into(), 7)]),
+                }
+            }
+        });
+        (lag, asked)
+    }
+
+    fn gauges(snapshots: &Snapshotter) -> Vec<(String, f64)> {
+        let mut gauges: Vec<_> = snapshots
+            .snapshot()
+            .into_vec()
+            .into_iter()
+            .filter_map(|(key, _, _, value)| match value {
+                DebugValue::Gauge(value) => Some((key.key().to_string(), value.into_inner())),
+                _ => None,
+            })
+            .collect();
+        gauges.sort_by(|one, other| one.0.cmp(&other.0));
+        gauges
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lag_is_read_again_after_an_error_and_after_a_silence() {
+        let recorder = DebuggingRecorder::new();
+        let snapshots = recorder.snapshotter();
+        let _metrics = metrics::set_default_local_recorder(&recorder);
+        let (lag, asked) = counting();
+        let current = watch::Sender::new(None);
+        let task = publish("billing", current.subscribe());
+        let ended = timeout(Duration::from_secs(600), async {
+            tokio::join!(task, async {
+                sleep(Duration::from_secs(100)).await;
+                assert_eq!(asked.load(SeqCst), 0, "there is nobody to ask");
+                current.send_replace(Some(lag));
+                sleep(Duration::from_secs(10)).await;
+                let [orders, refunds] = &gauges(&snapshots)[..] else { panic!("one gauge for each source") };
+                assert_eq!((orders.1, refunds.1), (1.0, 7.0));
+                assert!(orders.0.contains("idem_source_lag") && orders.0.contains("orders"), "{orders:?}");
+                assert!(orders.0.contains("billing"), "{orders:?}");
+                // 15 seconds to the error, 30 to the silence of 5, and 60 more.
+                sleep(Duration::from_secs(110)).await;
+                assert_eq!(gauges(&snapshots)[0].1, 4.0);
+            })
+        });
+        assert!(ended.await.is_err(), "it ends with the worker only");
+    }
+}

@@ -1,0 +1,78 @@
+//! How much waits at the broker, for those that tell.
+
+use std::pin::pin;
+
+use idem_core::{Lag, Source};
+
+use super::{Publication, World, ack, counted, next, open, soon, take, terms};
+
+/// It is told beside a `next` that waits, by the name that deliveries have, and follows what is settled.
+pub async fn lag_is_what_waits_at_the_broker<W: World>(world: W) {
+    if !W::FEATURES.lag {
+        let source = open(&world, 2).await;
+        assert!(source.lag().is_none(), "it tells its lag, so say so in the features of this world");
+        return;
+    }
+    for number in 0..4u8 {
+        world.publish(Publication::new(vec![number])).await;
+    }
+    let mut source = open(&world, 2).await;
+    let (first, one) = next(&mut source).await;
+    let (_, two) = next(&mut source).await;
+    {
+        let lag = source.lag().expect("the source tells its lag");
+        let mut waiting = pin!(source.next());
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        until_lag(&lag, first.source(), counted::<W>(2, 2)).await;
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending(), "there is no room for another one");
+    }
+    ack(one).await;
+    ack(two).await;
+    take(&mut source).await;
+    take(&mut source).await;
+    let lag = source.lag().expect("it still does");
+    until_lag(&lag, first.source(), 0).await;
+    world.publish(Publication::new("more")).await;
+    take(&mut source).await;
+    until_lag(&lag, first.source(), 0).await;
+}
+
+/// A question that is dropped, that fails or is asked of a connection that is lost harms no delivery; after the next opening
+/// there is an answer again.
+pub async fn lag_ends_no_subscription<W: World>(world: W) {
+    if !W::FEATURES.lag {
+        return;
+    }
+    let mut source = open(&world, 2).await;
+    let old = source.lag().expect("the source tells its lag");
+    // Begun, and dropped.
+    assert!(futures_util::poll!(pin!(old.read())).is_pending() || soon(old.read()).await.is_ok());
+    world.publish(Publication::new("before")).await;
+    take(&mut source).await;
+
+    world.cut().await;
+    while soon(source.next()).await.is_ok() {}
+    // An error or an answer, but no wait without an end.
+    let _ = soon(old.read()).await;
+    soon(source.open(terms(2))).await.unwrap();
+    let _ = soon(old.read()).await;
+    world.publish(Publication::new("after")).await;
+    let name = take(&mut source).await.source().to_owned();
+    until_lag(&source.lag().expect("it tells it again"), &name, 0).await;
+}
+
+/// Waits until so many messages wait there: what a broker counts may lag behind what it has answered.
+async fn until_lag(lag: &Lag, source: &str, messages: usize) {
+    soon(async {
+        loop {
+            let lags = lag.read().await.unwrap();
+            let [(name, waiting)] = &lags[..] else { panic!("there is one source: {lags:?}") };
+            assert_eq!(&**name, source);
+            if *waiting == messages as u64 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
