@@ -143,6 +143,7 @@ mod headers;
 mod horizon;
 mod identity;
 mod judge;
+mod lag;
 mod partition;
 mod plan;
 mod property;

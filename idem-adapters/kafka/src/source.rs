@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, Error, Horizon, Lag, Ordering, Source, Terms};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::acker::KafkaAcker;
 use crate::config::Config;
+use crate::lag::Asked;
 use crate::partition::TopicPartition;
 use crate::plan::Plan;
 use crate::protocol::GroupProtocol;
@@ -43,6 +44,7 @@ pub struct Topic {
 struct Subscription {
     plan: Plan,
     shared: Arc<Shared>,
+    asked: Asked,
     ended: oneshot::Receiver<()>,
 }
 
@@ -204,8 +206,9 @@ impl Source for Topic {
             begins: BTreeMap::new(),
         };
         let shared = Arc::new(Shared::new(plan.window, plan.in_flight));
-        let ended = consumer::start(plan.clone(), Arc::clone(&shared))?;
-        self.subscription = Some(Subscription { plan, shared, ended });
+        let asked = Asked::default();
+        let ended = consumer::start(plan.clone(), Arc::clone(&shared), asked.clone())?;
+        self.subscription = Some(Subscription { plan, shared, asked, ended });
         self.joined().await?;
         self.has_consumed = true;
         Ok(())
@@ -214,6 +217,14 @@ impl Source for Topic {
     /// The topic's `retention.ms`. A topic that is only compacted has no limit.
     fn horizon(&self) -> Horizon {
         self.horizon
+    }
+
+    /// How far the group is behind the ends of the partitions that are ours: what is not committed, or would be at the next
+    /// commit. Those of other members are theirs to tell, so that the sum over all workers is the group's. A topic of which
+    /// nothing is ours, and a partition without a leader, is left out.
+    fn lag(&self) -> Option<Lag> {
+        let subscription = self.subscription.as_ref()?;
+        Some(subscription.asked.lag(&subscription.shared))
     }
 
     async fn next(&mut self) -> Result<(Delivery, KafkaAcker), BoxError> {

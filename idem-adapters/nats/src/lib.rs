@@ -101,6 +101,7 @@ mod delivery;
 mod difference;
 mod error;
 mod keeper;
+mod lag;
 mod lease;
 mod pull;
 mod source;
