@@ -250,8 +250,21 @@ impl Assigned {
         owned.tracker.delivered().map(|offset| offset + 1).or(owned.begin)
     }
 
+    /// Where the group stands in the partitions that are ours and have a leader: behind the finished prefix, or where it
+    /// began, if that is known.
+    pub(crate) fn places(&self) -> BTreeMap<TopicPartition, Option<i64>> {
+        let led = self.partitions.iter().filter(|(_, owned)| owned.still != Some(Cause::NoLeader));
+        led.map(|(partition, owned)| (partition.clone(), owned.at())).collect()
+    }
+
     fn owned(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
         self.partitions.get_mut(&ticket.partition).filter(|owned| owned.epoch == ticket.epoch)
+    }
+}
+
+impl Partition {
+    fn at(&self) -> Option<i64> {
+        self.tracker.finished().map(|offset| offset + 1).or(self.begin)
     }
 }
 

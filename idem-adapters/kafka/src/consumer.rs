@@ -16,6 +16,7 @@ use crate::connection::Witness;
 use crate::delivery::delivery;
 use crate::error::{Loss, setting};
 use crate::group::Member;
+use crate::lag::{self, Asked};
 use crate::partition::TopicPartition;
 use crate::plan::Plan;
 use crate::shared::{Phase, Shared};
@@ -44,12 +45,12 @@ const TURN_BYTES: usize = 1 << 20;
 ///
 /// A thread of its own, because the callbacks of a rebalance run where the client is polled, and they have to wait. It
 /// polls as long as it lives, however slow the handlers are, so that the group never misses it.
-pub(crate) fn start(plan: Plan, shared: Arc<Shared>) -> io::Result<oneshot::Receiver<()>> {
+pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result<oneshot::Receiver<()>> {
     let (ended, end) = oneshot::channel();
     let runtime = Handle::current();
     thread::Builder::new().name("idem-kafka".to_owned()).spawn(move || {
         let last = Last { shared: Arc::clone(&shared), _ended: ended };
-        if let Err(loss) = run(plan, &shared, runtime) {
+        if let Err(loss) = run(plan, &shared, &asked, runtime) {
             shared.end(loss);
         }
         drop(last);
@@ -70,7 +71,7 @@ impl Drop for Last {
     }
 }
 
-fn run(mut plan: Plan, shared: &Arc<Shared>, runtime: Handle) -> Result<(), Loss> {
+fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> Result<(), Loss> {
     if start::decides(&plan) {
         // By a client that is in no group yet, so that no other member waits.
         let look: BaseConsumer<Witness> =
@@ -91,6 +92,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, runtime: Handle) -> Result<(), Loss
         subscribed.follow(&member, &consumer)?;
     }
     let consumer = Arc::new(consumer);
+    asked.set(&consumer);
     let queues = BTreeMap::new();
     let mut thread = Thread { shared, member: &member, consumer: &consumer, subscribed, order, queues };
     let ended = thread.work();
@@ -100,7 +102,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, runtime: Handle) -> Result<(), Loss
     // They hold the consumer.
     drop(thread);
     // This leaves the group, here and now: what is ours is revoked in the usual way, which commits what is finished.
-    drop(consumer);
+    lag::end(consumer);
     ended
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use rdkafka::consumer::BaseConsumer;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::error::Loss;
@@ -21,6 +21,10 @@ impl Member {
         let said = self.witness.said().reason;
         let said = if said.is_empty() { error.to_string() } else { said };
         let ended = || Loss::Broker(format!("the subscription to {} has ended", self.plan.place()), said.clone());
+        if let Some((code, said)) = consumer.client().fatal_error() {
+            let cure = self.plan.protocol.cure(code);
+            return Err(Loss::Broker(format!("the subscription to {} has ended{cure}", self.plan.place()), said));
+        }
         if let KafkaError::MessageConsumptionFatal(_) = error {
             return Err(ended());
         }
@@ -71,6 +75,8 @@ pub(crate) fn passes(code: Code) -> bool {
             | Code::IllegalGeneration
             | Code::UnknownMemberId
             | Code::RebalanceInProgress
+            | Code::StaleMemberEpoch
+            | Code::FencedMemberEpoch
             | Code::FencedLeaderEpoch
             | Code::UnknownLeaderEpoch
             | Code::KafkaStorageError

@@ -55,7 +55,7 @@
 //! | | |
 //! |---|---|
 //! | the group has committed an offset there | at that offset, whatever is said below |
-//! | it has not | at the oldest message, or as [`Start::Latest`] says |
+//! | it has not | at the oldest message, or as [`Topic::start`] (the latest, a time) and [`Topic::start_at`] (an offset of one partition) say |
 //! | a partition that is added later | at its first message. It is noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
 //! | the offset is out of range, because retention has removed what is there | an error with the cure, at the start or of a running worker. Nothing is ever skipped by itself |
 //! | the topic was deleted | an error, until it is made anew |
@@ -123,8 +123,10 @@
 //!   advertised by name, not by IP address.
 //! * A pattern never takes a topic whose name begins with `__`. The user needs to be allowed to describe all that it is to
 //!   take: what it may not see does not exist.
-//! * The group protocol is the classic one with `cooperative-sticky`, not that of KIP-848. A group whose members use another
+//! * With [`GroupProtocol::Classic`], the default, partitions move by `cooperative-sticky`. A group whose members use another
 //!   assignor has to be stopped as a whole before idem joins it.
+//! * With [`GroupProtocol::Consumer`] (KIP-848, Kafka 4.0) the session's timeout is a setting of the brokers, 45 seconds by
+//!   default: for so long nobody has the partitions of a worker that was killed.
 
 mod acker;
 mod assigned;
@@ -141,9 +143,11 @@ mod headers;
 mod horizon;
 mod identity;
 mod judge;
+mod lag;
 mod partition;
 mod plan;
 mod property;
+mod protocol;
 mod quarantine;
 mod shared;
 mod source;
@@ -154,5 +158,6 @@ mod wanted;
 
 pub use acker::KafkaAcker;
 pub use config::{Kafka, Options};
+pub use protocol::GroupProtocol;
 pub use source::Topic;
 pub use start::Start;

@@ -10,7 +10,8 @@ use rdkafka::config::RDKafkaLogLevel;
 use crate::config::Config;
 use crate::identity;
 use crate::partition::TopicPartition;
-use crate::start::Start;
+use crate::protocol::GroupProtocol;
+use crate::start::{Begins, Start};
 use crate::wanted::Wanted;
 
 /// The topics that there are, each with its partitions.
@@ -23,7 +24,10 @@ pub(crate) struct Plan {
     pub(crate) wanted: Arc<Wanted>,
     pub(crate) group: String,
     pub(crate) member: Option<String>,
+    pub(crate) protocol: GroupProtocol,
     pub(crate) start: Start,
+    /// Where single partitions begin, whatever the start.
+    pub(crate) offsets: BTreeMap<TopicPartition, i64>,
     pub(crate) window: usize,
     pub(crate) ordering: Ordering,
     pub(crate) in_flight: usize,
@@ -33,9 +37,7 @@ pub(crate) struct Plan {
     pub(crate) horizon: Horizon,
     /// This consumer has handled messages before.
     pub(crate) has_history: bool,
-    /// The partitions that do not begin at their first message where the group has committed nothing, each with its
-    /// place, if that could be found out.
-    pub(crate) begins: BTreeMap<TopicPartition, Option<i64>>,
+    pub(crate) begins: Begins,
 }
 
 impl Plan {
@@ -66,28 +68,14 @@ impl Plan {
             // Without this, what was only received counts as done: it is not part of the setting above.
             .set("enable.auto.offset.store", "false")
             .set("auto.offset.reset", "error")
-            .set("partition.assignment.strategy", "cooperative-sticky")
             .set("isolation.level", "read_committed");
         // The user's, if there is one, and what tells the topic's id.
         let debug = [client.get("debug").unwrap_or_default(), identity::LOG].join(",");
         client.set("debug", debug.trim_start_matches(',')).set_log_level(RDKafkaLogLevel::Debug);
-        match &self.member {
-            Some(member) => drop(client.set("group.instance.id", member)),
-            None => session(&mut client),
+        if let Some(member) = &self.member {
+            client.set("group.instance.id", member);
         }
+        self.protocol.set(&mut client, self.member.is_some());
         client
-    }
-}
-
-/// For how long the group waits for a member that is gone, unless the user has said so: after a crash before others have
-/// its partitions, and after an outage of the brokers that took longer, since the client comes back as another member
-/// (librdkafka 2.12, rd_kafka_cgrp_session_timeout_check). Its default of 45 seconds stopped a group for so long after the
-/// brokers were back. The heartbeats are sent by a thread of librdkafka's, so that a slow handler misses none.
-fn session(client: &mut ClientConfig) {
-    if client.get("session.timeout.ms").is_none() {
-        client.set("session.timeout.ms", "8000");
-        if client.get("heartbeat.interval.ms").is_none() {
-            client.set("heartbeat.interval.ms", "2000");
-        }
     }
 }

@@ -5,13 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Error, Horizon, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, Error, Horizon, Lag, Ordering, Source, Terms};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::acker::KafkaAcker;
 use crate::config::Config;
+use crate::lag::Asked;
+use crate::partition::TopicPartition;
 use crate::plan::Plan;
+use crate::protocol::GroupProtocol;
 use crate::shared::Shared;
 use crate::start::Start;
 use crate::wanted::Wanted;
@@ -27,7 +30,9 @@ pub struct Topic {
     wanted: Arc<Wanted>,
     group: Option<String>,
     member: Option<String>,
+    protocol: GroupProtocol,
     start: Start,
+    offsets: BTreeMap<TopicPartition, i64>,
     window: usize,
     horizon: Horizon,
     /// It was open before, so that its group has a place in the topic.
@@ -39,6 +44,7 @@ pub struct Topic {
 struct Subscription {
     plan: Plan,
     shared: Arc<Shared>,
+    asked: Asked,
     ended: oneshot::Receiver<()>,
 }
 
@@ -58,7 +64,9 @@ impl Topic {
             wanted,
             group: None,
             member: None,
+            protocol: GroupProtocol::default(),
             start: Start::default(),
+            offsets: BTreeMap::new(),
             window: WINDOW,
             horizon: Horizon::Unstated,
             has_consumed: false,
@@ -75,6 +83,21 @@ impl Topic {
     /// Where the group begins in a partition in which it has committed nothing yet. By default at the oldest message.
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
+        self
+    }
+
+    /// Where the group begins in this partition of this topic if it has committed nothing there, whatever
+    /// [`start`](Self::start) says: at the message of this offset. It is for one partition, and can be said of several.
+    ///
+    /// The worker is refused where the topic has no such partition, or the partition no such offset.
+    pub fn start_at(mut self, topic: impl Into<String>, partition: i32, offset: i64) -> Self {
+        self.offsets.insert(TopicPartition { topic: topic.into().into(), number: partition }, offset);
+        self
+    }
+
+    /// By which protocol the group shares its partitions out. By default [`GroupProtocol::Classic`].
+    pub fn group_protocol(mut self, protocol: GroupProtocol) -> Self {
+        self.protocol = protocol;
         self
     }
 
@@ -108,6 +131,7 @@ impl Topic {
         if group.is_empty() || group.contains('\0') || self.member.as_ref().is_some_and(|name| name.contains('\0')) {
             return refused("a consumer group's name is not empty, and neither it nor a member's holds NUL");
         }
+        self.protocol.check(&self.config.client)?;
         if terms.ordering == Ordering::Queue {
             return refused(
                 "Kafka keeps no order between the partitions of a topic: ask for Ordering::Partition or Ordering::Key, \
@@ -170,7 +194,9 @@ impl Source for Topic {
             wanted: Arc::clone(&self.wanted),
             group,
             member: self.member.clone(),
+            protocol: self.protocol,
             start: self.start,
+            offsets: self.offsets.clone(),
             window: self.window,
             ordering: terms.ordering,
             in_flight: usize::from(terms.in_flight),
@@ -180,8 +206,9 @@ impl Source for Topic {
             begins: BTreeMap::new(),
         };
         let shared = Arc::new(Shared::new(plan.window, plan.in_flight));
-        let ended = consumer::start(plan.clone(), Arc::clone(&shared))?;
-        self.subscription = Some(Subscription { plan, shared, ended });
+        let asked = Asked::default();
+        let ended = consumer::start(plan.clone(), Arc::clone(&shared), asked.clone())?;
+        self.subscription = Some(Subscription { plan, shared, asked, ended });
         self.joined().await?;
         self.has_consumed = true;
         Ok(())
@@ -190,6 +217,14 @@ impl Source for Topic {
     /// The topic's `retention.ms`. A topic that is only compacted has no limit.
     fn horizon(&self) -> Horizon {
         self.horizon
+    }
+
+    /// How far the group is behind the ends of the partitions that are ours: what is not committed, or would be at the next
+    /// commit. Those of other members are theirs to tell, so that the sum over all workers is the group's. A topic of which
+    /// nothing is ours, and a partition without a leader, is left out.
+    fn lag(&self) -> Option<Lag> {
+        let subscription = self.subscription.as_ref()?;
+        Some(subscription.asked.lag(&subscription.shared))
     }
 
     async fn next(&mut self) -> Result<(Delivery, KafkaAcker), BoxError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
@@ -16,6 +16,7 @@ use crate::plan::Plan;
 
 /// Where a group begins in a partition in which it has committed nothing yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Start {
     /// At the oldest message that is there.
     #[default]
@@ -26,8 +27,13 @@ pub enum Start {
     ///
     /// A group loses its offsets when nobody has consumed for long (`offsets.retention.minutes`, a week by default), and
     /// would then skip what came meanwhile. So it is refused where the database has claims of the worker, or this source
-    /// has consumed before, and the group has committed nothing.
+    /// has consumed before, and the group has committed nothing in any of its topics.
     Latest,
+    /// At the first message whose timestamp is this or later, or where there is none, with what comes. A partition or a topic
+    /// that is added later begins at its first message. It is looked for in each partition in which the group has committed
+    /// nothing, whenever a member comes: a group whose offsets have expired begins there again, and claims tell what was
+    /// handled.
+    Time(SystemTime),
 }
 
 /// How long an answer of the brokers is waited for.
@@ -48,35 +54,90 @@ pub(crate) struct Begin {
     pub(crate) decided: bool,
 }
 
+/// Where partitions begin in which the group has committed nothing, if that is elsewhere than at their first message. `None`:
+/// that could not be found out.
+pub(crate) type Begins = BTreeMap<TopicPartition, Option<i64>>;
+
 /// Whether a partition may begin elsewhere than at its first message.
 pub(crate) fn decides(plan: &Plan) -> bool {
-    plan.start != Start::Earliest
+    plan.start != Start::Earliest || !plan.offsets.is_empty()
 }
 
-/// The partitions that begin elsewhere than at their first message if the group has committed nothing there, and where. With
-/// [`Start::Latest`] those are all, where it has committed nothing in any of the topics at all, each at its end; else none.
-///
-/// Asked before the group is joined, so that no other member waits for the answers. A partition that does not answer has no
-/// place here.
-pub(crate) fn decide<C: ConsumerContext>(
-    consumer: &BaseConsumer<C>,
-    plan: &Plan,
-) -> Result<BTreeMap<TopicPartition, Option<i64>>, Loss> {
+/// Where the partitions begin that there are. Asked before the group is joined, so that no other member waits for the
+/// answers.
+pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan) -> Result<Begins, Loss> {
     let all: Vec<_> = plan.partitions().collect();
-    if committed(consumer, plan, &all, &|_| None, &|| false)?.iter().any(Option::is_some) {
-        return Ok(BTreeMap::new());
+    if let Some((partition, _)) = plan.offsets.iter().find(|(partition, _)| !all.contains(partition)) {
+        return Err(Loss::Refused(format!(
+            "the partition {partition} that .start_at(..) was given is none of {}: leave it out, or give one that there is",
+            plan.place()
+        )));
     }
-    if plan.has_history {
-        return Err(expired(&plan.config, &plan.group, plan.known.keys().map(|topic| &**topic)));
+    let committed = committed(consumer, plan, &all, &|_| None, &|| false)?;
+    let new = committed.iter().all(Option::is_none);
+    let fresh: Vec<_> =
+        all.into_iter().zip(committed).filter(|(_, at)| at.is_none()).map(|(partition, _)| partition).collect();
+    let mut begins = match plan.start {
+        Start::Latest if new && plan.has_history => {
+            return Err(expired(&plan.config, &plan.group, plan.known.keys().map(|topic| &**topic)));
+        }
+        Start::Latest if new => ends(consumer, &fresh),
+        Start::Earliest | Start::Latest => Begins::new(),
+        Start::Time(time) => at_time(consumer, plan, &fresh, time)?,
+    };
+    for partition in fresh {
+        if let Some(offset) = plan.offsets.get(&partition) {
+            if let Some(why) = out_of_range(consumer, plan, &partition, Some(*offset), STEP) {
+                return Err(Loss::Refused(format!(".start_at(..) cannot be kept: {why}")));
+            }
+            begins.insert(partition, Some(*offset));
+        }
     }
-    let end = |partition: TopicPartition| {
+    Ok(begins)
+}
+
+/// Where these partitions end. One that does not answer has no end here.
+fn ends<C: ConsumerContext>(consumer: &BaseConsumer<C>, partitions: &[TopicPartition]) -> Begins {
+    let end = |partition: &TopicPartition| {
         let end = consumer.fetch_watermarks(&partition.topic, partition.number, STEP).map(|(_, end)| end);
         if let Err(error) = &end {
             tracing::warn!(%partition, %error, "the end of a partition is not known");
         }
-        (partition, end.ok())
+        (partition.clone(), end.ok())
     };
-    Ok(all.into_iter().map(end).collect())
+    partitions.iter().map(end).collect()
+}
+
+/// Where the first message of this time or later is, or else where these partitions end.
+fn at_time<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    plan: &Plan,
+    partitions: &[TopicPartition],
+    time: SystemTime,
+) -> Result<Begins, Loss> {
+    // Before the question, so that what comes between the two is not passed over where nothing is found.
+    let mut begins = ends(consumer, partitions);
+    let millis = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let millis = Offset::Offset(i64::try_from(millis).unwrap_or(i64::MAX));
+    let mut asked = TopicPartitionList::new();
+    // One without an answer would keep the answers of the others back.
+    for (partition, _) in begins.iter().filter(|(_, end)| end.is_some()) {
+        asked
+            .add_partition_offset(&partition.topic, partition.number, millis)
+            .map_err(|error| unanswered(plan, &error))?;
+    }
+    if asked.count() == 0 {
+        return Ok(begins);
+    }
+    let found = consumer.offsets_for_times(asked, ANSWER).and_then(whole).map_err(|error| unanswered(plan, &error))?;
+    for (partition, begin) in &mut begins {
+        if let Some(Offset::Offset(offset)) =
+            found.find_partition(&partition.topic, partition.number).map(|at| at.offset())
+        {
+            *begin = Some(offset);
+        }
+    }
+    Ok(begins)
 }
 
 /// Where these partitions begin, of the topics with these ids. Nothing but the group's coordinator is asked, since all

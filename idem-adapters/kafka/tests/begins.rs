@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use common::{World, next, terms};
-use idem_core::{Acker, Source, Terms};
+use idem_core::{Acker, Error, Source, Terms};
 use idem_kafka::{Start, Topic};
+use rdkafka::producer::FutureRecord;
 
 async fn latest(world: &World) -> Topic {
     let mut topic = world.topic().await.start(Start::Latest);
@@ -105,4 +106,84 @@ async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
     topic.open(known).await.unwrap();
     world.publish("new").await;
     assert_eq!(next(&mut topic).await.0.payload(), "new");
+}
+
+/// So many minutes ago.
+fn ago(minutes: u64) -> SystemTime {
+    SystemTime::now() - Duration::from_secs(60 * minutes)
+}
+
+/// To this partition, with a timestamp of so many minutes ago.
+async fn publish_at(world: &World, partition: i32, minutes: u64, payload: &str) {
+    let time = ago(minutes).duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    let record = FutureRecord::<[u8], _>::to(&world.topic).partition(partition).payload(payload.as_bytes());
+    world.send(record.timestamp(i64::try_from(time).unwrap())).await;
+}
+
+async fn from(world: &World, start: Start) -> Topic {
+    let mut topic = world.topic().await.start(start);
+    topic.open(terms(4)).await.unwrap();
+    topic
+}
+
+#[tokio::test]
+async fn a_new_group_may_begin_at_a_time_in_each_partition() {
+    let Some(world) = World::with(3).await else { return };
+    for minutes in [50, 40, 30] {
+        publish_at(&world, 0, minutes, &format!("{minutes} minutes ago")).await;
+        publish_at(&world, 1, minutes + 60, "before all").await;
+    }
+    let mut topic = from(&world, Start::Time(ago(45))).await;
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let (delivery, acker) = next(&mut topic).await;
+        seen.push(delivery.payload().clone());
+        acker.ack().await.unwrap();
+    }
+    assert_eq!(seen, ["40 minutes ago", "30 minutes ago"]);
+    // Where nothing is as young, with what comes, which is written down.
+    assert_eq!((world.committed(1), world.committed(2)), (Some(3), Some(0)));
+    topic.close().await;
+    world.publish_to(1, "while nobody was there").await;
+    assert_eq!(next(&mut from(&world, Start::Time(ago(45))).await).await.0.payload(), "while nobody was there");
+}
+
+#[tokio::test]
+async fn a_group_whose_offsets_have_expired_begins_at_its_time_again() {
+    let Some(world) = World::new().await else { return };
+    for minutes in [50, 40] {
+        publish_at(&world, 0, minutes, &format!("{minutes} minutes ago")).await;
+    }
+    let mut topic = world.topic().await.start(Start::Time(ago(45)));
+    topic.open(Terms { has_history: true, ..terms(4) }).await.unwrap();
+    assert_eq!(next(&mut topic).await.0.payload(), "40 minutes ago");
+}
+
+#[tokio::test]
+async fn a_partition_may_begin_at_an_offset_unless_the_group_has_committed_there() {
+    let Some(world) = World::with(2).await else { return };
+    for payload in ["a", "b", "c"] {
+        world.publish(payload).await;
+    }
+    world.publish_to(1, "x").await;
+    world.commit(1, 1);
+    let at = async || world.topic().await.start_at(&world.topic, 0, 2).start_at(&world.topic, 1, 0);
+    let mut topic = at().await;
+    topic.open(terms(4)).await.unwrap();
+    assert_eq!(next(&mut topic).await.0.payload(), "c");
+    assert!(tokio::time::timeout(Duration::from_millis(300), topic.next()).await.is_err());
+    assert_eq!(world.committed(0), Some(2), "it is written down");
+}
+
+#[tokio::test]
+async fn an_offset_that_is_not_there_to_begin_at_is_refused() {
+    let Some(world) = World::new().await else { return };
+    world.publish("a").await;
+    for (partition, offset, said) in [(0, 2, "has 0 to 1"), (1, 0, "is none of"), (0, -1, "has 0 to 1")] {
+        let mut topic = world.topic().await.start_at(&world.topic, partition, offset);
+        let error = topic.open(terms(4)).await.unwrap_err();
+        let refused = matches!(error.downcast_ref(), Some(Error::Refused(text)) if text.contains(said));
+        assert!(refused && error.to_string().contains(".start_at(..)"), "{error:?}");
+        assert_eq!(world.committed(0), None);
+    }
 }

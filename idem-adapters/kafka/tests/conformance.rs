@@ -39,7 +39,7 @@ impl World for Partitioned {
         survives: true,
         counts_released: true,
         counts_unsettled: true,
-        lag: false,
+        lag: true,
     };
 
     async fn make() -> Option<Self> {

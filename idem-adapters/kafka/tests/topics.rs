@@ -214,6 +214,31 @@ async fn the_longest_retention_of_the_topics_counts() {
 }
 
 #[tokio::test]
+async fn the_lag_is_told_of_each_topic_from_where_the_group_stands() {
+    let Some((one, other)) = two().await else { return };
+    for payload in ["a", "b", "c"] {
+        one.publish(payload).await;
+        other.publish(payload).await;
+    }
+    delete_before(&one, 1).await;
+    other.commit(0, 2);
+    let mut topic = opened(matching(&one).await).await;
+    let lag = topic.lag().unwrap();
+    let lags = async |expected: (u64, u64)| {
+        let expected = [(one.topic.as_str().into(), expected.0), (other.topic.as_str().into(), expected.1)];
+        let told = async {
+            while lag.read().await.unwrap() != expected {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(LONG, told).await.expect("the lag is another one");
+    };
+    lags((2, 1)).await;
+    take(&mut topic, 3).await;
+    lags((0, 0)).await;
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_refused_by_its_name() {
     let Some(world) = World::new().await else { return };
     let kafka = options(&world.brokers).connect().await.unwrap();

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use async_nats::ConnectOptions;
 use async_nats::rustls::ClientConfig;
-use idem_core::Error;
-use nkeys::{KeyPair, KeyPairType};
+use idem_core::{BoxError, Error};
 
 use crate::address::{Address, Login};
 use crate::connection::Connection;
+use crate::credentials::{Credentials, Getter, user};
 use crate::error;
 use crate::stream::Stream;
 use crate::tls;
@@ -33,7 +33,7 @@ impl Nats {
 
     /// The same with options.
     pub fn options(url: impl Into<String>) -> Options {
-        Options { url: url.into(), tls_ca: None, login: None, inbox_prefix: None }
+        Options { url: url.into(), tls_ca: None, tls_identity: None, login: None, inbox_prefix: None, domain: None }
     }
 
     /// An existing stream.
@@ -49,7 +49,7 @@ impl Nats {
         }
         let connection = Connection::open(&self.config, &name).await?;
         let found = connection.jetstream().get_stream(&name).await;
-        found.map_err(|error| error::stream(&name, &self.config.address, error))?;
+        found.map_err(|error| error::stream(&name, &self.config, error))?;
         Ok(Stream::new(Arc::clone(&self.config), name))
     }
 }
@@ -71,8 +71,10 @@ pub(crate) fn unfit(name: &str) -> Option<&'static str> {
 pub struct Options {
     url: String,
     tls_ca: Option<Vec<u8>>,
+    tls_identity: Option<(Vec<u8>, Vec<u8>)>,
     login: Option<Secret>,
     inbox_prefix: Option<String>,
+    domain: Option<String>,
 }
 
 /// A login beside the URL.
@@ -83,6 +85,8 @@ pub(crate) enum Secret {
     Seed(String),
     Token(String),
     Password(String, String),
+    /// Had anew for each connection.
+    Got(Getter),
 }
 
 impl Options {
@@ -98,6 +102,34 @@ impl Options {
         self
     }
 
+    /// Logs in with what this returns. It is called for each connection, so that a token or a JWT that expires is had anew: the
+    /// worker makes a connection when it starts and whenever the one before was lost, as it is when the server ends it
+    /// because a JWT has expired. What it takes counts against the 10 seconds in which a connection has to be there.
+    ///
+    /// ```no_run
+    /// # use idem_nats::{Credentials, Nats};
+    /// # async fn token() -> std::io::Result<String> { Ok(String::new()) }
+    /// let options = Nats::options("tls://nats.example").credentials(async || Ok(Credentials::token(token().await?)));
+    /// ```
+    ///
+    /// An error of it is one of the connection, tried again like others by a worker that runs, and shown with what it says:
+    /// it must hold no secret.
+    pub fn credentials<F, A>(mut self, get: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
+    {
+        self.login = Some(Secret::Got(Getter::new(get)));
+        self
+    }
+
+    /// Shows this certificate to a server that asks for one: a PEM with the certificate, and those between it and its CA, and a
+    /// PEM with its private key. A server with `verify_and_map` takes it for the login.
+    pub fn tls_identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.tls_identity = Some((certificate.into(), key.into()));
+        self
+    }
+
     /// Trusts the certificates in this PEM, and no longer those of the system: for a server with a private CA.
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls_ca = Some(pem.into());
@@ -107,6 +139,15 @@ impl Options {
     /// Receives on subjects below this one, default `_INBOX`: for a login that may subscribe to others only.
     pub fn inbox_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.inbox_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Uses the JetStream of this domain instead of that of the server which is connected to: the hub's from a leaf node, say,
+    /// or a leaf's from its hub.
+    ///
+    /// A login then needs to publish to `$JS.<domain>.API.` where it otherwise needs `$JS.API.`.
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domain = Some(domain.into());
         self
     }
 
@@ -125,9 +166,10 @@ impl Options {
     pub(crate) fn config(self) -> Result<Config, Error> {
         let (address, login) = Address::parse(&self.url)?;
         let encrypted = address.encrypted();
-        if self.tls_ca.is_some() && !encrypted {
+        if (self.tls_ca.is_some() || self.tls_identity.is_some()) && !encrypted {
             return Err(Error::Refused(
-                "a CA was given for TLS, and the URL asks for a connection without it: write tls://".to_owned(),
+                "a CA or a certificate was given for TLS, and the URL asks for a connection without it: write tls://"
+                    .to_owned(),
             ));
         }
         let login = match (self.login, login) {
@@ -142,13 +184,7 @@ impl Options {
             }
         };
         if let Some(Secret::Seed(seed)) = &login {
-            // Errors of the parser are not passed on: they may repeat the seed.
-            if !KeyPair::from_seed(seed).is_ok_and(|pair| pair.key_pair_type() == KeyPairType::User) {
-                return Err(Error::Refused(
-                    "what was given to .nkey is no seed of a user: give the text that begins with SU (nk -gen user)"
-                        .to_owned(),
-                ));
-            }
+            user(seed)?;
         }
         if let Some(prefix) = &self.inbox_prefix
             && (prefix.is_empty() || prefix.contains(['*', '>', ' ']) || prefix.ends_with('.'))
@@ -157,19 +193,35 @@ impl Options {
                 "{prefix:?} cannot stand before a subject: write one like `_INBOX_billing`"
             )));
         }
+        let api = match &self.domain {
+            None => "$JS.API".into(),
+            Some(domain) => match unfit(domain) {
+                None => format!("$JS.{domain}.API").into(),
+                Some(why) => {
+                    return Err(Error::Refused(format!(
+                        "no domain of JetStream has the name {domain:?}, since it {why}: give the one in the block \
+                         `jetstream` of the server's configuration"
+                    )));
+                }
+            },
+        };
         // Also where the URL does not ask for it: the server may.
-        let tls = match tls::client(self.tls_ca.as_deref()) {
+        let identity = self.tls_identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
+        let tls = match tls::client(self.tls_ca.as_deref(), identity) {
             Err(_) if !encrypted => None,
             tls => Some(tls?),
         };
-        Ok(Config { address, login, encrypted, tls, inbox_prefix: self.inbox_prefix })
+        Ok(Config { address, login, encrypted, tls, inbox_prefix: self.inbox_prefix, api })
     }
 }
 
 /// Shows neither the URL nor the login.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("inbox_prefix", &self.inbox_prefix).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("inbox_prefix", &self.inbox_prefix)
+            .field("domain", &self.domain)
+            .finish_non_exhaustive()
     }
 }
 
@@ -180,6 +232,8 @@ pub(crate) struct Config {
     encrypted: bool,
     tls: Option<ClientConfig>,
     inbox_prefix: Option<String>,
+    /// What the subjects of JetStream's own requests begin with.
+    pub(crate) api: Arc<str>,
 }
 
 impl Config {
@@ -191,6 +245,7 @@ impl Config {
             Some(Secret::Seed(seed)) => options.nkey(seed.clone()),
             Some(Secret::Token(token)) => options.token(token.clone()),
             Some(Secret::Password(user, word)) => options.user_and_password(user.clone(), word.clone()),
+            Some(Secret::Got(getter)) => getter.get(&self.address).await?.give(options)?,
             Some(Secret::File(path)) => options.credentials_file(path).await.map_err(|error| {
                 Error::Refused(format!(
                     "the credentials in {} cannot be read ({}): give the path of a .creds file, which holds a JWT and \
@@ -213,6 +268,8 @@ impl fmt::Debug for Config {
 
 #[cfg(test)]
 mod tests {
+    use nkeys::KeyPair;
+
     use super::*;
 
     #[test]
@@ -226,7 +283,10 @@ mod tests {
             let shown = format!("{options:?}");
             assert!(!shown.contains("ntinel") && !shown.contains(&seed), "{shown}");
         }
-        for options in [Nats::options("nats://u:s3ntinel@h"), Nats::options("nats://h").nkey(&seed)] {
+        let token = Credentials::token("s3ntinel");
+        assert_eq!(format!("{token:?}"), "Credentials(token)");
+        let got = Nats::options("nats://h").credentials(async || Ok(Credentials::password("u", "s3ntinel")));
+        for options in [Nats::options("nats://u:s3ntinel@h"), Nats::options("nats://h").nkey(&seed), got] {
             let config = Arc::new(options.config().unwrap());
             let stream = Stream::new(Arc::clone(&config), "ORDERS".to_owned());
             for shown in [format!("{config:?}"), format!("{:?}", Nats { config }), format!("{stream:?}")] {
@@ -248,6 +308,14 @@ mod tests {
     fn two_logins_are_refused() {
         let error = Nats::options("nats://u:s3ntinel@h").credentials_file("f").config().unwrap_err().to_string();
         assert!(error.contains("leave one of them out") && !error.contains("ntinel"), "{error}");
+    }
+
+    #[test]
+    fn a_domain_that_can_be_none_is_refused() {
+        for domain in ["", "a.b", "hub >"] {
+            let error = Nats::options("nats://h").domain(domain).config().unwrap_err().to_string();
+            assert!(error.contains(&format!("{domain:?}")), "{error}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// Cancelled at the first loss, and not revoked when the client has connected again.
     pub(crate) lost: CancellationToken,
+    /// What the subjects of JetStream's own requests begin with.
+    pub(crate) api: Arc<str>,
 }
 
 impl Connection {
@@ -42,25 +44,27 @@ impl Connection {
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
         let (lost, address) = (CancellationToken::new(), config.address.to_string());
         let seen = lost.clone();
-        let options = config
-            .options()
-            .await?
-            .name(format!("idem {purpose}"))
-            // No fewer: async-nats counts the tries of the first connection, too.
-            .max_reconnects(config.address.servers.len())
-            .ping_interval(PING)
-            .event_callback(move |event| {
-                match event {
-                    Event::Disconnected | Event::Closed => seen.cancel(),
-                    Event::ServerError(error) => tracing::warn!(%address, %error, "NATS reports an error"),
-                    _ => {}
-                }
-                ready(())
-            });
-        let connecting = options.connect(&config.address.servers[..]);
+        let connecting = async {
+            let options = config
+                .options()
+                .await?
+                .name(format!("idem {purpose}"))
+                // No fewer: async-nats counts the tries of the first connection, too.
+                .max_reconnects(config.address.servers.len())
+                .ping_interval(PING)
+                .event_callback(move |event| {
+                    match event {
+                        Event::Disconnected | Event::Closed => seen.cancel(),
+                        Event::ServerError(error) => tracing::warn!(%address, %error, "NATS reports an error"),
+                        _ => {}
+                    }
+                    ready(())
+                });
+            let connected = options.connect(&config.address.servers[..]).await;
+            connected.map_err(|error| error::connecting(&config.address, error))
+        };
         match timeout(CONNECT, connecting).await {
-            Ok(Ok(client)) => Ok(Self { client, lost }),
-            Ok(Err(error)) => Err(error::connecting(&config.address, error)),
+            Ok(client) => Ok(Self { client: client?, lost, api: Arc::clone(&config.api) }),
             Err(_) => {
                 let what = format!("no answer within {} seconds", CONNECT.as_secs());
                 Err(error::connecting(
@@ -72,7 +76,7 @@ impl Connection {
     }
 
     pub(crate) fn jetstream(&self) -> Context {
-        jetstream::new(self.client.clone())
+        jetstream::with_prefix(self.client.clone(), &self.api)
     }
 
     /// Whether the server has answered `word` on the subject of a delivery as JetStream does. Any other answer counts

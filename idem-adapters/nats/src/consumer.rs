@@ -55,6 +55,8 @@ pub(crate) const MAX_ACK_PENDING: i64 = -1;
 /// One consumer of one stream, to be looked for.
 pub(crate) struct Place<'a> {
     pub(crate) client: &'a Client,
+    /// What the subjects of JetStream's own requests begin with.
+    pub(crate) api: &'a str,
     pub(crate) jetstream: &'a Context,
     pub(crate) address: &'a Address,
     pub(crate) stream: &'a str,
@@ -139,8 +141,8 @@ impl Place<'_> {
         broker(
             format!(
                 "no answer when trying to {what} {self}: check that the login may publish to \
-                 $JS.API.CONSUMER.*.{}.{} and below it, and subscribe to _INBOX.>",
-                self.stream, self.name
+                 {}.CONSUMER.*.{}.{} and below it, and subscribe to _INBOX.>",
+                self.api, self.stream, self.name
             ),
             error,
         )

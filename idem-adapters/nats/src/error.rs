@@ -4,9 +4,11 @@
 use async_nats::ConnectErrorKind;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::rustls;
 use idem_core::{BoxError, Error};
 
 use crate::address::Address;
+use crate::config::Config;
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
@@ -18,9 +20,10 @@ pub(crate) fn connecting(address: &Address, error: async_nats::ConnectError) -> 
     let cure = match error.kind() {
         ConnectErrorKind::AuthorizationViolation => {
             "the server refuses the login: check user and password, or the token, in the URL, the file given to \
-             .credentials_file, or the seed given to .nkey"
+             .credentials_file, the seed given to .nkey, or what the callback given to .credentials returns"
         }
         ConnectErrorKind::Authentication => "the login could not be signed: check the file of credentials or the seed",
+        _ if is_refused_by_the_server(&error) => IDENTITY,
         ConnectErrorKind::Tls => TLS,
         ConnectErrorKind::Io if is_tls(&error) => TLS,
         ConnectErrorKind::Dns => "the host's name cannot be resolved: check it",
@@ -32,8 +35,12 @@ pub(crate) fn connecting(address: &Address, error: async_nats::ConnectError) -> 
 const TLS: &str = "the server's certificate must be valid for this host name and come from a CA of this system: for a \
                    private CA use .tls_ca(pem), and check that the server speaks TLS";
 
+const IDENTITY: &str = "the server refuses TLS with this client: where it asks for a certificate, give one by \
+                        .tls_identity(certificate, key) that comes from a CA of the server's and has not expired";
+
 /// The stream could not be looked at.
-pub(crate) fn stream(name: &str, address: &Address, error: async_nats::error::Error<GetStreamErrorKind>) -> Error {
+pub(crate) fn stream(name: &str, config: &Config, error: async_nats::error::Error<GetStreamErrorKind>) -> Error {
+    let Config { address, api, .. } = config;
     if let GetStreamErrorKind::JetStream(answer) = error.kind() {
         if answer.error_code() == ErrorCode::STREAM_NOT_FOUND {
             return Error::Refused(format!(
@@ -52,7 +59,8 @@ pub(crate) fn stream(name: &str, address: &Address, error: async_nats::error::Er
     broker(
         format!(
             "no answer about stream `{name}` from {address}: {ENABLE}, and check that the login may publish to \
-             $JS.API.STREAM.INFO.{name} and subscribe to _INBOX.>"
+             {api}.STREAM.INFO.{name} and subscribe to _INBOX.>{}",
+            if &**api == "$JS.API" { "" } else { "; and check the name given to .domain(..)" }
         ),
         error,
     )
@@ -64,5 +72,14 @@ const ENABLE: &str = "start the server with JetStream (-js, or a jetstream block
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
         error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::InvalidData)
+    })
+}
+
+/// What the server says of the handshake; what the client says is of the server's certificate.
+fn is_refused_by_the_server(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| {
+        let inner = error.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
+        let said = inner.and_then(|inner| inner.downcast_ref()).or_else(|| error.downcast_ref());
+        matches!(said, Some(rustls::Error::AlertReceived(_)))
     })
 }

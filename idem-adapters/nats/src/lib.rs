@@ -49,7 +49,8 @@
 //!
 //! A login needs to publish to `$JS.API.STREAM.INFO.ORDERS`, `$JS.API.CONSUMER.INFO.ORDERS.billing`,
 //! `$JS.API.CONSUMER.CREATE.ORDERS.billing` (with a filter: and below it), `$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing`
-//! and `$JS.ACK.ORDERS.billing.>`, and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`].
+//! and `$JS.ACK.ORDERS.billing.>`, and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]. With
+//! [`Options::domain`] the first four begin with `$JS.<domain>.API.`, and acks with `$JS.ACK.<domain>.`.
 //!
 //! # Settling
 //!
@@ -95,10 +96,12 @@ mod address;
 mod config;
 mod connection;
 mod consumer;
+mod credentials;
 mod delivery;
 mod difference;
 mod error;
 mod keeper;
+mod lag;
 mod lease;
 mod pull;
 mod source;
@@ -108,4 +111,5 @@ mod tls;
 pub use acker::NatsAcker;
 pub use config::{Nats, Options};
 pub use consumer::Start;
+pub use credentials::Credentials;
 pub use stream::Stream;

@@ -165,7 +165,8 @@ impl Puller {
             // The server refuses more than half of the expiry.
             "idle_heartbeat": nanos(HEARTBEAT.min(expires / 2)),
         });
-        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.pull.stream, self.pull.consumer);
+        let Pull { connection, stream, consumer, .. } = &self.pull;
+        let subject = format!("{}.CONSUMER.MSG.NEXT.{stream}.{consumer}", connection.api);
         let reply = format!("{}.{}", self.inbox, self.number);
         self.pull.client().publish_with_reply(subject, reply, request.to_string().into()).await?;
         (self.asked, self.heard) = (room, Instant::now());
@@ -254,7 +255,8 @@ impl Puller {
             }
             // Looking at a consumer has the server forget pulls that nobody waits for. A server of 2.9 would count what is
             // released next as delivered to this one, and then deliver it as if for the first time.
-            let info = format!("$JS.API.CONSUMER.INFO.{}.{}", self.pull.stream, self.pull.consumer);
+            let Pull { connection, stream, consumer, .. } = &self.pull;
+            let info = format!("{}.CONSUMER.INFO.{stream}.{consumer}", connection.api);
             let _ = self.pull.client().request(info, Bytes::new()).await;
         })
         .await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use idem_core::{BoxError, Delivery, Horizon, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::consumer::Place;
 use crate::error;
 use crate::keeper::keep;
+use crate::lag::lag;
 use crate::pull::{Arrival, Pull};
 use crate::stream::Stream;
 
@@ -39,6 +40,7 @@ pub(crate) struct Subscription {
     arrivals: UnboundedReceiver<Arrival>,
     stop: CancellationToken,
     puller: JoinSet<()>,
+    consumer: String,
     /// Whether deliveries may still come.
     pub(crate) live: bool,
 }
@@ -50,10 +52,11 @@ impl Stream {
     async fn subscribe(&mut self, terms: &Terms, consumer: String, connection: Connection) -> Result<(), BoxError> {
         let jetstream = connection.jetstream();
         let stream = jetstream.get_stream(&*self.name).await;
-        let stream = stream.map_err(|error| error::stream(&self.name, &self.config.address, error))?;
+        let stream = stream.map_err(|error| error::stream(&self.name, &self.config, error))?;
         let stream = stream.cached_info();
         let place = Place {
             client: &connection.client,
+            api: &connection.api,
             jetstream: &jetstream,
             address: &self.config.address,
             stream: &self.name,
@@ -96,7 +99,7 @@ impl Stream {
             link: self.link.clone(),
             leases: Arc::clone(&self.leases),
             stream: Arc::clone(&self.name),
-            consumer,
+            consumer: consumer.clone(),
             made: made.consumer,
             wait: info.config.ack_wait,
             lane: (terms.ordering == Ordering::Queue).then_some(0),
@@ -108,7 +111,7 @@ impl Stream {
         let (sender, arrivals) = unbounded_channel();
         let (stop, mut puller) = (CancellationToken::new(), JoinSet::new());
         puller.spawn(pull.start(sender, stop.clone()).await?);
-        self.subscription = Some(Subscription { arrivals, stop, puller, live: true });
+        self.subscription = Some(Subscription { arrivals, stop, puller, consumer, live: true });
         self.horizon = match stream.config.max_age {
             Duration::ZERO => Horizon::Unlimited,
             age => Horizon::Within(age),
@@ -154,6 +157,12 @@ impl Source for Stream {
     /// acks can be lost with the server's power.
     fn horizon(&self) -> Horizon {
         self.horizon
+    }
+
+    /// What the consumer has not delivered to any worker yet.
+    fn lag(&self) -> Option<Lag> {
+        let subscription = self.subscription.as_ref()?;
+        Some(lag(&self.link, &self.name, &subscription.consumer))
     }
 
     async fn next(&mut self) -> Result<(Delivery, NatsAcker), BoxError> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use async_nats::rustls::crypto::{CryptoProvider, ring};
-use async_nats::rustls::pki_types::CertificateDer;
 use async_nats::rustls::pki_types::pem::PemObject;
+use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use async_nats::rustls::{ClientConfig, RootCertStore};
 use idem_core::Error;
 
-/// TLS that accepts a certificate of a CA in `ca`, or else of a CA of the system, for the name in the URL.
-pub(crate) fn client(ca: Option<&[u8]>) -> Result<ClientConfig, Error> {
+/// TLS that accepts a certificate of a CA in `ca`, or else of a CA of the system, for the name in the URL, and shows the
+/// certificate and key of `identity` to a server that asks.
+pub(crate) fn client(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, Error> {
     let refused = |what: String| Error::Refused(format!("TLS cannot be set up: {what}"));
     let mut roots = RootCertStore::empty();
     let certificates = match ca {
@@ -30,5 +31,23 @@ pub(crate) fn client(ca: Option<&[u8]>) -> Result<ClientConfig, Error> {
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| refused(error.to_string()))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    let builder = builder.with_root_certificates(roots);
+    let Some((certificate, key)) = identity else { return Ok(builder.with_no_client_auth()) };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate).filter_map(Result::ok).collect();
+    if chain.is_empty() {
+        return Err(refused(
+            "the first text given to .tls_identity holds no certificate: give it the content of a .pem file with BEGIN \
+             CERTIFICATE in it"
+                .to_owned(),
+        ));
+    }
+    // Errors of the parser are not passed on: they may repeat the key.
+    let pair = PrivateKeyDer::from_pem_slice(key).ok().and_then(|key| builder.with_client_auth_cert(chain, key).ok());
+    pair.ok_or_else(|| {
+        refused(
+            "the second text given to .tls_identity is not the private key of the certificate: give it the content of the \
+             .pem file with BEGIN PRIVATE KEY in it, without a password"
+                .to_owned(),
+        )
+    })
 }

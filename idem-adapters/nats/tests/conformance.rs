@@ -33,7 +33,7 @@ impl World for JetStream {
         survives: true,
         counts_released: false,
         counts_unsettled: false,
-        lag: false,
+        lag: true,
     };
 
     async fn make() -> Option<Self> {

@@ -3,12 +3,14 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use common::server::Server;
 use common::{terms, texts};
 use idem_core::{Error, Source};
-use idem_nats::{Nats, Options};
+use idem_nats::{Credentials, Nats, Options};
 use nkeys::KeyPair;
 
 const SENTINEL: &str = "s3ntinel";
@@ -57,17 +59,8 @@ async fn an_nkey_lets_in_and_another_one_does_not() {
 
 #[tokio::test]
 async fn a_file_of_credentials_lets_in_and_is_read_again_for_each_connection() {
-    let (operator, system, account) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
-    let limits = |more: &str| format!("{{\"limits\":{{{LIMITS}{more}}},\"type\":\"account\",\"version\":2}}");
-    let operator_jwt = jwt(&operator, &operator, "O", "{\"type\":\"operator\",\"version\":2}");
-    let system_jwt = jwt(&operator, &system, "SYS", &limits(""));
-    let account_jwt = jwt(&operator, &account, "A", &limits(STORAGE));
-    let config = format!(
-        "jetstream: {{}}\noperator: {operator_jwt}\nsystem_account: {0}\nresolver: MEMORY\nresolver_preload: {{ {0}: \
-         {system_jwt}, {1}: {account_jwt} }}",
-        system.public_key(),
-        account.public_key(),
-    );
+    let account = KeyPair::new_account();
+    let config = operated(&account);
     let Some(server) = Server::start(&config) else { return };
     let file = server.home.path().join("billing.creds");
     std::fs::write(&file, credentials(&account)).unwrap();
@@ -79,6 +72,80 @@ async fn a_file_of_credentials_lets_in_and_is_read_again_for_each_connection() {
     std::fs::write(&file, &stranger).unwrap();
     refused(Nats::options(server.url()).credentials_file(&file), seed).await;
     assert!(texts(&nats.stream("ORDERS").await.unwrap_err()).contains("refuses the login"));
+}
+
+#[tokio::test]
+async fn credentials_are_had_anew_for_each_connection() {
+    let config = |token: &str| format!("jetstream: {{}}\nauthorization: {{ token: \"{token}\" }}");
+    let Some(mut server) = Server::start(&config("first")) else { return };
+    let (token, asked) = (Arc::new(Mutex::new("first".to_owned())), Arc::new(AtomicU32::new(0)));
+    let (now, count) = (Arc::clone(&token), Arc::clone(&asked));
+    let options = Nats::options(server.url()).credentials(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        let token = now.lock().unwrap().clone();
+        async move { Ok(Credentials::token(token)) }
+    });
+    let nats = options.connect().await.unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let client = async_nats::ConnectOptions::with_token("first".to_owned()).connect(server.url()).await.unwrap();
+    let world =
+        common::World { url: server.url(), stream: "ORDERS".to_owned(), jetstream: async_nats::jetstream::new(client) };
+    world.make(|config| config.storage = async_nats::jetstream::stream::StorageType::File).await;
+    world.publish("x").await;
+    let mut stream = nats.stream("ORDERS").await.unwrap();
+    stream.open(terms(1)).await.unwrap();
+    // The token that was valid is so no longer, and a worker that runs opens the source again.
+    server.stop(true);
+    std::fs::write(server.home.path().join("nats.conf"), config("second")).unwrap();
+    server.again();
+    // Until the end of the connection is noticed there may be what had come.
+    while stream.next().await.is_ok() {}
+    let said = texts(stream.open(terms(1)).await.unwrap_err().as_ref());
+    assert!(said.contains("the server refuses the login") && !said.contains("first"), "{said}");
+    "second".clone_into(&mut token.lock().unwrap());
+    stream.open(terms(1)).await.unwrap();
+    assert_eq!(common::next(&mut stream).await.0.payload(), "x");
+    stream.close().await;
+}
+
+#[tokio::test]
+async fn credentials_may_be_a_password_an_nkey_or_a_jwt() {
+    let ours = KeyPair::new_user();
+    let users = format!("{{ user: u, password: \"{SENTINEL}\" }}, {{ nkey: {} }}", ours.public_key());
+    let config = format!("jetstream: {{}}\nauthorization: {{ users: [ {users} ] }}");
+    let Some(server) = Server::start(&config) else { return };
+    accepted(Nats::options(server.url()).credentials(async || Ok(Credentials::password("u", SENTINEL)))).await;
+    refused(Nats::options(server.url()).credentials(async || Ok(Credentials::password("v", SENTINEL))), SENTINEL).await;
+    let seed = ours.seed().unwrap();
+    let get = move || {
+        let seed = seed.clone();
+        async move { Ok(Credentials::nkey(seed)) }
+    };
+    accepted(Nats::options(server.url()).credentials(get)).await;
+
+    let account = KeyPair::new_account();
+    let Some(server) = Server::start(&operated(&account)) else { return };
+    let accounts = Arc::new(account);
+    let of = |account: Arc<KeyPair>| {
+        move || {
+            let (user, account) = (KeyPair::new_user(), Arc::clone(&account));
+            async move { Ok(Credentials::jwt(user_jwt(&account, &user), user.seed()?)) }
+        }
+    };
+    accepted(Nats::options(server.url()).credentials(of(accounts))).await;
+    refused(Nats::options(server.url()).credentials(of(Arc::new(KeyPair::new_account()))), "SU").await;
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_had_are_an_error_of_the_connection() {
+    let options = Nats::options("nats://127.0.0.1:1").credentials(async || Err("the vault is sealed".into()));
+    let error = options.connect().await.unwrap_err();
+    let said = texts(&error);
+    assert!(matches!(error, Error::Broker { .. }), "{said}");
+    assert!(said.contains(".credentials(..)") && said.contains("the vault is sealed"), "{said}");
+    let options = Nats::options("nats://127.0.0.1:1").credentials(async || Ok(Credentials::nkey(SENTINEL)));
+    let error = options.connect().await.unwrap_err();
+    assert!(matches!(error, Error::Refused(_)) && !texts(&error).contains(SENTINEL), "{error:?}");
 }
 
 #[tokio::test]
@@ -123,16 +190,34 @@ const LIMITS: &str = "\"subs\":-1,\"data\":-1,\"payload\":-1,\"imports\":-1,\"ex
 /// For an account with JetStream.
 const STORAGE: &str = ",\"mem_storage\":-1,\"disk_storage\":-1,\"streams\":-1,\"consumer\":-1";
 
+/// The configuration of a server with this account.
+fn operated(account: &KeyPair) -> String {
+    let (operator, system) = (KeyPair::new_operator(), KeyPair::new_account());
+    let limits = |more: &str| format!("{{\"limits\":{{{LIMITS}{more}}},\"type\":\"account\",\"version\":2}}");
+    let operator_jwt = jwt(&operator, &operator, "O", "{\"type\":\"operator\",\"version\":2}");
+    let system_jwt = jwt(&operator, &system, "SYS", &limits(""));
+    let account_jwt = jwt(&operator, account, "A", &limits(STORAGE));
+    format!(
+        "jetstream: {{}}\noperator: {operator_jwt}\nsystem_account: {0}\nresolver: MEMORY\nresolver_preload: {{ {0}: \
+         {system_jwt}, {1}: {account_jwt} }}",
+        system.public_key(),
+        account.public_key(),
+    )
+}
+
 /// The content of a `.creds` file for a new user of this account.
 fn credentials(account: &KeyPair) -> String {
     let user = KeyPair::new_user();
-    let jwt =
-        jwt(account, &user, "billing", "{\"type\":\"user\",\"version\":2,\"subs\":-1,\"data\":-1,\"payload\":-1}");
+    let jwt = user_jwt(account, &user);
     format!(
         "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY \
          SEED-----\n{}\n------END USER NKEY SEED------\n",
         user.seed().unwrap()
     )
+}
+
+fn user_jwt(account: &KeyPair, user: &KeyPair) -> String {
+    jwt(account, user, "billing", "{\"type\":\"user\",\"version\":2,\"subs\":-1,\"data\":-1,\"payload\":-1}")
 }
 
 /// A JWT as nsc makes it.

@@ -7,12 +7,20 @@ use common::server::Server;
 use common::{terms, texts, url};
 use idem_core::{Error, Source};
 use idem_nats::Nats;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 
 const SENTINEL: &str = "s3ntinel";
 
 fn ca() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// With another name, since one of the same name and another key would be taken for the one that is known.
+fn ca_of_another() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "another CA");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
@@ -23,6 +31,30 @@ fn server(ca: &CertifiedIssuer<'_, KeyPair>, params: CertificateParams) -> Optio
     let certificate = params.signed_by(&key, ca).unwrap();
     let config = "jetstream: {}\ntls: { cert_file: \"$home/cert.pem\", key_file: \"$home/key.pem\" }";
     Server::start_with(config, &[("cert.pem", &certificate.pem()), ("key.pem", &key.serialize_pem())])
+}
+
+/// Asks for a certificate of the same CA.
+fn verifying(ca: &CertifiedIssuer<'_, KeyPair>) -> Option<Server> {
+    let key = KeyPair::generate().unwrap();
+    let certificate = named("localhost").signed_by(&key, ca).unwrap();
+    let config = "jetstream: {}\ntls: { cert_file: \"$home/cert.pem\", key_file: \"$home/key.pem\", ca_file: \
+                  \"$home/ca.pem\", verify_and_map: true }\nauthorization: { users: [ { user: \"billing.example\" } ] }";
+    let files = [("cert.pem", &*certificate.pem()), ("key.pem", &key.serialize_pem()), ("ca.pem", &ca.pem())];
+    Server::start_with(config, &files)
+}
+
+/// Certificate and key of a client.
+fn identity(ca: &CertifiedIssuer<'_, KeyPair>, mut params: CertificateParams) -> (String, String) {
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    (params.signed_by(&key, ca).unwrap().pem(), key.serialize_pem())
+}
+
+fn expired(name: &str) -> CertificateParams {
+    let mut params = named(name);
+    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    params
 }
 
 fn named(name: &str) -> CertificateParams {
@@ -67,10 +99,7 @@ async fn a_server_with_a_certificate_for_another_name_is_refused() {
 #[tokio::test]
 async fn a_server_with_a_certificate_that_has_run_out_is_refused() {
     let ca = ca();
-    let mut params = named("localhost");
-    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
-    params.not_after = rcgen::date_time_ymd(2002, 1, 1);
-    let Some(server) = server(&ca, params) else { return };
+    let Some(server) = server(&ca, expired("localhost")) else { return };
     refused(server.port, Some(ca.pem())).await;
 }
 
@@ -112,4 +141,47 @@ async fn a_source_speaks_tls_too() {
     stream.open(terms(1)).await.unwrap();
     assert_eq!(common::next(&mut stream).await.0.payload(), "x");
     stream.close().await;
+}
+
+#[tokio::test]
+async fn a_client_with_a_certificate_is_known_by_it() {
+    let ca = ca();
+    let Some(server) = verifying(&ca) else { return };
+    let (certificate, key) = identity(&ca, named("billing.example"));
+    let options = Nats::options(format!("tls://localhost:{}", server.port)).tls_ca(ca.pem());
+    let nats = options.tls_identity(certificate, key).connect().await.unwrap();
+    let error = nats.stream("ORDERS").await.unwrap_err().to_string();
+    assert!(error.contains("does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_without_a_certificate_or_with_one_that_does_not_count_is_told_so() {
+    let ca = ca();
+    let Some(server) = verifying(&ca) else { return };
+    let stranger = identity(&ca_of_another(), named("billing.example"));
+    for identity in [None, Some(stranger), Some(identity(&ca, expired("billing.example")))] {
+        let key = identity.as_ref().map_or("no key", |(_, key)| key).lines().nth(1).unwrap_or("no key").to_owned();
+        let mut options = Nats::options(format!("tls://localhost:{}", server.port)).tls_ca(ca.pem());
+        if let Some((certificate, key)) = identity {
+            options = options.tls_identity(certificate, key);
+        }
+        assert!(!format!("{options:?}").contains(&key));
+        let error = options.connect().await.unwrap_err();
+        let said = texts(&error);
+        assert!(matches!(error, Error::Broker { .. }), "{said}");
+        assert!(said.contains(".tls_identity(certificate, key)") && !said.contains(&key), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn an_identity_that_is_none_is_refused_and_not_repeated() {
+    let ca = ca();
+    let (certificate, key) = identity(&ca, named("billing.example"));
+    let other = KeyPair::generate().unwrap().serialize_pem();
+    for (certificate, key) in [("nonsense", &*key), (&*certificate, SENTINEL), (&*certificate, &*other)] {
+        let options = Nats::options("tls://localhost").tls_ca(ca.pem()).tls_identity(certificate, key);
+        let error = options.connect().await.unwrap_err();
+        assert!(matches!(&error, Error::Refused(text) if text.contains(".tls_identity")), "{error:?}");
+        assert!(!texts(&error).contains(key.lines().last().unwrap()), "{error:?}");
+    }
 }

@@ -1,0 +1,93 @@
+//! How far the group is behind the ends of the partitions that are ours.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use idem_core::{BoxError, Lag};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaResult;
+use rdkafka::{Offset, TopicPartitionList};
+
+use crate::group::Member;
+use crate::partition::TopicPartition;
+use crate::shared::Shared;
+
+/// How long an answer is waited for.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// Before it is looked again whether nobody asks any more.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The client of the subscription, which is asked as long as it is there.
+#[derive(Clone, Default)]
+pub(crate) struct Asked(Arc<Mutex<Weak<BaseConsumer<Member>>>>);
+
+impl Asked {
+    pub(crate) fn set(&self, consumer: &Arc<BaseConsumer<Member>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(consumer);
+    }
+
+    /// The handle for a subscription. It asks on a thread of its own, which neither the consumer's thread nor a task waits for.
+    pub(crate) fn lag(&self, shared: &Arc<Shared>) -> Lag {
+        let (asked, shared) = (self.clone(), Arc::clone(shared));
+        Lag::new(move || {
+            let (asked, shared) = (asked.clone(), Arc::clone(&shared));
+            async move { tokio::task::spawn_blocking(move || asked.ask(&shared)).await? }
+        })
+    }
+
+    fn ask(&self, shared: &Shared) -> Result<Vec<(Arc<str>, u64)>, BoxError> {
+        if shared.is_lost() {
+            return Err("no broker can be reached".into());
+        }
+        let consumer = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let consumer = consumer.ok_or("the subscription has ended, or has not begun")?;
+        let mut places = shared.lock().assigned.places();
+        let ends = ask(&consumer, places.keys(), Offset::End)?;
+        // Where nothing was committed or handed out, the beginning is where the group stands.
+        let begins = ask(&consumer, places.iter().filter(|(_, at)| at.is_none()).map(|(at, _)| at), Offset::Beginning)?;
+        places.iter_mut().for_each(|(partition, at)| *at = at.or_else(|| begins.get(partition).copied()));
+        let mut lags = BTreeMap::<_, u64>::new();
+        for (partition, at) in places {
+            if let (Some(end), Some(at)) = (ends.get(&partition), at) {
+                *lags.entry(partition.topic).or_default() += u64::try_from(end - at).unwrap_or_default();
+            }
+        }
+        Ok(lags.into_iter().collect())
+    }
+}
+
+/// Drops the client, here and now, as soon as nobody asks it any more.
+pub(crate) fn end(mut consumer: Arc<BaseConsumer<Member>>) {
+    loop {
+        match Arc::try_unwrap(consumer) {
+            Ok(consumer) => return drop(consumer),
+            Err(asked) => consumer = asked,
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// These partitions' ends or beginnings, by one request to each of their brokers.
+fn ask<'a>(
+    consumer: &BaseConsumer<Member>,
+    partitions: impl Iterator<Item = &'a TopicPartition>,
+    which: Offset,
+) -> KafkaResult<BTreeMap<TopicPartition, i64>> {
+    let mut asked = TopicPartitionList::new();
+    let mut partitions: Vec<_> = partitions.collect();
+    for partition in &partitions {
+        asked.add_partition_offset(&partition.topic, partition.number, which)?;
+    }
+    if partitions.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let found = consumer.offsets_for_times(asked, ANSWER)?;
+    let at = |partition: &TopicPartition| match found.find_partition(&partition.topic, partition.number)?.offset() {
+        Offset::Offset(at) => Some((partition.clone(), at)),
+        _ => None,
+    };
+    Ok(partitions.drain(..).filter_map(at).collect())
+}

@@ -1,0 +1,128 @@
+//! By which protocol a group shares its partitions out.
+
+use idem_core::Error;
+use rdkafka::ClientConfig;
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+/// The protocol by which the members of a group share its partitions out. All workers of a group should have the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GroupProtocol {
+    /// One of the members decides, and partitions move one by one (`cooperative-sticky`). Any broker knows it.
+    #[default]
+    Classic,
+    /// The brokers decide ([KIP-848](https://cwiki.apache.org/confluence/x/HhD1D)): a member that comes or goes stops no
+    /// other. Needs Kafka 4.0 or later. For how long the group waits for a member that is gone is a setting of the broker
+    /// then (`group.consumer.session.timeout.ms`, 45 seconds), so that `session.timeout.ms` and `heartbeat.interval.ms`
+    /// are refused. Which assignor is used is the broker's choice, too, unless the property `group.remote.assignor`
+    /// says.
+    ///
+    /// A group can change over while it runs, worker by worker, where the brokers allow it
+    /// (`group.consumer.migration.policy`, as they do by default).
+    Consumer,
+}
+
+/// What only the classic protocol has, and what only the other one has.
+const CLASSIC: [&str; 2] = ["session.timeout.ms", "heartbeat.interval.ms"];
+const CONSUMER: &str = "group.remote.assignor";
+
+impl GroupProtocol {
+    /// Refuses settings that belong to the other one.
+    pub(crate) fn check(self, client: &ClientConfig) -> Result<(), Error> {
+        let set = |name: &str| client.get(name).is_some();
+        match self {
+            Self::Classic if set(CONSUMER) => Err(Error::Refused(format!(
+                "the setting `{CONSUMER}` belongs to GroupProtocol::Consumer: say .group_protocol(GroupProtocol::Consumer) of \
+                 the topic, or leave it out"
+            ))),
+            Self::Consumer => match CLASSIC.iter().find(|name| set(name)) {
+                Some(name) => Err(Error::Refused(format!(
+                    "the setting `{name}` is one of the brokers with GroupProtocol::Consumer: leave it out, and set \
+                     `group.consumer.{name}` of the brokers, or `consumer.{name}` of the group (kafka-configs.sh \
+                     --entity-type groups)"
+                ))),
+                None => Ok(()),
+            },
+            Self::Classic => Ok(()),
+        }
+    }
+
+    /// What to do about an error that ends the client, as it goes on from what has ended.
+    pub(crate) fn cure(self, code: Code) -> &'static str {
+        match code {
+            Code::UnsupportedFeature | Code::UnsupportedVersion if self == Self::Consumer => {
+                ": GroupProtocol::Consumer needs brokers of Kafka 4.0 or later, with the feature group.version=1. Use \
+                 GroupProtocol::Classic with these"
+            }
+            Code::UnsupportedAssignor => ": the brokers do not know what `group.remote.assignor` says: leave it out",
+            Code::UnreleasedInstanceId => {
+                ": another member has the name given to .static_member(..): give each its own. One that was killed keeps its \
+                 name until its session is over"
+            }
+            _ => "",
+        }
+    }
+
+    pub(crate) fn set(self, client: &mut ClientConfig, is_static: bool) {
+        match self {
+            Self::Classic => {
+                client.set("partition.assignment.strategy", "cooperative-sticky");
+                if !is_static {
+                    session(client);
+                }
+            }
+            Self::Consumer => drop(client.set("group.protocol", "consumer")),
+        }
+    }
+}
+
+/// For how long the group waits for a member that is gone, unless the user has said so: after a crash before others have
+/// its partitions, and after an outage of the brokers that took longer, since the client comes back as another member
+/// (librdkafka 2.12, rd_kafka_cgrp_session_timeout_check). Its default of 45 seconds stopped a group for so long after the
+/// brokers were back. The heartbeats are sent by a thread of librdkafka's, so that a slow handler misses none.
+fn session(client: &mut ClientConfig) {
+    if client.get("session.timeout.ms").is_none() {
+        client.set("session.timeout.ms", "8000");
+        if client.get("heartbeat.interval.ms").is_none() {
+            client.set("heartbeat.interval.ms", "2000");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_of_the_other_protocol_is_refused_by_its_name() {
+        for (protocol, name) in [
+            (GroupProtocol::Consumer, "session.timeout.ms"),
+            (GroupProtocol::Consumer, "heartbeat.interval.ms"),
+            (GroupProtocol::Classic, "group.remote.assignor"),
+        ] {
+            let mut client = ClientConfig::new();
+            assert!(protocol.check(&client).is_ok());
+            client.set(name, "1000");
+            let error = protocol.check(&client).unwrap_err();
+            assert!(matches!(&error, Error::Refused(text) if text.contains(name)), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn brokers_that_are_too_old_are_told_from_other_ends() {
+        let cure = |protocol: GroupProtocol| protocol.cure(Code::UnsupportedFeature);
+        assert!(cure(GroupProtocol::Consumer).contains("Kafka 4.0") && cure(GroupProtocol::Classic).is_empty());
+    }
+
+    #[test]
+    fn librdkafka_takes_what_is_set_for_each() {
+        for protocol in [GroupProtocol::Classic, GroupProtocol::Consumer] {
+            for is_static in [false, true] {
+                let mut client = ClientConfig::new();
+                client.set("group.id", "billing");
+                protocol.set(&mut client, is_static);
+                client.create::<rdkafka::consumer::BaseConsumer>().unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Credentials that are had anew for each connection.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_nats::{AuthError, ConnectOptions};
+use idem_core::{BoxError, Error};
+use nkeys::{KeyPair, KeyPairType};
+
+use crate::address::Address;
+use crate::error::broker;
+
+/// By what a server is to know the worker: what the callback given to
+/// [`Options::credentials`](crate::Options::credentials) returns.
+pub struct Credentials(Kind);
+
+enum Kind {
+    Token(String),
+    Password(String, String),
+    Nkey(String),
+    Jwt(String, String),
+}
+
+impl Credentials {
+    /// A token.
+    pub fn token(token: impl Into<String>) -> Self {
+        Self(Kind::Token(token.into()))
+    }
+
+    /// A user and a password. Servers with an auth callout take tokens of others so, too.
+    pub fn password(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self(Kind::Password(user.into(), password.into()))
+    }
+
+    /// The nkey of this seed, the text that begins with `SU`.
+    pub fn nkey(seed: impl Into<String>) -> Self {
+        Self(Kind::Nkey(seed.into()))
+    }
+
+    /// A JWT of a user, and the seed of the nkey that it is for.
+    pub fn jwt(jwt: impl Into<String>, seed: impl Into<String>) -> Self {
+        Self(Kind::Jwt(jwt.into(), seed.into()))
+    }
+
+    pub(crate) fn give(self, options: ConnectOptions) -> Result<ConnectOptions, Error> {
+        Ok(match self.0 {
+            Kind::Token(token) => options.token(token),
+            Kind::Password(user, password) => options.user_and_password(user, password),
+            Kind::Nkey(seed) => {
+                user(&seed)?;
+                options.nkey(seed)
+            }
+            Kind::Jwt(jwt, seed) => {
+                let pair = Arc::new(user(&seed)?);
+                options.jwt(jwt, move |nonce| {
+                    let pair = Arc::clone(&pair);
+                    async move { pair.sign(&nonce).map_err(AuthError::new) }
+                })
+            }
+        })
+    }
+}
+
+/// Errors of the parser are not passed on: they may repeat the seed.
+pub(crate) fn user(seed: &str) -> Result<KeyPair, Error> {
+    KeyPair::from_seed(seed).ok().filter(|pair| pair.key_pair_type() == KeyPairType::User).ok_or_else(|| {
+        Error::Refused(
+            "what was given as the seed of an nkey is none of a user: give the text that begins with SU to .nkey, \
+             Credentials::nkey or Credentials::jwt (nk -gen user)"
+                .to_owned(),
+        )
+    })
+}
+
+/// Shows no secret.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.0 {
+            Kind::Token(_) => "token",
+            Kind::Password(..) => "password",
+            Kind::Nkey(_) => "nkey",
+            Kind::Jwt(..) => "jwt",
+        };
+        f.debug_tuple("Credentials").field(&format_args!("{kind}")).finish()
+    }
+}
+
+/// The callback.
+#[derive(Clone)]
+pub(crate) struct Getter(Arc<dyn Fn() -> Getting + Send + Sync>);
+
+type Getting = Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>>;
+
+impl Getter {
+    pub(crate) fn new<F, A>(get: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
+    {
+        Self(Arc::new(move || Box::pin(get())))
+    }
+
+    pub(crate) async fn get(&self, address: &Address) -> Result<Credentials, Error> {
+        (self.0)().await.map_err(|error| {
+            broker(
+                format!(
+                    "the credentials for NATS at {address} could not be had: what was given to .credentials(..) has failed"
+                ),
+                error,
+            )
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! How many messages the consumer has not delivered yet.
+
+use std::sync::Arc;
+
+use idem_core::{BoxError, Lag};
+
+use crate::connection::{Connection, Link, Lost};
+
+/// The handle for a consumer, which asks by the connection of the subscription, whenever it is followed by another one.
+pub(crate) fn lag(link: &Link, stream: &Arc<str>, consumer: &str) -> Lag {
+    let (link, stream, consumer) = (link.clone(), Arc::clone(stream), Arc::<str>::from(consumer));
+    Lag::new(move || {
+        let (connection, stream, consumer) = (link.now(), Arc::clone(&stream), Arc::clone(&consumer));
+        async move {
+            let connection = connection.ok_or(Lost)?;
+            let pending = tokio::select! {
+                biased;
+                pending = pending(&connection, &stream, &consumer) => pending?,
+                () = connection.lost.cancelled() => return Err(Lost.into()),
+            };
+            Ok(vec![(stream, pending)])
+        }
+    })
+}
+
+async fn pending(connection: &Connection, stream: &str, consumer: &str) -> Result<u64, BoxError> {
+    let stream = connection.jetstream().get_stream_no_info(stream).await?;
+    Ok(stream.consumer_info(consumer).await?.num_pending)
+}

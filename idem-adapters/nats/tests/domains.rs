@@ -1,0 +1,71 @@
+//! The JetStream of another domain than that of the server which is connected to.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
+
+mod common;
+
+use std::net::TcpListener;
+
+use common::server::Server;
+use common::{LONG, World, loss, next, terms};
+use idem_core::{Acker, Settled, Source};
+use idem_nats::{Nats, Stream};
+use tokio::time::{Duration, sleep, timeout};
+
+/// A hub, and a leaf node of it. Each has a JetStream of its own.
+fn hub_and_leaf() -> Option<(Server, Server)> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let hub = Server::start(&format!(
+        "server_name: hub\njetstream: {{ domain: hub }}\nleafnodes: {{ listen: \"127.0.0.1:{port}\" }}"
+    ))?;
+    let leaf = Server::start(&format!(
+        "server_name: leaf\njetstream: {{ domain: leaf }}\nleafnodes: {{ remotes: [ {{ url: \"nats://127.0.0.1:{port}\" }} ] }}"
+    ))?;
+    Some((hub, leaf))
+}
+
+/// The stream of the hub, by way of the leaf.
+async fn by_the_leaf(leaf: &Server, stream: &str) -> Stream {
+    let nats = Nats::options(leaf.url()).domain("hub").connect().await.unwrap();
+    let found = async {
+        loop {
+            // The leaf may not have connected yet.
+            match nats.stream(stream).await {
+                Ok(found) => return found,
+                Err(_) => sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    timeout(LONG, found).await.expect("the leaf has not found its hub")
+}
+
+#[tokio::test]
+async fn the_stream_of_another_domain_is_consumed_and_settled_there() {
+    let Some((hub, leaf)) = hub_and_leaf() else { return };
+    let world = World::at(hub.url()).await;
+    world.make(|_| {}).await;
+    for payload in ["a", "b"] {
+        world.publish(payload).await;
+    }
+    let mut stream = by_the_leaf(&leaf, &world.stream).await;
+    stream.open(terms(4)).await.unwrap();
+    let (delivery, acker) = next(&mut stream).await;
+    assert_eq!(delivery.payload(), "a");
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    let (_, released) = next(&mut stream).await;
+    released.release().await.unwrap();
+    let (again, acker) = next(&mut stream).await;
+    assert!(again.payload() == "b" && again.redelivered());
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    world.until(0, 0).await;
+    world.delete_consumer().await;
+    let said = loss(&mut stream).await.to_string();
+    assert!(said.contains(&world.stream), "{said}");
+}
+
+#[tokio::test]
+async fn a_domain_that_is_not_there_is_named() {
+    let Some(server) = Server::start("jetstream: { domain: hub }") else { return };
+    let nats = Nats::options(server.url()).domain("elsewhere").connect().await.unwrap();
+    let error = nats.stream("ORDERS").await.unwrap_err().to_string();
+    assert!(error.contains("$JS.elsewhere.API.STREAM.INFO.ORDERS") && error.contains(".domain(..)"), "{error}");
+}
