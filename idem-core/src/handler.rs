@@ -28,6 +28,10 @@ pub trait Handler: Send + Sync + 'static {
     /// with `position`. A worker refuses to start with such a handler where its broker has no such places.
     const NEEDS_POSITION: bool = false;
 
+    /// Whether its key, or a part of it, is the key by which the broker chooses a partition. `#[idempotent]` says so of a
+    /// key with `partition_key`. A worker refuses to start with such a handler where its broker has no such keys.
+    const NEEDS_PARTITION_KEY: bool = false;
+
     /// The decoded payload.
     type Message: Send + 'static;
 

@@ -36,7 +36,7 @@ pub use acker::{Acker, Settled};
 pub use codec::{Codec, Json};
 pub use delivery::Delivery;
 pub use error::{BoxError, Error, permanent};
-pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, State};
+pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, PartitionKey, State, Subject};
 pub use fingerprint::Fingerprint;
 pub use handler::Handler;
 pub use headers::Headers;

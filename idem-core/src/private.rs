@@ -38,6 +38,11 @@ pub fn position(delivery: &Delivery) -> Fact<'_> {
     Fact::of(delivery.position().map(str::as_bytes), || "position".to_owned())
 }
 
+/// The key by which the broker chooses a partition.
+pub fn partition_key(delivery: &Delivery) -> Fact<'_> {
+    Fact::of(delivery.partition_key(), || "partition key".to_owned())
+}
+
 /// What a handler's function returns. A bound, and no `Result` in the signature of [`finish`]: rustc would advise to
 /// wrap the function's header into `Ok(..)`.
 #[diagnostic::on_unimplemented(

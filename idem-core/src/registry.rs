@@ -18,12 +18,19 @@ pub(crate) trait Job<S: Store>: Any + Send {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_>;
 }
 
+/// What a handler's key is made of that a broker may not have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    pub(crate) position: bool,
+    pub(crate) partition_key: bool,
+}
+
 /// A handler as the pipeline sees it.
 pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
     fn event(&self) -> Option<&'static str>;
-    /// Whether its key is made of the place where the broker keeps the message.
-    fn needs_position(&self) -> bool;
+    /// What its key is made of that a broker may not have.
+    fn needs(&self) -> Needs;
 
     /// What tells a copy from another message.
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
@@ -89,8 +96,8 @@ where
         Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first? }))
     }
 
-    fn needs_position(&self) -> bool {
-        H::NEEDS_POSITION
+    fn needs(&self) -> Needs {
+        Needs { position: H::NEEDS_POSITION, partition_key: H::NEEDS_PARTITION_KEY }
     }
 
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {

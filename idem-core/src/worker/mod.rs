@@ -4,6 +4,7 @@ mod ahead;
 mod brake;
 mod builder;
 mod defect;
+mod fitness;
 mod flights;
 mod gate;
 mod health;

@@ -50,6 +50,10 @@ impl<S: Source> Source for CrashingSource<S> {
         self.within.has_positions()
     }
 
+    fn has_partition_keys(&self) -> bool {
+        self.within.has_partition_keys()
+    }
+
     fn unsettled_limit(&self) -> Option<Duration> {
         self.within.unsettled_limit()
     }

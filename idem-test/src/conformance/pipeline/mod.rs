@@ -191,6 +191,8 @@ macro_rules! pipeline_suite {
             // tombstones
             a_tombstone_reaches_a_handler_that_takes_it
             a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept
+            a_tombstone_tells_what_was_deleted
+            a_key_by_partition_key_refuses_a_broker_without_partition_keys
             // ages
             what_is_older_than_the_pruned_claims_is_dead_as_too_old
             what_is_redelivered_and_too_old_is_dead_and_never_run

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use idem_core::Source;
+
 use super::{Publication, World, next, open, take};
 
 /// Every byte of payload, headers and properties arrives as it was published.
@@ -53,6 +55,7 @@ pub async fn what_a_message_came_with_arrives<W: World>(world: W) {
     world.publish(full).await;
     world.publish(Publication::new("{}")).await;
 
+    assert_eq!(source.has_partition_keys(), W::FEATURES.partition_key, "a worker asks before it starts");
     let full = take(&mut source).await;
     assert_eq!(full.subject(), world.subject().as_deref());
     assert_eq!(full.content_type(), W::FEATURES.content_type.then_some("application/json"));
