@@ -15,8 +15,9 @@ pub trait Handler: Send + Sync + 'static {
     /// is renamed.
     const NAME: &'static str;
 
-    /// The type of event that this handler takes, where several handlers share a queue. `None` takes every event that
-    /// no other handler of the worker names.
+    /// The type of event that this handler takes, where several handlers share a queue; a pattern of subjects where the
+    /// worker [routes by subject](crate::Worker::route_by_subject). `None` takes every event that no other handler of the
+    /// worker names.
     const EVENT: Option<&'static str> = None;
 
     /// Whether it takes tombstones: deliveries without a payload at all, for which its message is `None`. `#[idempotent]`

@@ -29,6 +29,7 @@ mod registry;
 mod retry;
 mod source;
 pub mod store;
+mod subject;
 mod telemetry;
 mod worker;
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::{HandlerId, Identity};
+use crate::subject;
 use crate::telemetry::Meters;
+use crate::worker::RouteBy;
 use crate::{BoxError, Codec, Delivery, Extract, Extraction, Fingerprint, Handler, Input, Key, Lends, Reason, Store};
 
 /// A future that borrows the transaction it writes through.
@@ -189,20 +191,25 @@ pub(crate) struct Routes<S> {
     /// Stands for "no handler known" in rows that no handler takes.
     pub(crate) nobody: HandlerId,
     pub(crate) nobody_meters: Meters,
-    /// The header that tells the type of event; the broker's own property where it is `None`.
-    pub(crate) event_type: Option<String>,
+    pub(crate) route_by: RouteBy,
 }
 
 impl<S: Store> Routes<S> {
-    /// The handler that names this delivery's type of event, or else the one that names none.
+    /// The handler that names this delivery's type of event, or its subject, or else the one that names none.
     pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Unfit> {
-        let event = match &self.event_type {
-            Some(header) => delivery.headers().get_str(header),
-            None => delivery.event_type(),
+        let (what, event) = match &self.route_by {
+            RouteBy::EventType => ("event type", delivery.event_type()),
+            RouteBy::Header(name) => ("event type", delivery.headers().get_str(name)),
+            RouteBy::Subject => ("subject", delivery.subject()),
         };
-        let named = event.and_then(|event| self.routes.iter().find(|route| route.handler.event() == Some(event)));
+        let takes = |wanted: &str, event: &str| match self.route_by {
+            RouteBy::Subject => subject::matches(wanted, event),
+            _ => wanted == event,
+        };
+        let takes = |route: &&Route<S>, event| route.handler.event().is_some_and(|wanted| takes(wanted, event));
+        let named = event.and_then(|event| self.routes.iter().find(|route| takes(route, event)));
         named.or_else(|| self.routes.iter().find(|route| route.handler.event().is_none())).ok_or_else(|| {
-            let event = event.map_or_else(|| "no event type".to_owned(), |event| format!("the event type {event:?}"));
+            let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
             Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
         })
     }

@@ -38,7 +38,7 @@ pub(crate) use outage::Outage;
 pub(crate) use queue::Queue;
 pub(crate) use refused::{Refused, UNANSWERED, unanswered};
 pub(crate) use rows::Rows;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{RouteBy, Settings};
 pub(crate) use unregistered::Unregistered;
 pub(crate) use waiting::{RowWait, Waiting};
 pub(crate) use waits::{hold_wait, refused_wait};

@@ -61,7 +61,8 @@ async fn serve<S: Store, Src: Source>(
 ) -> Result<(), Error> {
     let mut shutdown = pin!(shutdown);
     parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&parts.handlers)?;
+    fitness::distinct(&parts.handlers, &parts.settings.route_by)?;
+    fitness::subjects(&parts.source, &parts.settings.route_by)?;
     fitness::keys(&parts.source, &parts.handlers)?;
     let _connections: Reservation = parts.store.reserve(parts.settings.connections())?;
     let routes = register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
@@ -212,7 +213,7 @@ async fn register<S: Store>(
         routes: ids.zip(handlers).map(route).collect(),
         nobody,
         nobody_meters: Meters::new(consumer, ""),
-        event_type: settings.event_type.clone(),
+        route_by: settings.route_by.clone(),
     })
 }
 

@@ -230,6 +230,9 @@ macro_rules! pipeline_suite {
             a_header_chooses_the_handler
             an_unknown_type_is_dead_and_kept_whole
             two_handlers_of_one_name_refuse_the_start
+            a_subject_chooses_the_handler_by_its_pattern
+            patterns_that_overlap_or_make_no_sense_refuse_the_start
+            routing_by_subject_refuses_a_broker_without_subjects
             // handlers that a worker does not have
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts

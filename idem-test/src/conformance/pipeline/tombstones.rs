@@ -130,7 +130,7 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
     assert_eq!(line.effects("written k3 orders.k3").await, 1);
 }
 
-/// A source of which no delivery has a partition key.
+/// A source of which no delivery has a partition key or a subject.
 struct Keyless<S>(S);
 
 impl<S: Source> Source for Keyless<S> {
@@ -145,6 +145,10 @@ impl<S: Source> Source for Keyless<S> {
     }
 
     fn has_partition_keys(&self) -> bool {
+        false
+    }
+
+    fn has_subjects(&self) -> bool {
         false
     }
 
@@ -173,4 +177,13 @@ pub async fn a_key_by_partition_key_refuses_a_broker_without_partition_keys<W: W
     for part in ["\"deletions\"", "partition key", "orders (in_process)", "a field of the message"] {
         assert!(refused.contains(part), "{part:?} is not in {refused}");
     }
+}
+
+/// No pattern would match anything.
+pub async fn routing_by_subject_refuses_a_broker_without_subjects<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = Worker::new("billing", line.store.clone(), Keyless(line.queue.clone())).state(line.desk.clone());
+    let worker = worker.handler::<Rows<W>>().route_by_subject();
+    let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
+    assert!(refused.contains("orders (in_process) has no subjects") && refused.contains(".event_type("), "{refused}");
 }

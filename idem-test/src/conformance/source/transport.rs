@@ -56,6 +56,7 @@ pub async fn what_a_message_came_with_arrives<W: World>(world: W) {
     world.publish(Publication::new("{}")).await;
 
     assert_eq!(source.has_partition_keys(), W::FEATURES.partition_key, "a worker asks before it starts");
+    assert_eq!(source.has_subjects(), world.subject().is_some());
     let full = take(&mut source).await;
     assert_eq!(full.subject(), world.subject().as_deref());
     assert_eq!(full.content_type(), W::FEATURES.content_type.then_some("application/json"));
