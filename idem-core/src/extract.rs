@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 
-use crate::{BoxError, Delivery, Headers, Key};
+use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
 
 /// What can stand among a handler's parameters. The check that the worker can provide it is made at `.handler::<..>()`.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot take `{Self}`",
     label = "not an extractor",
     note = "the first parameter is the message, the one `&mut` is the connection, and the others are extractors: \
-            `State<T>`, `Headers`, `Subject`, `PartitionKey`, `Delivery`, `IdempotencyKey`"
+            `State<T>`, `Headers`, `Subject`, `PartitionKey`, `CloudEvent`, `Delivery`, \
+            `IdempotencyKey`"
 )]
 pub trait Param: Send + 'static {}
 
@@ -114,6 +115,16 @@ impl Param for PartitionKey {}
 impl<S> Extract<S> for PartitionKey {
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
         Ok(Self(from.delivery.partition_key.clone()))
+    }
+}
+
+impl Param for CloudEvent {}
+impl<S> Extract<S> for CloudEvent {
+    /// A delivery that is no CloudEvent now is none at the next attempt.
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        let none =
+            || permanent("the delivery does not say that it is a CloudEvent, or the worker has no `.cloud_events()`");
+        from.delivery.cloud_event().cloned().ok_or_else(none)
     }
 }
 

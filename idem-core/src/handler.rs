@@ -33,6 +33,10 @@ pub trait Handler: Send + Sync + 'static {
     /// key with `partition_key`. A worker refuses to start with such a handler where its broker has no such keys.
     const NEEDS_PARTITION_KEY: bool = false;
 
+    /// Whether its key, or a part of it, is the id of a CloudEvent. `#[idempotent]` says so of a key with `cloud_event_id`.
+    /// A worker refuses to start with such a handler unless it reads [CloudEvents](crate::Worker::cloud_events).
+    const NEEDS_CLOUD_EVENT: bool = false;
+
     /// The decoded payload.
     type Message: Send + 'static;
 

@@ -5,6 +5,7 @@
 mod acker;
 mod age;
 mod batch;
+mod cloud_event;
 mod codec;
 mod delivery;
 mod error;
@@ -34,6 +35,7 @@ mod telemetry;
 mod worker;
 
 pub use acker::{Acker, Settled};
+pub use cloud_event::CloudEvent;
 pub use codec::{Codec, Json};
 pub use delivery::Delivery;
 pub use error::{BoxError, Error, permanent};

@@ -25,6 +25,7 @@ pub(crate) trait Job<S: Store>: Any + Send {
 pub(crate) struct Needs {
     pub(crate) position: bool,
     pub(crate) partition_key: bool,
+    pub(crate) cloud_event: bool,
 }
 
 /// A handler as the pipeline sees it.
@@ -99,7 +100,7 @@ where
     }
 
     fn needs(&self) -> Needs {
-        Needs { position: H::NEEDS_POSITION, partition_key: H::NEEDS_PARTITION_KEY }
+        Needs { position: H::NEEDS_POSITION, partition_key: H::NEEDS_PARTITION_KEY, cloud_event: H::NEEDS_CLOUD_EVENT }
     }
 
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
@@ -128,12 +129,12 @@ where
 
 impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
     fn decode(&self, delivery: &Delivery) -> Result<H::Message, BoxError> {
-        match (delivery.is_tombstone(), H::TOMBSTONES) {
-            (false, _) => self.codec.decode(delivery.payload()),
+        match (delivery.has_no_data(), H::TOMBSTONES) {
+            (false, _) => self.codec.decode(delivery.data()),
             (true, true) => self.codec.tombstone(),
             (true, false) => Err(format!(
-                "the delivery is a tombstone, which has no payload, and the handler `{}` takes none: let its message be \
-                 an `Option`, which is `None` then",
+                "the delivery is a tombstone, which has no payload, or an event without data, and the handler `{}` takes \
+                 none: let its message be an `Option`, which is `None` then",
                 H::NAME
             )
             .into()),

@@ -92,7 +92,12 @@ impl Handler<'_> {
     /// What the key is made of that a broker may not have.
     fn needs(&self) -> TokenStream {
         let idem = self.idem(Span::call_site());
-        let needs = [("position", "NEEDS_POSITION"), ("partition_key", "NEEDS_PARTITION_KEY")].map(|(fact, name)| {
+        let needs = [
+            ("position", "NEEDS_POSITION"),
+            ("partition_key", "NEEDS_PARTITION_KEY"),
+            ("cloud_event_id", "NEEDS_CLOUD_EVENT"),
+        ]
+        .map(|(fact, name)| {
             let is_fact = |part: &Part| matches!(part, Part::Fact(word, None) if word == fact);
             let name = Ident::new(name, Span::call_site());
             let needs = self.args.key.iter().flatten().any(is_fact);

@@ -8,10 +8,10 @@ use syn::{Error, Ident, Index, LitStr, Member, Token, parenthesized, token};
 
 use crate::args::text;
 
-const KEYS: &str = "a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, `partition_key`, or a tuple of these";
+const KEYS: &str = "a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these";
 
 /// The bare words that are facts of the delivery and no fields.
-const FACTS: [&str; 3] = ["message_id", "position", "partition_key"];
+const FACTS: [&str; 4] = ["message_id", "position", "partition_key", "cloud_event_id"];
 
 /// A key, or a part of a composite one.
 pub(crate) enum Part {

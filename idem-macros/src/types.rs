@@ -40,7 +40,7 @@ pub(crate) fn is_of_one(ty: &Type) -> bool {
 }
 
 /// The extractors that say something of one delivery.
-const ONE: [&str; 5] = ["Delivery", "Headers", "IdempotencyKey", "PartitionKey", "Subject"];
+const ONE: [&str; 6] = ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "PartitionKey", "Subject"];
 
 /// The last part of a path.
 fn last(ty: &Type) -> Option<&PathSegment> {

@@ -77,6 +77,8 @@ keyed!(broker_position, position);
 keyed!(field_position, "position");
 keyed!(broker_partition_key, partition_key);
 keyed!(field_partition_key, "partition_key");
+keyed!(event_identity, cloud_event_id);
+keyed!(composite_with_event_identity, (cloud_event_id, order.id));
 keyed!(composite_with_partition_key, (partition_key, version.0));
 keyed!(composite, (order.id, "version.0"));
 keyed!(composite_of_facts, (header("tenant"), message_id, position, event_id,));
@@ -126,6 +128,10 @@ fn a_fact_that_the_broker_does_not_give_makes_no_key() {
     let empty = bare.clone().with_partition_key(Some(Vec::new().into()));
     assert_eq!(broker_partition_key::key(&order_paid(), &empty), Err(KeyError::Empty));
     assert_eq!(composite_of_facts::key(&order_paid(), &bare), missing("header `tenant`"));
+    let none = event_identity::key(&order_paid(), &bare);
+    assert!(none.is_err_and(|error| error.to_string().contains("does not say that it is a CloudEvent")));
+    let needs = [event_identity::NEEDS_CLOUD_EVENT, composite_with_event_identity::NEEDS_CLOUD_EVENT];
+    assert_eq!((needs, string::NEEDS_CLOUD_EVENT), ([true, true], false));
 }
 
 #[test]

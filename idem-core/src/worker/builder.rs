@@ -257,6 +257,19 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
+    /// Reads deliveries that say that they are CloudEvents (version 1.0) as such: the type of event is that of the event,
+    /// the payload that is decoded is its data, a handler can have `key = cloud_event_id`, and
+    /// [`CloudEvent`](crate::CloudEvent) is an extractor. Off by default.
+    ///
+    /// The attributes are headers (`ce-`, `ce_`, `cloudEvents:` or `cloudEvents_` and the name, on every broker), or they are
+    /// in one JSON object with the data, which the content type `application/cloudevents+json` says. What says that it is
+    /// an event, by that or by one of the headers `specversion`, `id`, `source` and `type`, and is none is a dead letter
+    /// (`undecodable`) that says why; so is a batch of events. What does not say so is taken as ever.
+    pub fn cloud_events(mut self) -> Self {
+        self.settings.cloud_events = true;
+        self
+    }
+
     /// Starts without a word about inbox rows of handlers that this worker does not have. They stay where they are.
     ///
     /// Without it a worker warns of them as it starts, where a worker of this consumer had their handler within a day

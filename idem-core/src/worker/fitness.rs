@@ -5,12 +5,22 @@ use std::sync::Arc;
 use crate::registry::Registered;
 use crate::{Error, Source, Store, subject};
 
-use super::RouteBy;
+use super::{RouteBy, Settings};
 
 /// A key that can never be made would make a dead letter of every message.
-pub(super) fn keys<S: Store>(source: &impl Source, handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+pub(super) fn keys<S: Store>(
+    source: &impl Source,
+    handlers: &[Arc<dyn Registered<S>>],
+    settings: &Settings,
+) -> Result<(), Error> {
     for handler in handlers {
         let needs = handler.needs();
+        if needs.cloud_event && !settings.cloud_events {
+            return Err(Error::Refused(format!(
+                "the key of the handler {:?} is the id of a CloudEvent, and the worker reads none: give it `.cloud_events()`",
+                handler.name()
+            )));
+        }
         let missing = [
             (needs.position && !source.has_positions(), "position", "positions"),
             (needs.partition_key && !source.has_partition_keys(), "partition key", "partition keys"),

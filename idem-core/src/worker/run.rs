@@ -63,7 +63,7 @@ async fn serve<S: Store, Src: Source>(
     parts.settings.check(&parts.consumer)?;
     fitness::distinct(&parts.handlers, &parts.settings.route_by)?;
     fitness::subjects(&parts.source, &parts.settings.route_by)?;
-    fitness::keys(&parts.source, &parts.handlers)?;
+    fitness::keys(&parts.source, &parts.handlers, &parts.settings)?;
     let _connections: Reservation = parts.store.reserve(parts.settings.connections())?;
     let routes = register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let terms = Terms {

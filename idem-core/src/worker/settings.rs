@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) drain: Duration,
     pub(crate) ordering: Ordering,
     pub(crate) route_by: RouteBy,
+    pub(crate) cloud_events: bool,
     pub(crate) leave_unregistered: bool,
     /// So many unfit deliveries, among so many of the last ones, pause consumption.
     pub(crate) unfit_limit: Option<(usize, usize)>,
@@ -43,6 +44,7 @@ impl Default for Settings {
             drain: Duration::from_secs(30),
             ordering: Ordering::None,
             route_by: RouteBy::EventType,
+            cloud_events: false,
             leave_unregistered: false,
             unfit_limit: Some((50, 100)),
             observe: None,

@@ -11,6 +11,7 @@ mod dead;
 mod drain;
 mod duplicates;
 mod endings;
+mod events;
 mod facts;
 mod failures;
 mod faulty;
@@ -38,6 +39,7 @@ pub use dead::*;
 pub use drain::*;
 pub use duplicates::*;
 pub use endings::*;
+pub use events::*;
 pub use facts::*;
 pub use failures::*;
 pub use lanes::*;
@@ -188,6 +190,11 @@ macro_rules! pipeline_suite {
             odd_headers_and_ids_never_block
             // facts
             what_a_message_came_with_is_the_same_wherever_it_runs
+            // CloudEvents
+            a_cloud_event_is_one_message_whichever_way_it_comes
+            a_cloud_event_runs_from_the_inbox_with_its_data
+            what_only_says_that_it_is_a_cloud_event_is_dead_and_says_why
+            a_key_by_cloud_event_refuses_a_worker_that_reads_none
             // tombstones
             a_tombstone_reaches_a_handler_that_takes_it
             a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept
