@@ -3,10 +3,10 @@
 pub mod prelude;
 
 pub use idem_core::{
-    Acker, Bare, Batch, BoxError, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef, Handler, Headers,
-    Health, Horizon, IdempotencyKey, Inbox, Input, Json, Key, KeyError, KeyPart, Lag, Lends, MAX_KEY, Ordering,
-    Outcome, Param, Properties, Reason, RetryPolicy, Settled, Source, Staffed, State, Store, Terms, Worker, permanent,
-    store,
+    Acker, Bare, Batch, BoxError, CloudEvent, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef,
+    Handler, Headers, Health, Horizon, IdempotencyKey, Inbox, Input, Json, Key, KeyError, KeyPart, Lag, Lends, MAX_KEY,
+    Ordering, Outcome, Param, PartitionKey, Properties, Reason, RetryPolicy, Settled, Source, Staffed, State, Store,
+    Subject, Terms, Worker, permanent, store,
 };
 pub use idem_macros::idempotent;
 

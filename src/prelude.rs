@@ -3,8 +3,8 @@
 //! No error type is among them, so that the program's own `Error` and `Result` keep their meaning.
 
 pub use crate::{
-    Batch, BoxError, Delivery, Handler, Headers, IdempotencyKey, Inbox, Key, Outcome, RetryPolicy, State, Worker,
-    idempotent, permanent,
+    Batch, BoxError, CloudEvent, Delivery, Handler, Headers, IdempotencyKey, Inbox, Key, Outcome, PartitionKey,
+    RetryPolicy, State, Subject, Worker, idempotent, permanent,
 };
 
 #[cfg(feature = "postgres")]

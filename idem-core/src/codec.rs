@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 
 use crate::BoxError;
 
-/// Turns a payload into a message of type `M`.
+/// Turns a payload, or the data of a CloudEvent, into a message of type `M`.
 ///
 /// An error means that the payload can never be decoded: the delivery becomes a dead letter with reason `undecodable`,
 /// kept whole, and the handler is not called. Decoding must neither panic nor abort on any input; an abort takes the

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 
 use crate::worker::Refused;
-use crate::{Headers, Properties};
+use crate::{CloudEvent, Headers, Properties};
 
 mod facts;
 
@@ -38,6 +38,8 @@ pub struct Delivery {
     pub(crate) lane: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
     pub(crate) properties: Properties,
+    /// What it says of itself as a CloudEvent, where that is asked for.
+    pub(crate) cloud_event: Option<Result<CloudEvent, Arc<str>>>,
     pub(crate) volatile: &'static [&'static str],
     pub(crate) unrepresentable: Option<Arc<str>>,
 }
@@ -66,6 +68,7 @@ impl Delivery {
             lane: None,
             partition_key: None,
             properties: Properties::new(),
+            cloud_event: None,
             volatile: &[],
             unrepresentable: None,
         }
@@ -210,6 +213,7 @@ impl fmt::Debug for Delivery {
             .field("published_at", &self.published_at)
             .field("produced_at", &self.produced_at)
             .field("lane", &self.lane)
+            .field("cloud_event", &self.cloud_event)
             .field("unrepresentable", &self.unrepresentable)
             .finish()
     }

@@ -1,13 +1,16 @@
 //! What a handler can take beside the message and the connection.
 
-use crate::{BoxError, Delivery, Headers, Key};
+use bytes::Bytes;
+
+use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
 
 /// What can stand among a handler's parameters. The check that the worker can provide it is made at `.handler::<..>()`.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot take `{Self}`",
     label = "not an extractor",
     note = "the first parameter is the message, the one `&mut` is the connection, and the others are extractors: \
-            `State<T>`, `Headers`, `Delivery`, `IdempotencyKey`"
+            `State<T>`, `Headers`, `Subject`, `PartitionKey`, `CloudEvent`, `Delivery`, \
+            `IdempotencyKey`"
 )]
 pub trait Param: Send + 'static {}
 
@@ -82,6 +85,46 @@ impl Param for Delivery {}
 impl<S> Extract<S> for Delivery {
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
         Ok(from.delivery.clone())
+    }
+}
+
+/// The subject that the message was published to: the subject of NATS, the routing key of AMQP; `None` on Kafka.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subject(pub Option<String>);
+
+impl Param for Subject {}
+impl<S> Extract<S> for Subject {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        Ok(Self(from.delivery.subject().map(ToOwned::to_owned)))
+    }
+}
+
+/// The key by which the broker chose the message's partition, the key of a Kafka record; `None` where it has none. Of a
+/// tombstone it is what was deleted.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct PartitionKey(pub Option<Bytes>);
+
+/// Shows how long it is and no more: it may hold personal data.
+impl std::fmt::Debug for PartitionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PartitionKey").field(&self.0.as_ref().map(|key| format!("{} bytes", key.len()))).finish()
+    }
+}
+
+impl Param for PartitionKey {}
+impl<S> Extract<S> for PartitionKey {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        Ok(Self(from.delivery.partition_key.clone()))
+    }
+}
+
+impl Param for CloudEvent {}
+impl<S> Extract<S> for CloudEvent {
+    /// A delivery that is no CloudEvent now is none at the next attempt.
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        let none =
+            || permanent("the delivery does not say that it is a CloudEvent, or the worker has no `.cloud_events()`");
+        from.delivery.cloud_event().cloned().ok_or_else(none)
     }
 }
 

@@ -10,7 +10,8 @@ use crate::Delivery;
 /// What a message looked like: kept beside its claim, so that a second delivery under the same key is known as a copy
 /// (equal) or as a conflict (not equal).
 ///
-/// By default it is the first 16 bytes of the SHA-256 of the raw payload, which an operator can compute in SQL too. A
+/// By default it is the first 16 bytes of the SHA-256 of the raw payload, which an operator can compute in SQL too; of the
+/// data alone of a CloudEvent in JSON, so that it is the same whichever way the event comes. A
 /// producer that serialises anew when it publishes again, with another order of fields or a fresh timestamp, would make
 /// conflicts of its copies: give such a handler a fingerprint of its own, or [`Fingerprint::none`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +33,7 @@ impl Fingerprint {
     /// The fingerprint of this delivery's payload. No payload at all is not the same as an empty one, and its word, being
     /// shorter than a hash, is that of no payload.
     pub(crate) fn of_delivery(delivery: &Delivery) -> Self {
-        if delivery.is_tombstone() { Self::short(b"tombstone") } else { Self::of(delivery.payload()) }
+        if delivery.has_no_data() { Self::short(b"tombstone") } else { Self::of(delivery.data()) }
     }
 
     /// What tells one delivery without a key from another. A payload alone does not: an event that nobody takes and a
@@ -41,7 +42,7 @@ impl Fingerprint {
     pub(crate) fn of_keyless(delivery: &Delivery) -> Self {
         let mut whole = Whole(Sha256::new());
         let texts = [
-            delivery.event_type(),
+            delivery.event_type.as_deref(),
             delivery.message_id(),
             delivery.subject(),
             delivery.content_type(),

@@ -15,8 +15,9 @@ pub trait Handler: Send + Sync + 'static {
     /// is renamed.
     const NAME: &'static str;
 
-    /// The type of event that this handler takes, where several handlers share a queue. `None` takes every event that
-    /// no other handler of the worker names.
+    /// The type of event that this handler takes, where several handlers share a queue; a pattern of subjects where the
+    /// worker [routes by subject](crate::Worker::route_by_subject). `None` takes every event that no other handler of the
+    /// worker names.
     const EVENT: Option<&'static str> = None;
 
     /// Whether it takes tombstones: deliveries without a payload at all, for which its message is `None`. `#[idempotent]`
@@ -27,6 +28,14 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether its key, or a part of it, is the place where the broker keeps the message. `#[idempotent]` says so of a key
     /// with `position`. A worker refuses to start with such a handler where its broker has no such places.
     const NEEDS_POSITION: bool = false;
+
+    /// Whether its key, or a part of it, is the key by which the broker chooses a partition. `#[idempotent]` says so of a
+    /// key with `partition_key`. A worker refuses to start with such a handler where its broker has no such keys.
+    const NEEDS_PARTITION_KEY: bool = false;
+
+    /// Whether its key, or a part of it, is the id of a CloudEvent. `#[idempotent]` says so of a key with `cloud_event_id`.
+    /// A worker refuses to start with such a handler unless it reads [CloudEvents](crate::Worker::cloud_events).
+    const NEEDS_CLOUD_EVENT: bool = false;
 
     /// The decoded payload.
     type Message: Send + 'static;

@@ -5,6 +5,7 @@
 mod acker;
 mod age;
 mod batch;
+mod cloud_event;
 mod codec;
 mod delivery;
 mod error;
@@ -30,14 +31,16 @@ mod registry;
 mod retry;
 mod source;
 pub mod store;
+mod subject;
 mod telemetry;
 mod worker;
 
 pub use acker::{Acker, Settled};
+pub use cloud_event::CloudEvent;
 pub use codec::{Codec, Json};
 pub use delivery::Delivery;
 pub use error::{BoxError, Error, permanent};
-pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, State};
+pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, PartitionKey, State, Subject};
 pub use fingerprint::Fingerprint;
 pub use handler::Handler;
 pub use headers::Headers;

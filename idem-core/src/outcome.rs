@@ -67,7 +67,7 @@ reasons! {
     Exhausted = "exhausted",
     /// The handler returned [`permanent`](crate::permanent).
     Permanent = "permanent",
-    /// The payload could not be decoded.
+    /// The payload could not be decoded, or the delivery says that it is a CloudEvent, and is none.
     Undecodable = "undecodable",
     /// No key could be made.
     NoKey = "no key",

@@ -238,6 +238,14 @@ impl<S: Store> Pipeline<S> {
         Ok(Work { route, identity, job })
     }
 
+    /// Reads what a delivery says of itself as a CloudEvent, where that is asked for: as it is received, and as its row is
+    /// taken from the inbox, which keeps it as it came.
+    pub(crate) fn recognize(&self, delivery: &mut Delivery) {
+        if self.settings.cloud_events && delivery.payload().len() <= self.settings.payload_limit {
+            delivery.cloud_event = crate::cloud_event::read(delivery);
+        }
+    }
+
     /// Whether it can be taken over at all.
     pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
         if let Some(why) = &delivery.unrepresentable {
@@ -247,6 +255,9 @@ impl<S: Store> Pipeline<S> {
         if size > limit {
             let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.payload_limit(..)`");
             return Err(Unfit::new(Reason::TooLarge, text));
+        }
+        if let Some(Err(why)) = &delivery.cloud_event {
+            return Err(Unfit::new(Reason::Undecodable, why));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ pub use std::primitive::{bool, str};
 pub use std::result::Result;
 
 pub use crate::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError};
-use crate::{KeyPart, Lends, Store};
+use crate::{CloudEvent, KeyPart, Lends, Store};
 
 /// A fact of the delivery, as a key or a part of one. That it is missing shows when the key is written.
 #[derive(Debug)]
@@ -36,6 +36,38 @@ pub fn message_id(delivery: &Delivery) -> Fact<'_> {
 /// The place where the broker keeps the message.
 pub fn position(delivery: &Delivery) -> Fact<'_> {
     Fact::of(delivery.position().map(str::as_bytes), || "position".to_owned())
+}
+
+/// The key by which the broker chooses a partition.
+pub fn partition_key(delivery: &Delivery) -> Fact<'_> {
+    Fact::of(delivery.partition_key(), || "partition key".to_owned())
+}
+
+/// Source and id of a CloudEvent, as a key or a part of one.
+#[derive(Debug)]
+pub struct CloudEventId<'a>(Option<&'a CloudEvent>);
+
+impl KeyPart for CloudEventId<'_> {
+    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+        let missing =
+            || KeyError::Missing { what: "CloudEvent id: it does not say that it is a CloudEvent".to_owned() };
+        key.append(self.0.ok_or_else(missing)?.key()?.as_bytes())
+    }
+}
+
+/// What a worker that reads CloudEvents makes of a delivery, for the suite of sources: its source and id, and its data.
+pub fn cloud_event(mut delivery: Delivery) -> Option<Result<(String, Vec<u8>), String>> {
+    delivery.cloud_event = crate::cloud_event::read(&delivery);
+    let event = match delivery.cloud_event.clone()? {
+        Ok(event) => event,
+        Err(why) => return Some(Err(why.to_string())),
+    };
+    Some(Ok((format!("{} {}", event.source(), event.id()), delivery.data().to_vec())))
+}
+
+/// The identity of the event.
+pub fn cloud_event_id(delivery: &Delivery) -> CloudEventId<'_> {
+    CloudEventId(delivery.cloud_event())
 }
 
 /// What a handler's function returns. A bound, and no `Result` in the signature of [`finish`]: rustc would advise to

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::{HandlerId, Identity};
+use crate::subject;
 use crate::telemetry::Meters;
+use crate::worker::RouteBy;
 use crate::{BoxError, Codec, Delivery, Extract, Extraction, Fingerprint, Handler, Input, Key, Lends, Reason, Store};
 
 /// A future that borrows the transaction it writes through.
@@ -18,12 +20,20 @@ pub(crate) trait Job<S: Store>: Any + Send {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_>;
 }
 
+/// What a handler's key is made of that a broker may not have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    pub(crate) position: bool,
+    pub(crate) partition_key: bool,
+    pub(crate) cloud_event: bool,
+}
+
 /// A handler as the pipeline sees it.
 pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
     fn event(&self) -> Option<&'static str>;
-    /// Whether its key is made of the place where the broker keeps the message.
-    fn needs_position(&self) -> bool;
+    /// What its key is made of that a broker may not have.
+    fn needs(&self) -> Needs;
 
     /// What tells a copy from another message.
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
@@ -89,8 +99,8 @@ where
         Some(Box::new(Joined::<H> { input: H::Input::many(messages)?, params: first? }))
     }
 
-    fn needs_position(&self) -> bool {
-        H::NEEDS_POSITION
+    fn needs(&self) -> Needs {
+        Needs { position: H::NEEDS_POSITION, partition_key: H::NEEDS_PARTITION_KEY, cloud_event: H::NEEDS_CLOUD_EVENT }
     }
 
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit> {
@@ -119,12 +129,12 @@ where
 
 impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
     fn decode(&self, delivery: &Delivery) -> Result<H::Message, BoxError> {
-        match (delivery.is_tombstone(), H::TOMBSTONES) {
-            (false, _) => self.codec.decode(delivery.payload()),
+        match (delivery.has_no_data(), H::TOMBSTONES) {
+            (false, _) => self.codec.decode(delivery.data()),
             (true, true) => self.codec.tombstone(),
             (true, false) => Err(format!(
-                "the delivery is a tombstone, which has no payload, and the handler `{}` takes none: let its message be \
-                 an `Option`, which is `None` then",
+                "the delivery is a tombstone, which has no payload, or an event without data, and the handler `{}` takes \
+                 none: let its message be an `Option`, which is `None` then",
                 H::NAME
             )
             .into()),
@@ -182,20 +192,25 @@ pub(crate) struct Routes<S> {
     /// Stands for "no handler known" in rows that no handler takes.
     pub(crate) nobody: HandlerId,
     pub(crate) nobody_meters: Meters,
-    /// The header that tells the type of event; the broker's own property where it is `None`.
-    pub(crate) event_type: Option<String>,
+    pub(crate) route_by: RouteBy,
 }
 
 impl<S: Store> Routes<S> {
-    /// The handler that names this delivery's type of event, or else the one that names none.
+    /// The handler that names this delivery's type of event, or its subject, or else the one that names none.
     pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Unfit> {
-        let event = match &self.event_type {
-            Some(header) => delivery.headers().get_str(header),
-            None => delivery.event_type(),
+        let (what, event) = match &self.route_by {
+            RouteBy::EventType => ("event type", delivery.event_type()),
+            RouteBy::Header(name) => ("event type", delivery.headers().get_str(name)),
+            RouteBy::Subject => ("subject", delivery.subject()),
         };
-        let named = event.and_then(|event| self.routes.iter().find(|route| route.handler.event() == Some(event)));
+        let takes = |wanted: &str, event: &str| match self.route_by {
+            RouteBy::Subject => subject::matches(wanted, event),
+            _ => wanted == event,
+        };
+        let takes = |route: &&Route<S>, event| route.handler.event().is_some_and(|wanted| takes(wanted, event));
+        let named = event.and_then(|event| self.routes.iter().find(|route| takes(route, event)));
         named.or_else(|| self.routes.iter().find(|route| route.handler.event().is_none())).ok_or_else(|| {
-            let event = event.map_or_else(|| "no event type".to_owned(), |event| format!("the event type {event:?}"));
+            let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
             Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
         })
     }

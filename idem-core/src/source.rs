@@ -42,6 +42,18 @@ pub trait Source: Send + 'static {
         true
     }
 
+    /// Whether its deliveries have a [`partition key`](Delivery::partition_key), where their producers set one. A worker
+    /// refuses to start with a handler whose key needs one where there is none.
+    fn has_partition_keys(&self) -> bool {
+        true
+    }
+
+    /// Whether its deliveries have a [`subject`](Delivery::subject). A worker that is to route by it refuses to start where
+    /// there is none.
+    fn has_subjects(&self) -> bool {
+        true
+    }
+
     /// How long a delivery may stay unsettled before the broker takes it back, and counts that. A worker whose database is
     /// away for longer than a quarter of it closes the source, so that an outage costs each delivery one return, however long
     /// it lasts, and opens it again when the database is back. `None`: it waits for the database with all that it holds.

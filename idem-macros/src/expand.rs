@@ -60,9 +60,7 @@ impl Handler<'_> {
         let event = self.args.event.iter();
         let takes_none = self.shape.is_some_and(|shape| is_option(&shape.message));
         let tombstones = takes_none.then(|| quote!(const TOMBSTONES: #idem::bool = true;));
-        let by_position = |part: &Part| matches!(part, Part::Fact(word, None) if word == "position");
-        let needs = self.args.key.iter().flatten().any(by_position);
-        let position = needs.then(|| quote!(const NEEDS_POSITION: #idem::bool = true;));
+        let needs = self.needs();
         let (types, key, fingerprint, call) = (self.types(), self.key(), self.fingerprint(), self.call());
         quote! {
             #[doc(hidden)]
@@ -74,7 +72,7 @@ impl Handler<'_> {
                 const NAME: &'static #idem::str = #name;
                 #(const EVENT: #idem::Option<&'static #idem::str> = #idem::Option::Some(#event);)*
                 #tombstones
-                #position
+                #needs
                 #types
                 fn key(#message: &Self::Message, #delivery: &#idem::Delivery)
                     -> #idem::Result<#idem::Key, #idem::KeyError>
@@ -89,6 +87,23 @@ impl Handler<'_> {
                 }
             }
         }
+    }
+
+    /// What the key is made of that a broker may not have.
+    fn needs(&self) -> TokenStream {
+        let idem = self.idem(Span::call_site());
+        let needs = [
+            ("position", "NEEDS_POSITION"),
+            ("partition_key", "NEEDS_PARTITION_KEY"),
+            ("cloud_event_id", "NEEDS_CLOUD_EVENT"),
+        ]
+        .map(|(fact, name)| {
+            let is_fact = |part: &Part| matches!(part, Part::Fact(word, None) if word == fact);
+            let name = Ident::new(name, Span::call_site());
+            let needs = self.args.key.iter().flatten().any(is_fact);
+            needs.then(|| quote!(const #name: #idem::bool = true;))
+        });
+        quote!(#(#needs)*)
     }
 
     fn types(&self) -> TokenStream {

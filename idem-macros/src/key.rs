@@ -8,14 +8,16 @@ use syn::{Error, Ident, Index, LitStr, Member, Token, parenthesized, token};
 
 use crate::args::text;
 
-const KEYS: &str =
-    "a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, or a tuple of these";
+const KEYS: &str = "a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these";
+
+/// The bare words that are facts of the delivery and no fields.
+const FACTS: [&str; 4] = ["message_id", "position", "partition_key", "cloud_event_id"];
 
 /// A key, or a part of a composite one.
 pub(crate) enum Part {
     /// The members from the message down to the field, and where they are written.
     Field(Vec<Member>, Span),
-    /// `header` with its name, `message_id` or `position`.
+    /// `header` with its name, or one of [`FACTS`].
     Fact(Ident, Option<LitStr>),
 }
 
@@ -65,7 +67,7 @@ impl Parse for Part {
         }
         let path = Punctuated::<Member, Token![.]>::parse_separated_nonempty(input)?;
         Ok(match path.first() {
-            Some(Member::Named(word)) if path.len() == 1 && (word == "message_id" || word == "position") => {
+            Some(Member::Named(word)) if path.len() == 1 && FACTS.iter().any(|fact| word == fact) => {
                 Self::Fact(word.clone(), None)
             }
             first => {

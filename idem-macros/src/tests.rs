@@ -67,7 +67,7 @@ fn all_arguments_and_extractors_round_the_connection() {
         }
     };
     let arguments = quote! {
-        key = ("order.id", version.0, header("ce-id"), message_id, position),
+        key = ("order.id", version.0, header("ce-id"), message_id, position, partition_key, cloud_event_id),
         name = "order_paid",
         event = "order.paid",
         fingerprint = prints::of_body,
@@ -97,6 +97,8 @@ fn all_arguments_and_extractors_round_the_connection() {
                     &'static ::shop::idem::__private::str,
                 > = ::shop::idem::__private::Option::Some("order.paid");
                 const NEEDS_POSITION: ::shop::idem::__private::bool = true;
+                const NEEDS_PARTITION_KEY: ::shop::idem::__private::bool = true;
+                const NEEDS_CLOUD_EVENT: ::shop::idem::__private::bool = true;
                 type Message = OrderPaid;
                 type Input = OrderPaid;
                 type Params = (State<App>, Headers);
@@ -115,6 +117,8 @@ fn all_arguments_and_extractors_round_the_connection() {
                             &::shop::idem::__private::header(__delivery, "ce-id"),
                             &::shop::idem::__private::message_id(__delivery),
                             &::shop::idem::__private::position(__delivery),
+                            &::shop::idem::__private::partition_key(__delivery),
+                            &::shop::idem::__private::cloud_event_id(__delivery),
                         ],
                     )
                 }
@@ -175,7 +179,7 @@ fn the_function_and_a_stub_after_mistakes() {
                 }
             }
             ::core::compile_error! {
-                "this is empty; expected a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, or a tuple of these"
+                "this is empty; expected a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these"
             }
             ::core::compile_error! {
                 "a handler is async: `async fn handler(message: M, tx: &mut PgConnection) -> Result<(), E>`"

@@ -36,8 +36,11 @@ pub(crate) fn batched(ty: &Type) -> Option<&Type> {
 
 /// Whether it says something of one delivery, which a batch has many of.
 pub(crate) fn is_of_one(ty: &Type) -> bool {
-    last(ty).is_some_and(|last| ["Delivery", "Headers", "IdempotencyKey"].iter().any(|name| last.ident == name))
+    last(ty).is_some_and(|last| ONE.iter().any(|name| last.ident == name))
 }
+
+/// The extractors that say something of one delivery.
+const ONE: [&str; 6] = ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "PartitionKey", "Subject"];
 
 /// The last part of a path.
 fn last(ty: &Type) -> Option<&PathSegment> {

@@ -14,6 +14,7 @@ struct OrderPaid {
     event_id: Uuid,
     message_id: String,
     position: u8,
+    partition_key: u8,
     order: Order,
     version: (u32, Wrapped),
 }
@@ -31,6 +32,7 @@ fn order_paid() -> OrderPaid {
         event_id: Uuid::from_u128(7),
         message_id: "field".to_owned(),
         position: 3,
+        partition_key: 4,
         order: Order { id: 42, r#type: "rush".to_owned() },
         version: (5, Wrapped("w".to_owned())),
     }
@@ -41,6 +43,7 @@ fn delivery() -> Delivery {
         .with_headers([("ce-id", "from the header"), ("tenant", "acme")].into_iter().collect())
         .with_message_id(Some("from the broker".to_owned()))
         .with_position(Some("orders/0/17".to_owned()))
+        .with_partition_key(Some(vec![0xff, b'k'].into()))
 }
 
 fn key_of<H: Handler<Message = OrderPaid>>() -> Result<Key, KeyError> {
@@ -72,6 +75,11 @@ keyed!(broker_message_id, message_id);
 keyed!(field_message_id, "message_id");
 keyed!(broker_position, position);
 keyed!(field_position, "position");
+keyed!(broker_partition_key, partition_key);
+keyed!(field_partition_key, "partition_key");
+keyed!(event_identity, cloud_event_id);
+keyed!(composite_with_event_identity, (cloud_event_id, order.id));
+keyed!(composite_with_partition_key, (partition_key, version.0));
 keyed!(composite, (order.id, "version.0"));
 keyed!(composite_of_facts, (header("tenant"), message_id, position, event_id,));
 
@@ -116,7 +124,14 @@ fn a_fact_that_the_broker_does_not_give_makes_no_key() {
     let missing = |what: &str| Err(KeyError::Missing { what: what.to_owned() });
     assert_eq!(broker_message_id::key(&order_paid(), &bare), missing("message id"));
     assert_eq!(broker_position::key(&order_paid(), &bare), missing("position"));
+    assert_eq!(broker_partition_key::key(&order_paid(), &bare), missing("partition key"));
+    let empty = bare.clone().with_partition_key(Some(Vec::new().into()));
+    assert_eq!(broker_partition_key::key(&order_paid(), &empty), Err(KeyError::Empty));
     assert_eq!(composite_of_facts::key(&order_paid(), &bare), missing("header `tenant`"));
+    let none = event_identity::key(&order_paid(), &bare);
+    assert!(none.is_err_and(|error| error.to_string().contains("does not say that it is a CloudEvent")));
+    let needs = [event_identity::NEEDS_CLOUD_EVENT, composite_with_event_identity::NEEDS_CLOUD_EVENT];
+    assert_eq!((needs, string::NEEDS_CLOUD_EVENT), ([true, true], false));
 }
 
 #[test]
@@ -127,6 +142,15 @@ fn bare_words_of_the_broker_are_the_brokers_and_strings_are_fields() -> Result<(
     let needs = [broker_position::NEEDS_POSITION, composite_of_facts::NEEDS_POSITION, field_position::NEEDS_POSITION];
     assert_eq!(needs, [true, true, false]);
     assert_eq!(key_of::<field_position>()?.as_bytes(), b"3");
+    assert_eq!(key_of::<broker_partition_key>()?.as_bytes(), b"\xffk");
+    assert_eq!(key_of::<field_partition_key>()?.as_bytes(), b"4");
+    let needs = [
+        broker_partition_key::NEEDS_PARTITION_KEY,
+        composite_with_partition_key::NEEDS_PARTITION_KEY,
+        field_partition_key::NEEDS_PARTITION_KEY,
+        broker_position::NEEDS_PARTITION_KEY,
+    ];
+    assert_eq!(needs, [true, true, false, false]);
     Ok(())
 }
 

@@ -215,6 +215,10 @@ impl Source for Topic {
     }
 
     /// The topic's `retention.ms`. A topic that is only compacted has no limit.
+    fn has_subjects(&self) -> bool {
+        false
+    }
+
     fn horizon(&self) -> Horizon {
         self.horizon
     }

@@ -155,6 +155,10 @@ impl Source for Stream {
 
     /// The age limit of the stream. With the retentions interest and work queue, too: what was acked is gone there, but
     /// acks can be lost with the server's power.
+    fn has_partition_keys(&self) -> bool {
+        false
+    }
+
     fn horizon(&self) -> Horizon {
         self.horizon
     }

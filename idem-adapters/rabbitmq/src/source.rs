@@ -244,6 +244,10 @@ impl Source for Queue {
         false
     }
 
+    fn has_partition_keys(&self) -> bool {
+        false
+    }
+
     /// The consumer timeout, as the user has said it by [`consumer_timeout`](crate::Options::consumer_timeout).
     fn unsettled_limit(&self) -> Option<Duration> {
         Some(self.config.consumer_timeout)

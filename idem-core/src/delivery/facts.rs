@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::{Delivery, Headers, Properties};
+use crate::{CloudEvent, Delivery, Headers, Properties};
 
 impl Delivery {
     /// The queue, stream or topic that it came from.
@@ -27,9 +27,28 @@ impl Delivery {
         self.message_id.as_deref()
     }
 
-    /// The type of the event, if the producer set one.
+    /// The type of the event, if the producer set one: that of the CloudEvent where the worker reads it as one.
     pub fn event_type(&self) -> Option<&str> {
-        self.event_type.as_deref()
+        self.cloud_event().map(CloudEvent::event_type).or(self.event_type.as_deref())
+    }
+
+    /// What it says of itself as a CloudEvent, if the worker reads [CloudEvents](crate::Worker::cloud_events) and it is one.
+    pub fn cloud_event(&self) -> Option<&CloudEvent> {
+        self.cloud_event.as_ref()?.as_ref().ok()
+    }
+
+    /// What the codec decodes: the payload, or the data of a CloudEvent that has it in there with its attributes.
+    pub fn data(&self) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        match self.cloud_event() {
+            Some(event) => event.data(&self.payload).unwrap_or(&NONE),
+            None => &self.payload,
+        }
+    }
+
+    /// Whether there is nothing to decode, not even an empty payload: it is a tombstone, or a CloudEvent in JSON without data.
+    pub(crate) fn has_no_data(&self) -> bool {
+        self.tombstone || self.cloud_event().is_some_and(|event| event.data(&self.payload).is_none())
     }
 
     /// The subject that it was published to: the subject of NATS, the routing key of AMQP. Kafka has none.

@@ -138,7 +138,7 @@ impl<S: Store> Runner<S> {
         let own = self.pipeline.own_statements.lock().await;
         let answer = store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await;
         drop(own);
-        match answer {
+        let mut rows = match answer {
             // It was refused, so that nothing is taken; but for a disk that has failed, which may have written it.
             Err(fault @ Fault::Outage(_)) => match store.taken(token).await {
                 Ok(rows) if !rows.is_empty() => Ok(rows),
@@ -152,7 +152,9 @@ impl<S: Store> Runner<S> {
                 }
             }
             answer => answer,
-        }
+        }?;
+        rows.iter_mut().for_each(|row| self.pipeline.recognize(&mut row.delivery));
+        Ok(rows)
     }
 
     /// Waits until something was parked here, or for the poll; and for the end of an outage. Where it was the inbox that met

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::registry::{Bound, Registered};
 use crate::{Codec, Delivery, Error, Extract, Handler, Json, Lends, Ordering, Outcome, RetryPolicy, Source, Store};
 
-use super::{Gate, Health, Settings};
+use super::{Gate, Health, RouteBy, Settings};
 
 /// The running loop of one source and its handlers, under one consumer name.
 ///
@@ -241,7 +241,32 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// The header that tells the type of event, where it is not the broker's own property (AMQP `type`).
     pub fn event_type(mut self, header: impl Into<String>) -> Self {
-        self.settings.event_type = Some(header.into());
+        self.settings.route_by = RouteBy::Header(header.into());
+        self
+    }
+
+    /// The subject chooses the handler, in place of the type of event: the subject of NATS, the routing key of AMQP. The
+    /// `event` of a handler is a pattern then, as NATS writes it: `*` stands for one token between dots, and `>` at the end
+    /// for one or more, so that `event = "orders.*.paid"` takes `orders.42.paid`.
+    ///
+    /// Two patterns that one subject could match are refused as the worker starts, as is a source without subjects. A
+    /// handler without an `event` takes what no pattern matches; without such a handler, that is a dead letter (`unknown
+    /// type`). Of this and [`event_type`](Self::event_type) the last one counts.
+    pub fn route_by_subject(mut self) -> Self {
+        self.settings.route_by = RouteBy::Subject;
+        self
+    }
+
+    /// Reads deliveries that say that they are CloudEvents (version 1.0) as such: the type of event is that of the event,
+    /// the payload that is decoded is its data, a handler can have `key = cloud_event_id`, and
+    /// [`CloudEvent`](crate::CloudEvent) is an extractor. Off by default.
+    ///
+    /// The attributes are headers (`ce-`, `ce_`, `cloudEvents:` or `cloudEvents_` and the name, on every broker), or they are
+    /// in one JSON object with the data, which the content type `application/cloudevents+json` says. What says that it is
+    /// an event, by that or by one of the headers `specversion`, `id`, `source` and `type`, and is none is a dead letter
+    /// (`undecodable`) that says why; so is a batch of events. What does not say so is taken as ever.
+    pub fn cloud_events(mut self) -> Self {
+        self.settings.cloud_events = true;
         self
     }
 

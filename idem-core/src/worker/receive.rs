@@ -77,6 +77,7 @@ async fn forward<S: Store, Src: Source>(
         match source.next().await {
             // The queues need no limit: the source hands out no more than may be unsettled.
             Ok((mut delivery, acker)) => {
+                pipeline.recognize(&mut delivery);
                 delivery.lane = delivery.lane.filter(|_| pipeline.settings.ordering != Ordering::None);
                 let place = delivery.lane.map(|lane| pipeline.lanes.place(lane));
                 to.push(delivery, acker, place);

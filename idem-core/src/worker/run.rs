@@ -19,8 +19,8 @@ use crate::{Error, Ordering, Source, Store, Terms, age};
 
 use super::receive::Arrivals;
 use super::{
-    Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, Unregistered, housekeeping, lag, lane,
-    receive, waiting,
+    Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, Unregistered, fitness, housekeeping,
+    lag, lane, receive, waiting,
 };
 
 /// What a worker is made of, once its handlers' types are erased.
@@ -61,8 +61,9 @@ async fn serve<S: Store, Src: Source>(
 ) -> Result<(), Error> {
     let mut shutdown = pin!(shutdown);
     parts.settings.check(&parts.consumer)?;
-    distinct(&parts.handlers)?;
-    positions(&parts.source, &parts.handlers)?;
+    fitness::distinct(&parts.handlers, &parts.settings.route_by)?;
+    fitness::subjects(&parts.source, &parts.settings.route_by)?;
+    fitness::keys(&parts.source, &parts.handlers, &parts.settings)?;
     let _connections: Reservation = parts.store.reserve(parts.settings.connections())?;
     let routes = register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let terms = Terms {
@@ -171,46 +172,6 @@ async fn finish(working: &mut JoinSet<()>) {
     while working.join_next().await.is_some() {}
 }
 
-/// A key that can never be made would make a dead letter of every message.
-fn positions<S: Store>(source: &impl Source, handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
-    match handlers.iter().find(|handler| handler.needs_position()) {
-        Some(handler) if !source.has_positions() => Err(Error::Refused(format!(
-            "the key of the handler {:?} is the position of the message, and {} ({}) has no positions: take the message \
-             id, a header or a field of the message as the key",
-            handler.name(),
-            source.name(),
-            source.system()
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Two handlers of one name would share their claims; of two for one type of event, only one would ever run.
-fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
-    for (at, handler) in handlers.iter().enumerate() {
-        let (name, event) = (handler.name(), handler.event());
-        if name.is_empty() || name.len() > 200 || name.contains('\0') {
-            return Err(Error::Refused(format!("the handler name {name:?} must have 1 to 200 bytes and no NUL")));
-        }
-        for earlier in &handlers[..at] {
-            if earlier.name() == name {
-                return Err(Error::Refused(format!(
-                    "two handlers have the name {name:?}: give one of them another, `#[idempotent(name = \"..\")]`"
-                )));
-            }
-            if earlier.event() == event {
-                let event = event.map_or_else(|| "no type of event".to_owned(), |event| format!("the event {event:?}"));
-                return Err(Error::Refused(format!(
-                    "the handlers {:?} and {name:?} both name {event}: give each its own, `#[idempotent(event = \
-                     \"..\")]`",
-                    earlier.name()
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Whether this consumer has handled anything before, under any of its handlers.
 async fn history<S: Store>(consumer: &str, store: &S) -> Result<bool, Error> {
     store.has_history(consumer).await.map_err(|fault| Error::Database {
@@ -254,7 +215,7 @@ async fn register<S: Store>(
         routes: ids.zip(handlers).map(route).collect(),
         nobody,
         nobody_meters: Meters::new(consumer, ""),
-        event_type: settings.event_type.clone(),
+        route_by: settings.route_by.clone(),
     })
 }
 

@@ -20,7 +20,8 @@ pub(crate) struct Settings {
     pub(crate) poll: Duration,
     pub(crate) drain: Duration,
     pub(crate) ordering: Ordering,
-    pub(crate) event_type: Option<String>,
+    pub(crate) route_by: RouteBy,
+    pub(crate) cloud_events: bool,
     pub(crate) leave_unregistered: bool,
     /// So many unfit deliveries, among so many of the last ones, pause consumption.
     pub(crate) unfit_limit: Option<(usize, usize)>,
@@ -42,12 +43,24 @@ impl Default for Settings {
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(30),
             ordering: Ordering::None,
-            event_type: None,
+            route_by: RouteBy::EventType,
+            cloud_events: false,
             leave_unregistered: false,
             unfit_limit: Some((50, 100)),
             observe: None,
         }
     }
+}
+
+/// What of a delivery tells which handler takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RouteBy {
+    /// Its type of event.
+    EventType,
+    /// The header of this name.
+    Header(String),
+    /// Its subject, by patterns.
+    Subject,
 }
 
 /// How many deliveries of an order may be unsettled for each one that runs.

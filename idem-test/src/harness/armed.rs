@@ -18,6 +18,8 @@ impl<H: Handler, S: Lends<H::Connection>> Handler for Armed<H, S> {
     const EVENT: Option<&'static str> = H::EVENT;
     const TOMBSTONES: bool = H::TOMBSTONES;
     const NEEDS_POSITION: bool = H::NEEDS_POSITION;
+    const NEEDS_PARTITION_KEY: bool = H::NEEDS_PARTITION_KEY;
+    const NEEDS_CLOUD_EVENT: bool = H::NEEDS_CLOUD_EVENT;
 
     type Message = H::Message;
     type Input = H::Input;

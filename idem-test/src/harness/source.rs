@@ -50,6 +50,14 @@ impl<S: Source> Source for CrashingSource<S> {
         self.within.has_positions()
     }
 
+    fn has_partition_keys(&self) -> bool {
+        self.within.has_partition_keys()
+    }
+
+    fn has_subjects(&self) -> bool {
+        self.within.has_subjects()
+    }
+
     fn unsettled_limit(&self) -> Option<Duration> {
         self.within.unsettled_limit()
     }

@@ -11,6 +11,7 @@ mod dead;
 mod drain;
 mod duplicates;
 mod endings;
+mod events;
 mod facts;
 mod failures;
 mod faulty;
@@ -38,6 +39,7 @@ pub use dead::*;
 pub use drain::*;
 pub use duplicates::*;
 pub use endings::*;
+pub use events::*;
 pub use facts::*;
 pub use failures::*;
 pub use lanes::*;
@@ -188,9 +190,16 @@ macro_rules! pipeline_suite {
             odd_headers_and_ids_never_block
             // facts
             what_a_message_came_with_is_the_same_wherever_it_runs
+            // CloudEvents
+            a_cloud_event_is_one_message_whichever_way_it_comes
+            a_cloud_event_runs_from_the_inbox_with_its_data
+            what_only_says_that_it_is_a_cloud_event_is_dead_and_says_why
+            a_key_by_cloud_event_refuses_a_worker_that_reads_none
             // tombstones
             a_tombstone_reaches_a_handler_that_takes_it
             a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept
+            a_tombstone_tells_what_was_deleted
+            a_key_by_partition_key_refuses_a_broker_without_partition_keys
             // ages
             what_is_older_than_the_pruned_claims_is_dead_as_too_old
             what_is_redelivered_and_too_old_is_dead_and_never_run
@@ -228,6 +237,9 @@ macro_rules! pipeline_suite {
             a_header_chooses_the_handler
             an_unknown_type_is_dead_and_kept_whole
             two_handlers_of_one_name_refuse_the_start
+            a_subject_chooses_the_handler_by_its_pattern
+            patterns_that_overlap_or_make_no_sense_refuse_the_start
+            routing_by_subject_refuses_a_broker_without_subjects
             // handlers that a worker does not have
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts

@@ -1,10 +1,12 @@
 //! Several handlers at one queue.
 
-use idem_core::{Reason, Worker};
+use std::marker::PhantomData;
+
+use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Reason, State, Worker};
 
 use crate::Publication;
 
-use super::orders::Orders;
+use super::orders::{Desk, Orders};
 use super::{Line, Order, Settings, World};
 
 fn both() -> Settings {
@@ -59,4 +61,99 @@ pub async fn two_handlers_of_one_name_refuse_the_start<W: World>(world: W) {
     let worker = worker.handler::<Orders<W>>().handler::<Orders<W>>();
     let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
     assert!(refused.contains("orders"), "{refused}");
+}
+
+/// The patterns of the handlers below.
+const PATTERNS: [Option<&str>; 6] =
+    [Some("orders.*.paid"), Some("orders.*.sent"), Some("refunds.>"), None, Some("orders.42.*"), Some("orders.#")];
+
+/// Takes the subjects of its pattern, and writes its number with the id.
+struct Routed<W, const N: usize>(PhantomData<fn() -> W>);
+
+impl<W: World, const N: usize> Handler for Routed<W, N> {
+    const NAME: &'static str = ["paid", "sent", "refunds", "others", "one", "odd"][N];
+    const EVENT: Option<&'static str> = PATTERNS[N];
+
+    type Message = Order;
+    type Input = Order;
+    type Params = (State<Desk>, Delivery);
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(
+        order: Order,
+        (State(desk), delivery): Self::Params,
+        tx: &mut W::Connection,
+    ) -> Result<(), BoxError> {
+        desk.write::<W>(&[&format!("{} {}", Self::NAME, order.id)], tx).await?;
+        if delivery.attempt() == 1 && order.id == "again" { Err("once".into()) } else { Ok(()) }
+    }
+}
+
+/// Also from the inbox, where a message finds its handler by its number, and when a dead letter is replayed.
+pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let order = |id: &str| Publication::from(Order::ok(id));
+    for (id, subject) in [
+        ("a", "orders.1.paid"),
+        ("b", "orders.1.sent"),
+        ("c", "refunds.1.2.3"),
+        ("again", "orders.7.sent"),
+        ("d", "orders.1.2.paid"),
+        ("e", "refunds"),
+    ] {
+        // The type of event says nothing here.
+        line.publish_raw(order(id).subject(subject).event_type("orders.9.paid"));
+    }
+    line.publish_raw(order("f"));
+    let worker = || Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let three = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>().handler::<Routed<W, 2>>();
+    let running = line.run_until_told(three.route_by_subject(), Settings::default());
+    let mut outcomes = line.outcomes(8).await;
+    crate::conformance::soon(line.queue.idle()).await;
+    running.stop().await;
+    outcomes.sort();
+    let (unknown, processed) = ("dead: unknown type", "processed");
+    assert_eq!(outcomes, [unknown, unknown, unknown, "parked 1", processed, processed, processed, processed]);
+    for name in ["paid a", "sent b", "refunds c", "sent again"] {
+        assert_eq!(line.effects(name).await, 1, "{name}");
+    }
+    let dead = line.dead().await;
+    let mut errors: Vec<_> = dead.iter().map(|row| row.error.rsplit(" with ").next().unwrap()).collect();
+    errors.sort_unstable();
+    assert_eq!(errors, ["no subject", "the subject \"orders.1.2.paid\"", "the subject \"refunds\""]);
+
+    for row in dead {
+        line.inbox().replay(row.id).await.unwrap();
+    }
+    let rest = worker().handler::<Routed<W, 3>>().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>();
+    let rest = rest.handler::<Routed<W, 2>>().route_by_subject();
+    let running = line.run_until_told(rest, Settings::default());
+    crate::conformance::soon(async {
+        while line.effects("others d").await + line.effects("others e").await + line.effects("others f").await < 3 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    running.stop().await;
+}
+
+/// Which of both would run is chance, and a pattern of another broker matches nothing.
+pub async fn patterns_that_overlap_or_make_no_sense_refuse_the_start<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = || Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let now = || std::future::ready(());
+    let overlapping = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>().handler::<Routed<W, 4>>();
+    let refused = overlapping.route_by_subject().run_until(now()).await.unwrap_err().to_string();
+    for part in ["\"paid\"", "\"one\"", "orders.*.paid", "orders.42.*", "in common"] {
+        assert!(refused.contains(part), "{part:?} is not in {refused}");
+    }
+    let odd = worker().handler::<Routed<W, 5>>().route_by_subject().run_until(now()).await.unwrap_err().to_string();
+    assert!(odd.contains("\"odd\"") && odd.contains("orders.#") && odd.contains("write `>`"), "{odd}");
+    // By their types of event both are fine.
+    let fine = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 4>>().handler::<Routed<W, 5>>();
+    fine.run_until(now()).await.unwrap();
 }

@@ -2,12 +2,14 @@
 
 use std::marker::PhantomData;
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Reason, State};
+use idem_core::{
+    BoxError, Delivery, Handler, Key, KeyError, PartitionKey, Reason, Source, State, Subject, Terms, Worker,
+};
 
 use crate::Publication;
 
 use super::orders::{Act, Desk};
-use super::{Line, Order, World};
+use super::{Line, Order, Settings, World};
 
 /// A handler that takes tombstones: of the type of event `Row`, by its message id. Its effect is that of the order, or
 /// `gone` without one.
@@ -74,4 +76,114 @@ pub async fn a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept<W: World
     assert_eq!(tombstone.reason, Some(Reason::Undecodable));
     assert!(tombstone.error.contains("`orders`") && tombstone.error.contains("Option"), "{}", tombstone.error);
     assert!(!empty.error.contains("Option"), "{}", empty.error);
+}
+
+/// A handler whose key is that of the record, and which writes down what was deleted.
+struct Deletions<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for Deletions<W> {
+    const NAME: &'static str = "deletions";
+    const TOMBSTONES: bool = true;
+    const NEEDS_PARTITION_KEY: bool = true;
+
+    type Message = Option<Order>;
+    type Input = Option<Order>;
+    type Params = (State<Desk>, PartitionKey, Subject, Delivery);
+    type Connection = W::Connection;
+
+    fn key(_: &Option<Order>, delivery: &Delivery) -> Result<Key, KeyError> {
+        Key::of(delivery.partition_key().unwrap_or_default())
+    }
+
+    async fn handle(
+        order: Option<Order>,
+        (State(desk), PartitionKey(key), Subject(subject), delivery): Self::Params,
+        tx: &mut W::Connection,
+    ) -> Result<(), BoxError> {
+        let key = key.map(|key| String::from_utf8_lossy(&key).into_owned()).unwrap_or_default();
+        let what = if order.is_some() { "written" } else { "deleted" };
+        let name = format!("{what} {key} {}", subject.as_deref().unwrap_or("without a subject"));
+        desk.write::<W>(&[&name], tx).await?;
+        if delivery.attempt() == 1 && key == "fails" { Err("once".into()) } else { Ok(()) }
+    }
+}
+
+/// Directly and from the inbox.
+pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let deleted = |key: &'static str| Publication::tombstone().partition_key(key);
+    for message in [deleted("k1"), deleted("k1"), deleted("k2"), deleted("fails"), deleted("").subject("s")] {
+        line.publish_raw(message);
+    }
+    line.publish_raw(Publication::from(Order::ok("k3")).partition_key("k3").subject("orders.k3"));
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let worker = line.run_until_told(worker.handler::<Deletions<W>>(), Settings::default());
+    let mut outcomes = line.outcomes(7).await;
+    crate::conformance::soon(line.queue.idle()).await;
+    worker.stop().await;
+    outcomes.sort();
+    let processed = "processed";
+    assert_eq!(outcomes, ["dead: no key", "duplicate", "parked 1", processed, processed, processed, processed]);
+    for name in ["deleted k1", "deleted k2", "deleted fails"] {
+        assert_eq!(line.effects(&format!("{name} without a subject")).await, 1, "{name}");
+    }
+    assert_eq!(line.effects("written k3 orders.k3").await, 1);
+}
+
+/// A source of which no delivery has a partition key or a subject.
+struct Keyless<S>(S);
+
+impl<S: Source> Source for Keyless<S> {
+    type Acker = S::Acker;
+
+    fn system(&self) -> &'static str {
+        self.0.system()
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn has_partition_keys(&self) -> bool {
+        false
+    }
+
+    fn has_subjects(&self) -> bool {
+        false
+    }
+
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        self.0.open(terms).await
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, S::Acker), BoxError> {
+        self.0.next().await
+    }
+
+    async fn drain(&mut self) {
+        self.0.drain().await;
+    }
+
+    async fn close(&mut self) {
+        self.0.close().await;
+    }
+}
+
+/// All of its messages would be dead letters.
+pub async fn a_key_by_partition_key_refuses_a_broker_without_partition_keys<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = Worker::new("billing", line.store.clone(), Keyless(line.queue.clone())).state(line.desk.clone());
+    let refused = worker.handler::<Deletions<W>>().run_until(std::future::ready(())).await.unwrap_err().to_string();
+    for part in ["\"deletions\"", "partition key", "orders (in_process)", "a field of the message"] {
+        assert!(refused.contains(part), "{part:?} is not in {refused}");
+    }
+}
+
+/// No pattern would match anything.
+pub async fn routing_by_subject_refuses_a_broker_without_subjects<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = Worker::new("billing", line.store.clone(), Keyless(line.queue.clone())).state(line.desk.clone());
+    let worker = worker.handler::<Rows<W>>().route_by_subject();
+    let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
+    assert!(refused.contains("orders (in_process) has no subjects") && refused.contains(".event_type("), "{refused}");
 }

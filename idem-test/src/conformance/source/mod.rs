@@ -99,6 +99,7 @@ macro_rules! source_suite {
         $crate::__suite! { $world, source:
             payload_headers_and_properties_arrive_unchanged
             what_a_message_came_with_arrives
+            a_cloud_event_arrives_as_one
             messages_arrive_in_order
             ack_ends_it
             an_ack_is_answered_as_the_broker_does

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use idem_core::__private::cloud_event;
+use idem_core::Source;
+
 use super::{Publication, World, next, open, take};
 
 /// Every byte of payload, headers and properties arrives as it was published.
@@ -53,6 +56,8 @@ pub async fn what_a_message_came_with_arrives<W: World>(world: W) {
     world.publish(full).await;
     world.publish(Publication::new("{}")).await;
 
+    assert_eq!(source.has_partition_keys(), W::FEATURES.partition_key, "a worker asks before it starts");
+    assert_eq!(source.has_subjects(), world.subject().is_some());
     let full = take(&mut source).await;
     assert_eq!(full.subject(), world.subject().as_deref());
     assert_eq!(full.content_type(), W::FEATURES.content_type.then_some("application/json"));
@@ -64,6 +69,38 @@ pub async fn what_a_message_came_with_arrives<W: World>(world: W) {
     assert_eq!(bare.subject(), world.subject().as_deref());
     assert_eq!((bare.content_type(), bare.correlation_id(), bare.reply_to()), (None, None, None));
     assert_eq!(bare.partition_key(), None);
+}
+
+/// Its attributes arrive as headers, by each way of naming them that the broker can carry, and in JSON, by its content type.
+pub async fn a_cloud_event_arrives_as_one<W: World>(world: W) {
+    let mut source = open(&world, 4).await;
+    // Names of headers with a colon are those of brokers whose values are bytes.
+    let prefixes = ["ce-", "ce_", "cloudEvents_", "cloudEvents:"];
+    let prefixes = if W::FEATURES.header_bytes { &prefixes[..] } else { &prefixes[..3] };
+    for prefix in prefixes {
+        let attributes = [("specversion", "1.0"), ("id", "7"), ("source", "/shop"), ("type", "order.paid")];
+        let event = Publication::new("data");
+        let named =
+            |event: Publication, (name, value): (&str, &'static str)| event.header(format!("{prefix}{name}"), value);
+        let event = attributes.into_iter().fold(event, named);
+        world.publish(if W::FEATURES.content_type { event.content_type("text/plain") } else { event }).await;
+        assert_eq!(
+            cloud_event(take(&mut source).await),
+            Some(Ok(("/shop 7".to_owned(), b"data".to_vec()))),
+            "{prefix}"
+        );
+    }
+    if W::FEATURES.content_type {
+        let event = r#"{"specversion":"1.0","id":"8","source":"/shop","type":"order.paid","data":{"n": 1.10}}"#;
+        world.publish(Publication::new(event).content_type("application/cloudevents+json")).await;
+        let expected = ("/shop 8".to_owned(), br#"{"n": 1.10}"#.to_vec());
+        assert_eq!(cloud_event(take(&mut source).await), Some(Ok(expected)));
+        world.publish(Publication::new("{}").content_type("application/cloudevents+json; charset=UTF-8")).await;
+        let odd = cloud_event(take(&mut source).await);
+        assert!(odd.as_ref().is_some_and(Result::is_err), "{odd:?}");
+    }
+    world.publish(Publication::new("{}").header("id", "7")).await;
+    assert_eq!(cloud_event(take(&mut source).await), None);
 }
 
 fn source_name(source: &impl idem_core::Source) -> &str {

@@ -1,0 +1,47 @@
+//! Events whose attributes are headers, and whose data is the payload.
+
+use crate::Headers;
+
+use super::{CloudEvent, Data, REQUIRED, percent};
+
+/// How the names of attributes begin: in AMQP, in Kafka, and in NATS and HTTP. Each is known on every broker, since bridges
+/// copy headers as they are.
+const PREFIXES: [&str; 4] = ["cloudEvents:", "cloudEvents_", "ce_", ENCODED];
+
+/// In NATS and HTTP, what is no printable ASCII is percent-encoded.
+const ENCODED: &str = "ce-";
+
+/// `None` where none of the attributes that each event has is there.
+pub(super) fn read(headers: &Headers) -> Option<Result<CloudEvent, String>> {
+    let attributes = || headers.iter().filter_map(|(name, value)| Some((attribute(name)?, value)));
+    let claims = |((_, name), _): &((_, &str), _)| REQUIRED.iter().any(|required| name.eq_ignore_ascii_case(required));
+    attributes().any(|attribute| claims(&attribute)).then(|| {
+        let mut all: Vec<(String, String)> = Vec::new();
+        for ((prefix, name), value) in attributes() {
+            let (name, value) = (name.to_ascii_lowercase(), text(prefix, value).ok_or_else(|| no_text(name))?);
+            match all.iter().find(|(other, _)| *other == name) {
+                Some((_, other)) if *other != value => return Err(format!("it has two `{name}`")),
+                Some(_) => {}
+                None => all.push((name, value)),
+            }
+        }
+        CloudEvent::new(all, Data::Payload)
+    })
+}
+
+/// The prefix of a header's name, and the name of its attribute.
+fn attribute(header: &str) -> Option<(&'static str, &str)> {
+    PREFIXES.into_iter().find_map(|prefix| {
+        let (begin, name) = header.split_at_checked(prefix.len())?;
+        (begin.eq_ignore_ascii_case(prefix) && !name.is_empty()).then_some((prefix, name))
+    })
+}
+
+fn text(prefix: &str, value: &[u8]) -> Option<String> {
+    let value = if prefix == ENCODED { percent::decoded(value) } else { value.to_vec() };
+    String::from_utf8(value).ok()
+}
+
+fn no_text(name: &str) -> String {
+    format!("its `{name}` is not UTF-8")
+}

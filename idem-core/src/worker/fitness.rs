@@ -1,0 +1,100 @@
+//! Whether a worker's handlers fit each other, and its source: asked before it starts.
+
+use std::sync::Arc;
+
+use crate::registry::Registered;
+use crate::{Error, Source, Store, subject};
+
+use super::{RouteBy, Settings};
+
+/// A key that can never be made would make a dead letter of every message.
+pub(super) fn keys<S: Store>(
+    source: &impl Source,
+    handlers: &[Arc<dyn Registered<S>>],
+    settings: &Settings,
+) -> Result<(), Error> {
+    for handler in handlers {
+        let needs = handler.needs();
+        if needs.cloud_event && !settings.cloud_events {
+            return Err(Error::Refused(format!(
+                "the key of the handler {:?} is the id of a CloudEvent, and the worker reads none: give it `.cloud_events()`",
+                handler.name()
+            )));
+        }
+        let missing = [
+            (needs.position && !source.has_positions(), "position", "positions"),
+            (needs.partition_key && !source.has_partition_keys(), "partition key", "partition keys"),
+        ];
+        if let Some((_, one, many)) = missing.into_iter().find(|(missing, ..)| *missing) {
+            return Err(Error::Refused(format!(
+                "the key of the handler {:?} is the {one} of the message, and {} ({}) has no {many}: take the message id, a \
+                 header or a field of the message as the key",
+                handler.name(),
+                source.name(),
+                source.system()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Two handlers of one name would share their claims; of two for one type of event, only one would ever run.
+pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &RouteBy) -> Result<(), Error> {
+    for (at, handler) in handlers.iter().enumerate() {
+        let (name, event) = (handler.name(), handler.event());
+        if name.is_empty() || name.len() > 200 || name.contains('\0') {
+            return Err(Error::Refused(format!("the handler name {name:?} must have 1 to 200 bytes and no NUL")));
+        }
+        if *by == RouteBy::Subject
+            && let Some((pattern, flaw)) = event.and_then(|pattern| Some((pattern, subject::flaw(pattern)?)))
+        {
+            return Err(Error::Refused(format!(
+                "the handler {name:?} takes the subjects {pattern:?}, which is no pattern of subjects: {flaw}"
+            )));
+        }
+        for earlier in &handlers[..at] {
+            if earlier.name() == name {
+                return Err(Error::Refused(format!(
+                    "two handlers have the name {name:?}: give one of them another, `#[idempotent(name = \"..\")]`"
+                )));
+            }
+            if *by == RouteBy::Subject
+                && let (Some(pattern), Some(other)) = (event, earlier.event())
+            {
+                apart((name, pattern), (earlier.name(), other))?;
+            } else if earlier.event() == event {
+                let event = event.map_or_else(|| "no type of event".to_owned(), |event| format!("the event {event:?}"));
+                return Err(Error::Refused(format!(
+                    "the handlers {:?} and {name:?} both name {event}: give each its own, `#[idempotent(event = \
+                     \"..\")]`",
+                    earlier.name()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of two patterns that match one subject, which handler takes it would be chance.
+fn apart((name, pattern): (&str, &str), (earlier, other): (&str, &str)) -> Result<(), Error> {
+    if !subject::overlap(pattern, other) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "the handlers {earlier:?} and {name:?} take the subjects {other:?} and {pattern:?}, and there are subjects of both: \
+         give them patterns that have none in common, or make one of both handlers"
+    )))
+}
+
+/// Without subjects, every message would be for the handler that names none, or a dead letter.
+pub(super) fn subjects(source: &impl Source, by: &RouteBy) -> Result<(), Error> {
+    if *by != RouteBy::Subject || source.has_subjects() {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "the subject is to choose the handler, and {} ({}) has no subjects: take out `.route_by_subject()`, and tell the type \
+         of event in a header, `.event_type(..)`",
+        source.name(),
+        source.system()
+    )))
+}
