@@ -1,5 +1,6 @@
 //! A store that answers at once, and has nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem::store::{
@@ -7,6 +8,7 @@ use idem::store::{
     Operator, Page, Promise, Pruned, Replayed, Reservation, Row, Standing, Survey, Transactions, Undone, Waiting,
 };
 use idem::{Error, Key, Lends};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 #[derive(Clone)]
@@ -31,7 +33,7 @@ impl Transactions for Nothing {
     }
 
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        Reservation::of(&Default::default(), usize::MAX, connections)
+        Reservation::of(&Arc::new(Semaphore::new(connections)), connections)
             .ok_or_else(|| Error::Refused("too many connections".to_owned()))
     }
 

@@ -108,7 +108,7 @@ impl fmt::Display for Key {
             }
             Err(_) => {
                 f.write_str("0x")?;
-                self.as_bytes().iter().take(31).try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(&hex::encode(&self.as_bytes()[..self.as_bytes().len().min(31)]))
             }
         }
     }

@@ -55,10 +55,7 @@ fn named(raw: Raw<'_>) -> (Headers, Option<String>) {
     for (at, (name, value)) in raw.into_iter().enumerate() {
         let text = String::from_utf8_lossy(name);
         if text.as_bytes() != name {
-            let bytes = name.iter().fold(String::new(), |mut hex, byte| {
-                let _ = write!(hex, "{byte:02x}");
-                hex
-            });
+            let bytes = hex::encode(name);
             let _ = write!(unfit, "the name of header {at} is not UTF-8: its bytes are {bytes}. ");
         }
         headers.push(text.into_owned(), Bytes::copy_from_slice(value));

@@ -1,7 +1,5 @@
 //! A message's property list, as the bytes that it is: for messages that lapin cannot read.
 
-use std::fmt::Write as _;
-
 use crate::bare::Cursor;
 
 /// What a property list holds, as far as it can be read.
@@ -108,14 +106,6 @@ fn skip(values: &mut Cursor<'_>) -> Option<()> {
 
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok()
-}
-
-/// Bytes as an error shows them.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 #[cfg(test)]

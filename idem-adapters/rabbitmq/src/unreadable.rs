@@ -10,7 +10,7 @@ use lapin::types::AMQPValue;
 
 use crate::bare::Message;
 use crate::delivery::{VOLATILE, Way, delivery, number, value_bytes};
-use crate::properties::{CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, Properties, REPLY_TO, TYPE, hex, is_text};
+use crate::properties::{CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, Properties, REPLY_TO, TYPE, is_text};
 
 /// The header with the whole property list, in bytes.
 pub(crate) const LIST: &str = "idem-amqp-properties";
@@ -88,7 +88,7 @@ fn reasons(message: &Message, properties: &Properties<'_>) -> String {
         .chain(properties.others.iter().copied())
         .chain(of_headers)
         .filter(|(_, bytes)| !is_text(bytes))
-        .map(|(what, bytes)| format!("{what} is not UTF-8: its bytes are {}. ", hex(bytes)))
+        .map(|(what, bytes)| format!("{what} is not UTF-8: its bytes are {}. ", hex::encode(bytes)))
         .collect();
     for (name, _) in properties.headers.iter().filter(|(_, value)| parsed(value).is_none()) {
         reasons += &format!("the header {:?} holds a name that is not UTF-8. ", String::from_utf8_lossy(name));

@@ -186,6 +186,5 @@ struct Held {
 
 /// Polls of many processes spread by themselves when each is a little off.
 pub(crate) fn jittered(poll: Duration) -> Duration {
-    let random = Uuid::new_v4().as_bytes()[0];
-    poll.mul_f64(0.9 + 0.2 * f64::from(random) / 255.0)
+    poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }

@@ -1,30 +1,21 @@
 //! Connections that are set aside.
 
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 /// Connections set aside for one worker; given back when it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Reservation {
-    taken: std::sync::Arc<std::sync::atomic::AtomicUsize>,
-    connections: usize,
+    _connections: OwnedSemaphorePermit,
 }
 
 impl Reservation {
-    /// Sets `connections` of `capacity` aside, of which `taken` counts those that are spoken for.
-    /// `None` where there are not that many left; then nothing is set aside.
-    pub fn of(
-        taken: &std::sync::Arc<std::sync::atomic::AtomicUsize>,
-        capacity: usize,
-        connections: usize,
-    ) -> Option<Self> {
-        use std::sync::atomic::Ordering::SeqCst;
-        let more = |n: usize| n.checked_add(connections).filter(|sum| *sum <= capacity);
-        taken.fetch_update(SeqCst, SeqCst, more).ok()?;
-        Some(Self { taken: taken.clone(), connections })
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(self.connections, std::sync::atomic::Ordering::SeqCst);
+    /// Sets `connections` aside of those that are `left`. `None` where there are not that many; then nothing is set aside.
+    pub fn of(left: &Arc<Semaphore>, connections: usize) -> Option<Self> {
+        let connections = u32::try_from(connections).ok()?;
+        let permit = left.clone().try_acquire_many_owned(connections).ok()?;
+        Some(Self { _connections: permit })
     }
 }

@@ -58,15 +58,6 @@ fn pruned(row: &sqlx::postgres::PgRow) -> Result<Option<std::time::SystemTime>, 
     Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
 }
 
-/// Bytes as hexadecimal digits.
-struct Hex<'a>(&'a [u8]);
-
-impl std::fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
 impl Claims for Postgres {
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
         self.intern(consumer, names).await
@@ -116,8 +107,8 @@ impl Claims for Postgres {
         // Nothing of a message gets into the text but hexadecimal digits.
         let values = [
             identity.handler.0.to_string(),
-            format!("'\\x{}'::bytea", Hex(identity.key.as_bytes())),
-            format!("'\\x{}'::bytea", Hex(identity.fingerprint.as_bytes())),
+            format!("'\\x{}'::bytea", hex::encode(identity.key.as_bytes())),
+            format!("'\\x{}'::bytea", hex::encode(identity.fingerprint.as_bytes())),
             (promise == Promise::Processed).to_string(),
             lock_timeout,
         ];

@@ -45,12 +45,12 @@ mod txn;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{PgConnection, Postgres as Pg};
+use tokio::sync::Semaphore;
 
 use crate::Error;
 
@@ -75,7 +75,8 @@ struct Inner {
     schema: String,
     connections: usize,
     retention: Duration,
-    reserved: Arc<AtomicUsize>,
+    /// How many connections no worker has set aside.
+    left: Arc<Semaphore>,
 }
 
 impl Postgres {

@@ -153,7 +153,7 @@ impl PostgresOptions {
             schema: self.schema,
             connections: self.connections,
             retention: self.retention,
-            reserved: std::sync::Arc::default(),
+            left: std::sync::Arc::new(tokio::sync::Semaphore::new(self.connections)),
         };
         Ok(Postgres(std::sync::Arc::new(inner)))
     }

@@ -1,6 +1,5 @@
 //! The transactions of PostgreSQL.
 
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::Error;
@@ -16,8 +15,8 @@ impl Transactions for Postgres {
     }
 
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        Reservation::of(&self.0.reserved, self.0.connections, connections).ok_or_else(|| {
-            let taken = self.0.reserved.load(SeqCst);
+        Reservation::of(&self.0.left, connections).ok_or_else(|| {
+            let taken = self.0.connections.saturating_sub(self.0.left.available_permits());
             Error::Refused(format!(
                 "the worker needs {connections} connections at once, and the store has {} of which {taken} are set aside: \
                  give the store `.connections({})` or more, or the worker less `.in_flight(..)`",

@@ -33,10 +33,10 @@ mod plans;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
+use tokio::sync::Semaphore;
 
 use super::{Committed, Fault, Lends};
 use crate::Error;
@@ -63,7 +63,8 @@ pub struct Sqlite {
     file: Arc<lane::File>,
     prefix: Arc<sql::Prefix>,
     retention: Duration,
-    reserved: Arc<AtomicUsize>,
+    /// Whoever wants the writer waits for its turn, so that there are as many as can be counted.
+    left: Arc<Semaphore>,
 }
 
 impl Sqlite {

@@ -105,7 +105,7 @@ impl SqliteOptions {
             file: File::of(canonical.clone(), options.filename(canonical)),
             prefix: Arc::new(prefix),
             retention: self.retention,
-            reserved: Arc::default(),
+            left: Arc::new(tokio::sync::Semaphore::new(tokio::sync::Semaphore::MAX_PERMITS)),
         })
     }
 

@@ -16,7 +16,7 @@ impl Transactions for Sqlite {
     /// Any number: whoever wants the writer waits for its turn.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         let refused = || Error::Refused(format!("{connections} connections at once are more than can be counted"));
-        Reservation::of(&self.reserved, usize::MAX, connections).ok_or_else(refused)
+        Reservation::of(&self.left, connections).ok_or_else(refused)
     }
 
     async fn begin(&self, deadline: Duration) -> Result<Txn, Fault> {
