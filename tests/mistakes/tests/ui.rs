@@ -1,6 +1,6 @@
 //! What rustc says to a user who made a mistake: one mistake in each file of `tests/ui/fail`, named after it.
 //!
-//! `TRYBUILD=overwrite cargo test --all-features --test ui` writes the texts anew; read them as a user would.
+//! `TRYBUILD=overwrite cargo test --package idem-mistakes` writes the texts anew; read them as a user would.
 
 use std::process::Command;
 

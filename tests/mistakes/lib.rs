@@ -1,0 +1,1 @@
+//! Tests of the errors that a mistake is answered with: `tests/ui`.
