@@ -97,6 +97,7 @@ mod member;
 mod options;
 mod properties;
 mod queue_type;
+mod renewal;
 mod request;
 mod server;
 mod single;

@@ -84,15 +84,19 @@ impl Options {
     /// hands out. The URL then names no user.
     ///
     /// An error, and no answer within 10 seconds, is an error of the connection: it ends the start of a worker, and later it is
-    /// asked again. The server ends a connection whose token has expired; what was unsettled then comes again, by a connection
-    /// with the next token.
+    /// asked again. The server ends a connection whose token has expired, and all that was unsettled then comes again by a
+    /// connection with the next token: say how long a token holds by [`Credentials::valid_for`], and the connection gets the
+    /// next one in time.
     ///
     /// ```no_run
+    /// # use std::time::Duration;
     /// # use idem_rabbitmq::{Credentials, RabbitMq};
     /// # async fn token() -> Result<String, std::io::Error> { Ok(String::new()) }
     /// # async fn example() -> Result<(), idem_core::Error> {
     /// let rabbit = RabbitMq::options("amqps://rabbit.example/shop")
-    ///     .credentials(|| async { Ok(Credentials::new("billing", token().await?)) })
+    ///     .credentials(|| async {
+    ///         Ok(Credentials::new("billing", token().await?).valid_for(Duration::from_secs(300)))
+    ///     })
     ///     .connect()
     ///     .await?;
     /// # let _ = rabbit;
