@@ -75,7 +75,7 @@ impl Options {
     /// as well: SASL EXTERNAL, which the server's plugin `rabbitmq_auth_mechanism_ssl` takes. With a user, the server gets both.
     ///
     /// It is read once: before it runs out, make the worker anew with another one.
-    pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+    pub fn tls_identity(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls.client = Some((chain.into(), key.into()));
         self
     }
@@ -198,7 +198,7 @@ mod tests {
         let config = Options::new("amqps://al%40ice:s3ntinel@broker.example:5679/shop".to_owned()).config().unwrap();
         let text = config.address.to_string();
         assert_eq!(text, "amqps://broker.example:5679 (user `al@ice`, virtual host `shop`)");
-        let options = RabbitMq::options("amqp://u:s3ntinel@h").tls_ca(SENTINEL).client_certificate(SENTINEL, SENTINEL);
+        let options = RabbitMq::options("amqp://u:s3ntinel@h").tls_ca(SENTINEL).tls_identity(SENTINEL, SENTINEL);
         let shown = [format!("{config:?}"), format!("{:?}", config.address), format!("{options:?}")];
         assert!(shown.iter().all(|text| !text.contains(SENTINEL)), "{shown:?}");
         let public = format!("{:?}", RabbitMq { config: Arc::new(config) });
