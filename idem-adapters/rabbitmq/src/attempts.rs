@@ -4,11 +4,11 @@ use std::error::Error as _;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use idem_core::{BoxError, Error};
-use lapin::uri::{AMQPUri, AMQPUserInfo, SASLMechanism};
+use lapin::uri::{AMQPUri, SASLMechanism};
 
 use crate::address::Address;
 use crate::config::Config;
-use crate::credentials::Login;
+use crate::credentials::{Credentials, Login};
 use crate::error;
 
 /// With which host the next connection begins. All that comes from one server's options shares it.
@@ -26,7 +26,7 @@ impl First {
 /// The hosts for one connection, each once, with the login for it.
 pub(crate) struct Attempts<'a> {
     config: &'a Config,
-    userinfo: AMQPUserInfo,
+    pub(crate) credentials: Credentials,
     first: usize,
     failures: Vec<Error>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Attempt {
 impl<'a> Attempts<'a> {
     /// Asks for the login, where it is to be asked for.
     pub(crate) async fn new(config: &'a Config) -> Result<Self, Error> {
-        let userinfo = config.login.userinfo().await.map_err(|source| {
+        let credentials = config.login.credentials().await.map_err(|source| {
             let what = format!(
                 "cannot connect to RabbitMQ at {}: the callback given to .credentials(..) has failed",
                 config.address
@@ -49,7 +49,7 @@ impl<'a> Attempts<'a> {
             error::broker(what, source)
         })?;
         let first = config.first.0.load(Relaxed);
-        Ok(Self { config, userinfo, first, failures: Vec::new() })
+        Ok(Self { config, credentials, first, failures: Vec::new() })
     }
 
     /// The next host, until each was tried.
@@ -60,7 +60,7 @@ impl<'a> Attempts<'a> {
         }
         let host = self.first.wrapping_add(self.failures.len()) % hosts.len();
         let mut uri = self.config.uri.clone();
-        uri.authority.userinfo = self.userinfo.clone();
+        uri.authority.userinfo = self.credentials.userinfo();
         uri.authority.host = hosts[host].name.clone();
         uri.authority.port = hosts[host].port;
         if matches!(self.config.login, Login::Certificate) {

@@ -16,6 +16,8 @@ use tokio::time::timeout;
 
 use crate::attempts::{Attempt, Attempts};
 use crate::config::Config;
+use crate::credentials::{Credentials, Login};
+use crate::renewal::Renewal;
 
 /// From the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -54,7 +56,7 @@ impl Link {
             match Self::to(config, uri, purpose).await {
                 Ok((connection, socket)) => {
                     attempts.works(host);
-                    return Ok(Self::of(config, host, connection, socket));
+                    return Ok(Self::of(config, host, connection, socket, &attempts.credentials));
                 }
                 Err(error) => attempts.failed(host, error),
             }
@@ -71,7 +73,7 @@ impl Link {
         }
     }
 
-    fn of(config: &Config, host: usize, connection: Connection, socket: Cut) -> Self {
+    fn of(config: &Config, host: usize, connection: Connection, socket: Cut, now: &Credentials) -> Self {
         let mut watch = JoinSet::new();
         let (status, copy) = (connection.status().clone(), socket.0.clone());
         // The server takes everything back when the last handle to the socket is closed, and this has one.
@@ -81,8 +83,13 @@ impl Link {
             }
         };
         let address = config.address.of(&config.address.hosts[host]).to_string();
-        watch.spawn(report(connection.events_listener(), address, failed));
-        Self { connection: Arc::new(connection), host, _watch: watch, _socket: socket }
+        watch.spawn(report(connection.events_listener(), address.clone(), failed));
+        let connection = Arc::new(connection);
+        if let (Login::Asked(callback), Some(valid_for)) = (&config.login, now.valid_for) {
+            let renewal = Renewal { callback: Arc::clone(callback), user: now.user.clone(), address };
+            watch.spawn(renewal.keep(Arc::downgrade(&connection), valid_for));
+        }
+        Self { connection, host, _watch: watch, _socket: socket }
     }
 
     /// Says goodbye. The server has then seen all that was sent before.

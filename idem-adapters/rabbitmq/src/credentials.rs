@@ -14,14 +14,27 @@ use tokio::time::timeout;
 /// `Debug` shows the name only.
 #[derive(Clone)]
 pub struct Credentials {
-    user: String,
-    password: String,
+    pub(crate) user: String,
+    pub(crate) password: String,
+    pub(crate) valid_for: Option<Duration>,
 }
 
 impl Credentials {
     /// Of this user.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
-        Self { user: user.into(), password: password.into() }
+        Self { user: user.into(), password: password.into(), valid_for: None }
+    }
+
+    /// For how long from now they hold, as a token does. When three quarters of it are over, the next ones are asked for and
+    /// given to the server on the connection that stands, so that it need not end, and nothing that is unsettled is returned.
+    /// Where those are of another user, the connection is left as it is.
+    pub fn valid_for(mut self, time: Duration) -> Self {
+        self.valid_for = Some(time);
+        self
+    }
+
+    pub(crate) fn userinfo(&self) -> AMQPUserInfo {
+        AMQPUserInfo { username: self.user.clone(), password: self.password.clone() }
     }
 }
 
@@ -48,16 +61,21 @@ pub(crate) type Ask =
 /// How long a callback may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// What the callback answers now.
+pub(crate) async fn ask(callback: &Ask) -> Result<Credentials, BoxError> {
+    match timeout(LIMIT, callback()).await {
+        Ok(asked) => asked,
+        Err(_) => Err(format!("it has not answered within {} seconds", LIMIT.as_secs()).into()),
+    }
+}
+
 impl Login {
     /// What this connection logs in with.
-    pub(crate) async fn userinfo(&self) -> Result<AMQPUserInfo, BoxError> {
+    pub(crate) async fn credentials(&self) -> Result<Credentials, BoxError> {
         match self {
-            Self::Url(userinfo) => Ok(userinfo.clone()),
-            Self::Certificate => Ok(AMQPUserInfo { username: String::new(), password: String::new() }),
-            Self::Asked(ask) => match timeout(LIMIT, ask()).await {
-                Ok(asked) => asked.map(|Credentials { user, password }| AMQPUserInfo { username: user, password }),
-                Err(_) => Err(format!("it has not answered within {} seconds", LIMIT.as_secs()).into()),
-            },
+            Self::Url(userinfo) => Ok(Credentials::new(&*userinfo.username, &*userinfo.password)),
+            Self::Certificate => Ok(Credentials::new("", "")),
+            Self::Asked(callback) => ask(callback).await,
         }
     }
 
@@ -90,7 +108,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_callback_that_does_not_answer_is_given_up() {
         let login = Login::Asked(Arc::new(|| Box::pin(std::future::pending())));
-        let error = login.userinfo().await.unwrap_err().to_string();
+        let error = login.credentials().await.unwrap_err().to_string();
         assert!(error.contains("within 10 seconds"), "{error}");
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn connecting(address: &Address, login: &Login, error: lapin::Error) 
         },
         ErrorKind::IOError(error) if is_tls(error) && error.to_string().contains("received fatal alert") => {
             "the server has ended the handshake of TLS: where it asks for a certificate of the client's, give one by \
-             .client_certificate(chain, key) that is valid now and of an authority that the server trusts"
+             .tls_identity(chain, key) that is valid now and of an authority that the server trusts"
                 .to_owned()
         }
         ErrorKind::IOError(error) if is_tls(error) => {

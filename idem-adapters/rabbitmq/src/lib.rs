@@ -52,7 +52,7 @@
 //! # Logins
 //!
 //! By user and password in the URL; by [`Options::credentials`], which are asked for at each connection, for tokens that
-//! expire; or by [`Options::client_certificate`] (SASL EXTERNAL). Every connection logs in the same way: that of the
+//! expire; or by [`Options::tls_identity`] (SASL EXTERNAL). Every connection logs in the same way: that of the
 //! subscription, the short one that asks for the server's version, and the one that takes out a message that lapin cannot read.
 //!
 //! # Order
@@ -97,6 +97,7 @@ mod member;
 mod options;
 mod properties;
 mod queue_type;
+mod renewal;
 mod request;
 mod server;
 mod single;

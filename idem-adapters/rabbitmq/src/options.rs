@@ -75,7 +75,7 @@ impl Options {
     /// as well: SASL EXTERNAL, which the server's plugin `rabbitmq_auth_mechanism_ssl` takes. With a user, the server gets both.
     ///
     /// It is read once: before it runs out, make the worker anew with another one.
-    pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+    pub fn tls_identity(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls.client = Some((chain.into(), key.into()));
         self
     }
@@ -84,15 +84,19 @@ impl Options {
     /// hands out. The URL then names no user.
     ///
     /// An error, and no answer within 10 seconds, is an error of the connection: it ends the start of a worker, and later it is
-    /// asked again. The server ends a connection whose token has expired; what was unsettled then comes again, by a connection
-    /// with the next token.
+    /// asked again. The server ends a connection whose token has expired, and all that was unsettled then comes again by a
+    /// connection with the next token: say how long a token holds by [`Credentials::valid_for`], and the connection gets the
+    /// next one in time.
     ///
     /// ```no_run
+    /// # use std::time::Duration;
     /// # use idem_rabbitmq::{Credentials, RabbitMq};
     /// # async fn token() -> Result<String, std::io::Error> { Ok(String::new()) }
     /// # async fn example() -> Result<(), idem_core::Error> {
     /// let rabbit = RabbitMq::options("amqps://rabbit.example/shop")
-    ///     .credentials(|| async { Ok(Credentials::new("billing", token().await?)) })
+    ///     .credentials(|| async {
+    ///         Ok(Credentials::new("billing", token().await?).valid_for(Duration::from_secs(300)))
+    ///     })
     ///     .connect()
     ///     .await?;
     /// # let _ = rabbit;
@@ -194,7 +198,7 @@ mod tests {
         let config = Options::new("amqps://al%40ice:s3ntinel@broker.example:5679/shop".to_owned()).config().unwrap();
         let text = config.address.to_string();
         assert_eq!(text, "amqps://broker.example:5679 (user `al@ice`, virtual host `shop`)");
-        let options = RabbitMq::options("amqp://u:s3ntinel@h").tls_ca(SENTINEL).client_certificate(SENTINEL, SENTINEL);
+        let options = RabbitMq::options("amqp://u:s3ntinel@h").tls_ca(SENTINEL).tls_identity(SENTINEL, SENTINEL);
         let shown = [format!("{config:?}"), format!("{:?}", config.address), format!("{options:?}")];
         assert!(shown.iter().all(|text| !text.contains(SENTINEL)), "{shown:?}");
         let public = format!("{:?}", RabbitMq { config: Arc::new(config) });

@@ -38,7 +38,7 @@ impl Tls {
         let connector = match &self.client {
             None => roots.connector_with_no_client_auth(),
             Some((chain, key)) => {
-                let chain = certificates(chain, "of the certificate given to .client_certificate")?;
+                let chain = certificates(chain, "of the certificate given to .tls_identity")?;
                 roots.connector_with_single_cert(chain, private_key(key)?)
             }
         };
@@ -59,7 +59,7 @@ fn certificates(pem: &[u8], which: &str) -> Result<Vec<CertificateDer<'static>>,
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
         refused(
-            "the text of the key given to .client_certificate holds no private key: give it the content of a .pem file with \
+            "the text of the key given to .tls_identity holds no private key: give it the content of a .pem file with \
              BEGIN PRIVATE KEY in it; a key that is encrypted has to be decrypted before"
                 .to_owned(),
         )

@@ -5,10 +5,11 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
 
 use common::relay::{Relay, authority};
 use common::{World, loss, next, terms, texts};
-use idem_core::{Acker, Error, Source};
+use idem_core::{Acker, Error, Settled, Source};
 use idem_rabbitmq::{Credentials, RabbitMq};
 
 const SENTINEL: &str = "s3ntinel";
@@ -18,6 +19,7 @@ const SENTINEL: &str = "s3ntinel";
 struct Tokens {
     asked: Arc<AtomicU32>,
     expired: Arc<AtomicBool>,
+    valid_for: Option<Duration>,
 }
 
 impl Tokens {
@@ -29,7 +31,8 @@ impl Tokens {
             tokens.asked.fetch_add(1, SeqCst);
             let password = if tokens.expired.load(SeqCst) { SENTINEL.to_owned() } else { password.clone() };
             let credentials = Credentials::new(user.clone(), password);
-            async move { Ok(credentials) }
+            let valid_for = tokens.valid_for;
+            async move { Ok(valid_for.map_or(credentials.clone(), |time| credentials.valid_for(time))) }
         });
         options.connect().await
     }
@@ -58,6 +61,25 @@ async fn credentials_are_asked_for_at_each_connection() {
     queue.open(terms(4)).await.unwrap();
     world.publish("after").await;
     assert_eq!(next(&mut queue).await.0.payload(), "after");
+}
+
+#[tokio::test]
+async fn a_connection_gets_the_next_credentials_before_its_own_run_out() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    let tokens = Tokens { valid_for: Some(Duration::from_secs(2)), ..Tokens::default() };
+    let rabbit = tokens.rabbit(&relay.url(&world.url)).await.unwrap();
+    let mut queue = rabbit.queue(&world.queue).await.unwrap();
+    queue.open(terms(4)).await.unwrap();
+    world.publish("before").await;
+    let (_, unsettled) = next(&mut queue).await;
+    tokio::time::timeout(common::LONG, relay.renewed(2)).await.expect("no connection was given another secret");
+    // The connection stands: what was unsettled is still ours, and more comes.
+    assert_eq!(unsettled.ack().await.unwrap(), Settled::Sent);
+    world.publish("after").await;
+    let (delivery, acker) = next(&mut queue).await;
+    assert_eq!((&delivery.payload()[..], delivery.redelivered()), (&b"after"[..], false));
+    acker.ack().await.unwrap();
 }
 
 /// What lapin cannot read is taken out by a connection of another kind, which logs in by the same credentials.

@@ -13,13 +13,14 @@ use rcgen::KeyPair;
 
 const SENTINEL: &str = "s3ntinel";
 
-async fn refused(port: u16, pem: Option<String>) {
+async fn refused(port: u16, pem: Option<String>, why: &str) {
     let options = RabbitMq::options(format!("amqps://u:{SENTINEL}@localhost:{port}/%2f"));
     let options = if let Some(pem) = pem { options.tls_ca(pem) } else { options };
     let error = options.connect().await.unwrap_err();
     let said = texts(&error);
     assert!(matches!(error, Error::Broker { .. }), "{said}");
     assert!(said.contains(".tls_ca(pem)") && !said.contains(SENTINEL), "{said}");
+    assert!(said.to_lowercase().contains(why), "{why}: {said}");
 }
 
 #[tokio::test]
@@ -40,29 +41,30 @@ async fn a_server_with_a_certificate_of_the_private_ca_is_accepted() {
 #[tokio::test]
 async fn a_server_with_a_certificate_of_an_unknown_ca_is_refused() {
     let port = server(&ca(), named("localhost"), None, String::new()).await;
-    refused(port, None).await;
-    refused(port, Some(ca().pem())).await;
+    refused(port, None, "unknownissuer").await;
+    // Of the same name, and with another key.
+    refused(port, Some(ca().pem()), "badsignature").await;
 }
 
 #[tokio::test]
 async fn a_server_with_a_certificate_for_another_name_is_refused() {
     let ca = ca();
     let port = server(&ca, named("other.example"), None, String::new()).await;
-    refused(port, Some(ca.pem())).await;
+    refused(port, Some(ca.pem()), "other.example").await;
 }
 
 #[tokio::test]
 async fn a_server_with_a_certificate_that_has_run_out_is_refused() {
     let ca = ca();
     let port = server(&ca, run_out(named("localhost")), None, String::new()).await;
-    refused(port, Some(ca.pem())).await;
+    refused(port, Some(ca.pem()), "expired").await;
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_refused() {
     let Some(url) = url() else { return };
     let port = authority(&url).rsplit(':').next().unwrap().parse().unwrap();
-    refused(port, Some(ca().pem())).await;
+    refused(port, Some(ca().pem()), "tls").await;
 }
 
 #[tokio::test]
@@ -91,7 +93,7 @@ async fn a_certificate_is_shown_beside_the_password_where_the_url_has_one() {
     let (servers, clients) = (ca(), ca());
     let client = Certificate::of(&clients, named("billing"));
     let url = asking(&url, &servers, &clients).await;
-    let options = RabbitMq::options(url).tls_ca(servers.pem()).client_certificate(client.pem(), client.key_pem());
+    let options = RabbitMq::options(url).tls_ca(servers.pem()).tls_identity(client.pem(), client.key_pem());
     let rabbit = options.connect().await.unwrap();
     // The connection that looks at the server's version shows it as well.
     let world = common::World::new().await.unwrap();
@@ -109,12 +111,12 @@ async fn a_server_that_does_not_take_the_certificate_is_named_with_the_cure() {
         let options = RabbitMq::options(&url).tls_ca(servers.pem());
         let (options, key) = match client {
             None => (options, SENTINEL.to_owned()),
-            Some(client) => (options.client_certificate(client.pem(), client.key_pem()), client.key_pem()),
+            Some(client) => (options.tls_identity(client.pem(), client.key_pem()), client.key_pem()),
         };
         let error = options.connect().await.unwrap_err();
         let said = texts(&error);
         assert!(matches!(error, Error::Broker { .. }), "{said}");
-        assert!(said.contains(".client_certificate(") && said.contains("localhost"), "{said}");
+        assert!(said.contains(".tls_identity(") && said.contains("localhost"), "{said}");
         assert!(!said.contains(&key), "{said}");
     }
 }
@@ -129,14 +131,14 @@ async fn a_certificate_without_its_key_is_refused_and_the_key_is_not_shown() {
         (one.pem(), damaged, "BEGIN PRIVATE KEY"),
         (one.key_pem(), one.key_pem(), "BEGIN CERTIFICATE"),
     ] {
-        let options = RabbitMq::options("amqps://localhost").tls_ca(ca.pem()).client_certificate(chain, key.clone());
+        let options = RabbitMq::options("amqps://localhost").tls_ca(ca.pem()).tls_identity(chain, key.clone());
         let error = options.connect().await.unwrap_err();
         let said = texts(&error);
         assert!(matches!(&error, Error::Refused(text) if text.contains(expected)), "{said}");
         let secret = key.lines().nth(1).unwrap();
         assert!(!said.contains(secret), "{said}");
     }
-    let plain = RabbitMq::options("amqp://localhost").client_certificate(one.pem(), one.key_pem()).connect().await;
+    let plain = RabbitMq::options("amqp://localhost").tls_identity(one.pem(), one.key_pem()).connect().await;
     assert!(matches!(&plain, Err(Error::Refused(text)) if text.contains("amqps://")), "{plain:?}");
 }
 
@@ -159,7 +161,7 @@ async fn a_certificate_is_the_login_where_the_url_names_no_user() {
     let connect = async |name: &str| {
         let client = Certificate::of(&clients, named(name));
         let options = RabbitMq::options(instance.url()).tls_ca(servers.pem());
-        options.client_certificate(client.pem(), client.key_pem()).connect().await
+        options.tls_identity(client.pem(), client.key_pem()).connect().await
     };
     let mut queue = connect("billing").await.unwrap().declare("orders").await.unwrap();
     queue.open(terms(1)).await.unwrap();

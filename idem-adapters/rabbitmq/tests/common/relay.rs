@@ -11,6 +11,7 @@ pub(crate) struct Relay {
     state: watch::Sender<State>,
     words: Arc<Mutex<Vec<mpsc::UnboundedSender<Vec<u8>>>>>,
     consuming: Arc<Mutex<Option<u16>>>,
+    secrets: watch::Sender<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -28,6 +29,8 @@ impl Relay {
         let (state, seen) = watch::channel(State { generation: 0, refuses: false });
         let (words, consuming) = (Arc::<Mutex<Vec<_>>>::default(), Arc::default());
         let (senders, channel) = (Arc::clone(&words), Arc::clone(&consuming));
+        let secrets = watch::Sender::new(0);
+        let renewed = secrets.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if seen.borrow().refuses {
@@ -36,15 +39,21 @@ impl Relay {
                 let server = TcpStream::connect(&target).await.unwrap();
                 let (word, inbox) = mpsc::unbounded_channel();
                 senders.lock().unwrap().push(word);
-                tokio::spawn(relay(client, server, seen.clone(), inbox, Arc::clone(&channel)));
+                let told = (Arc::clone(&channel), renewed.clone());
+                tokio::spawn(relay(client, server, seen.clone(), inbox, told));
             }
         });
-        Self { port, state, words, consuming }
+        Self { port, state, words, consuming, secrets }
     }
 
     /// The same URL by way of the relay.
     pub(crate) fn url(&self, url: &str) -> String {
         url.replacen(authority(url), &format!("127.0.0.1:{}", self.port), 1)
+    }
+
+    /// Waits until connections were given so many new secrets.
+    pub(crate) async fn renewed(&self, secrets: usize) {
+        self.secrets.subscribe().wait_for(|seen| *seen >= secrets).await.unwrap();
     }
 
     /// How many connections were made so far.
@@ -84,7 +93,7 @@ async fn relay(
     mut server: TcpStream,
     mut state: watch::Receiver<State>,
     mut words: mpsc::UnboundedReceiver<Vec<u8>>,
-    consuming: Arc<Mutex<Option<u16>>>,
+    (consuming, secrets): (Arc<Mutex<Option<u16>>>, watch::Sender<usize>),
 ) {
     let generation = state.borrow().generation;
     let (mut from_client, mut from_server) = (vec![0; 65536], vec![0; 65536]);
@@ -100,6 +109,9 @@ async fn relay(
                     if let Some(at) = bytes.windows(4).position(|window| window == [0, 60, 0, 20]).filter(|at| *at >= 7) {
                         *consuming.lock().unwrap() = Some(u16::from_be_bytes([bytes[at - 6], bytes[at - 5]]));
                     }
+                    // connection.update-secret, on channel 0: class 10, method 70.
+                    let secret = bytes.windows(4).filter(|window| *window == [0, 10, 0, 70]).count();
+                    secrets.send_modify(|secrets| *secrets += secret);
                     if server.write_all(bytes).await.is_err() {
                         return;
                     }

@@ -1,0 +1,57 @@
+//! Credentials that run out while a connection stands.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use idem_core::BoxError;
+use lapin::Connection;
+use tokio::time::{sleep, timeout};
+
+use crate::credentials::{Ask, ask};
+
+/// How long the server may take to answer.
+const LIMIT: Duration = Duration::from_secs(10);
+/// At most so often, whatever is said of the time for which they hold.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Gives the server the next credentials before those of a connection run out.
+pub(crate) struct Renewal {
+    pub(crate) callback: Ask,
+    /// Whose connection it is.
+    pub(crate) user: String,
+    pub(crate) address: String,
+}
+
+impl Renewal {
+    /// Renews them again and again, until the connection has ended or the next ones have no end. Where that fails it is tried
+    /// again; the server ends the connection when they have run out.
+    pub(crate) async fn keep(self, connection: Weak<Connection>, valid_for: Duration) {
+        let mut wait = valid_for / 4 * 3;
+        loop {
+            sleep(wait.max(SHORTEST)).await;
+            let Some(connection) = connection.upgrade() else { return };
+            match self.renew(&connection).await {
+                Ok(Some(valid_for)) => wait = valid_for / 4 * 3,
+                Ok(None) => return,
+                Err(error) => {
+                    wait = valid_for / 20;
+                    let address = &self.address;
+                    tracing::warn!(%address, error, "the credentials could not be renewed before they run out");
+                }
+            }
+        }
+    }
+
+    /// How long the next ones hold, if there is an end.
+    async fn renew(&self, connection: &Connection) -> Result<Option<Duration>, BoxError> {
+        let next = ask(&self.callback).await?;
+        if next.user != self.user {
+            let address = &self.address;
+            tracing::debug!(%address, "the next credentials are of another user: they are for the next connection");
+            return Ok(None);
+        }
+        let renewed = connection.update_secret(next.password.into(), "it runs out".into());
+        timeout(LIMIT, renewed).await.map_err(|_| "the server has not answered")??;
+        Ok(next.valid_for)
+    }
+}
