@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
@@ -39,9 +40,9 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn new(plan: Plan, shared: Arc<Shared>) -> Self {
         Self {
+            witness: Witness::new(&plan.config),
             plan,
             shared,
-            witness: Witness::default(),
             ids: Mutex::default(),
             served: AtomicU64::new(0),
             shaken: AtomicBool::new(false),
@@ -208,6 +209,18 @@ impl Member {
 }
 
 impl ClientContext for Member {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    /// librdkafka asks again after 10 seconds where there is none.
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.serves();
+        let had = self.plan.config.tokens.token();
+        if let Err(error) = &had {
+            tracing::warn!(topic = %self.plan.wanted.text, error, "there is no new token for Kafka; it is asked for again");
+        }
+        had.map_err(|error| -> Box<dyn std::error::Error> { error })
+    }
+
     fn log(&self, level: RDKafkaLogLevel, part: &str, text: &str) {
         self.serves();
         if let RDKafkaLogLevel::Debug = level {
