@@ -85,6 +85,7 @@ impl Member {
     /// A topic that was deleted. One that is made later in its place is another one.
     pub(crate) fn forget(&self, topic: &str) {
         self.ids().remove(topic);
+        self.tell_of(topic, 0);
     }
 
     /// The topics whose ids are known.
@@ -184,9 +185,10 @@ impl Member {
         let mut list = TopicPartitionList::new();
         let mut place = list.add_partition(&partition.topic, partition.number);
         place.set_offset(Offset::Offset(next))?;
-        if let Some(id) = self.id(&partition.topic) {
-            place.set_metadata(identity::metadata(&id));
-        }
+        // Of a topic that was deleted nothing is known any more. Its offsets must not be taken for those of another one that is
+        // made in its place.
+        let Some(id) = self.id(&partition.topic) else { return Ok(()) };
+        place.set_metadata(identity::metadata(&id));
         consumer.store_offsets(&list)
     }
 

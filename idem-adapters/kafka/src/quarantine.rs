@@ -114,9 +114,12 @@ impl Member {
     pub(crate) fn tell(&self) {
         let standing = self.shared.lock().assigned.standing();
         for topic in self.topics() {
-            let standing = standing.get(&topic).copied().unwrap_or_default();
-            let labels = [("topic", topic.to_string()), ("group", self.plan.group.clone())];
-            gauge!("idem_kafka_standing_partitions", &labels).set(standing as f64);
+            self.tell_of(&topic, standing.get(&topic).copied().unwrap_or_default());
         }
+    }
+
+    pub(crate) fn tell_of(&self, topic: &str, standing: usize) {
+        let labels = [("topic", topic.to_owned()), ("group", self.plan.group.clone())];
+        gauge!("idem_kafka_standing_partitions", &labels).set(standing as f64);
     }
 }
