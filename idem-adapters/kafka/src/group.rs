@@ -18,6 +18,7 @@ use crate::error::{Loss, made_anew};
 use crate::identity;
 use crate::partition::TopicPartition;
 use crate::plan::Plan;
+use crate::protocol::GroupProtocol;
 use crate::shared::{Phase, Shared};
 use crate::start::{self, Begin};
 
@@ -157,6 +158,10 @@ impl Member {
             self.commit(consumer, CommitMode::Sync);
         }
         tracing::debug!(topic = %self.plan.wanted.text, ?partitions, lost, "partitions were taken away");
+        if self.plan.protocol == GroupProtocol::Consumer {
+            // It may be all that tells that a topic is gone.
+            self.shaken.store(true, Ordering::Relaxed);
+        }
         let mut inner = self.shared.lock();
         for partition in &partitions {
             inner.assigned.remove(partition);
