@@ -1,6 +1,6 @@
 //! What the group tells a member. All of it runs on the thread that polls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(crate) struct Member {
     pub(crate) witness: Witness,
     /// The ids of the topics, as far as they are known.
     ids: Mutex<BTreeMap<Arc<str>, String>>,
+    /// The topics that were deleted, and of which something is ours still.
+    gone: Mutex<BTreeSet<Arc<str>>>,
     /// How many events were served.
     served: AtomicU64,
     /// A topic is said to be gone: it has to be looked which one it is.
@@ -45,6 +47,7 @@ impl Member {
             plan,
             shared,
             ids: Mutex::default(),
+            gone: Mutex::default(),
             served: AtomicU64::new(0),
             shaken: AtomicBool::new(false),
         }
@@ -77,16 +80,47 @@ impl Member {
     fn identify(&self, topic: &str, id: &str) {
         if self.plan.wanted.takes(topic) {
             let before = self.ids().insert(topic.into(), id.to_owned());
-            if before.is_some_and(|before| before != id) {
+            if before.is_some_and(|before| before != id) && self.holds(topic) {
                 self.shared.end(made_anew(&self.plan.config, topic));
             }
         }
     }
 
-    /// A topic that was deleted. One that is made later in its place is another one.
-    pub(crate) fn forget(&self, topic: &str) {
-        self.ids().remove(topic);
+    /// Whether offsets of this topic are kept here.
+    fn holds(&self, topic: &str) -> bool {
+        self.shared.lock().assigned.has(topic) || self.plan.begins.keys().any(|partition| &*partition.topic == topic)
+    }
+
+    /// A topic was deleted. One that is made later in its place is another one, as soon as nothing of this one is ours. Where
+    /// the group was to begin in it holds for it only.
+    pub(crate) fn forget(&self, topic: &Arc<str>) {
+        if self.plan.begins.keys().any(|partition| partition.topic == *topic) {
+            self.shared.end(made_anew(&self.plan.config, topic));
+        }
+        self.gone().insert(Arc::clone(topic));
+        self.clear();
         self.tell_of(topic, 0);
+    }
+
+    /// It is back.
+    pub(crate) fn remember(&self, topic: &str) {
+        self.gone().remove(topic);
+    }
+
+    fn clear(&self) {
+        let shared = self.shared.lock();
+        let (mut gone, mut ids) = (self.gone(), self.ids());
+        gone.retain(|topic| {
+            let held = shared.assigned.has(topic);
+            if !held {
+                ids.remove(topic);
+            }
+            held
+        });
+    }
+
+    fn gone(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The topics whose ids are known.
@@ -167,6 +201,7 @@ impl Member {
             inner.assigned.remove(partition);
         }
         drop(inner);
+        self.clear();
         self.tell();
     }
 

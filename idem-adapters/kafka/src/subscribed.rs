@@ -109,6 +109,7 @@ impl Subscribed {
             member.forget(topic);
         }
         let new: Vec<Arc<str>> = next.difference(&self.topics).map(Arc::clone).collect();
+        new.iter().for_each(|topic| member.remember(topic));
         if new.is_empty() {
             return;
         }
