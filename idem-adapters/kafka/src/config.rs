@@ -76,7 +76,7 @@ pub struct Options {
     login: Option<Login>,
     tls: bool,
     ca: Option<Vec<u8>>,
-    identity: Option<(String, String)>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
     properties: Vec<(String, String)>,
 }
 
@@ -134,7 +134,7 @@ impl Options {
 
     /// Encrypts by TLS, and shows this certificate to brokers that ask for one: a PEM with the certificate, and those between
     /// it and its CA, and a PEM with its private key. Needs the feature `ssl`, which links OpenSSL.
-    pub fn tls_identity(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
+    pub fn tls_identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.identity = Some((certificate.into(), key.into()));
         self.tls()
     }
@@ -203,10 +203,10 @@ impl Options {
         if let Some((user, password)) = &self.sasl {
             client.set("sasl.username", user).set("sasl.password", password);
         }
-        if let Some((certificate, key)) = &self.identity {
-            if !certificate.contains("-----BEGIN CERTIFICATE-----") || !key.contains("PRIVATE KEY-----") {
-                return Err(no_identity());
-            }
+        if let Some((certificate, key)) = self.identity {
+            let text = |pem: Vec<u8>, holds: &str| String::from_utf8(pem).ok().filter(|pem| pem.contains(holds));
+            let certificate = text(certificate, "-----BEGIN CERTIFICATE-----").ok_or_else(no_identity)?;
+            let key = text(key, "PRIVATE KEY-----").ok_or_else(no_identity)?;
             client.set("ssl.certificate.pem", certificate).set("ssl.key.pem", key);
         }
         if let Some(pem) = self.ca {

@@ -164,7 +164,7 @@ async fn a_client_without_a_certificate_or_with_one_that_does_not_count_is_told_
 async fn a_key_of_another_certificate_is_refused_and_not_repeated() {
     let (certificate, _) = identity(&ca(), named("billing.example"));
     let other = KeyPair::generate().unwrap().serialize_pem();
-    let error = Kafka::options("127.0.0.1:1").tls_identity(certificate, &other).connect().await.unwrap_err();
+    let error = Kafka::options("127.0.0.1:1").tls_identity(certificate, other.as_str()).connect().await.unwrap_err();
     let said = texts(&error);
     assert!(matches!(error, Error::Refused(_)) && said.contains("key"), "{said}");
     assert!(!said.contains(other.lines().nth(1).unwrap()), "{said}");
