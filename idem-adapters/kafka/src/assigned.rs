@@ -232,6 +232,11 @@ impl Assigned {
         self.partitions.iter().filter(|(_, owned)| !owned.leaving).map(|(partition, owned)| (partition, owned.epoch))
     }
 
+    /// Whether a partition of this topic is ours.
+    pub(crate) fn has(&self, topic: &str) -> bool {
+        self.partitions.keys().any(|partition| &*partition.topic == topic)
+    }
+
     /// The finished prefixes that were not yet told: partition and last finished offset.
     pub(crate) fn progress(&mut self) -> Vec<(TopicPartition, i64)> {
         let mut progress = Vec::new();

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idem_core::Error;
+use idem_core::{BoxError, Error};
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
 use crate::error::{SSL, setting};
+use crate::login::{Credentials, Getter, Login, Token, Tokens, not_had};
 use crate::source::Topic;
 use crate::wanted::Wanted;
 use crate::{connection, property};
@@ -29,7 +30,15 @@ impl Kafka {
 
     /// The same with options.
     pub fn options(brokers: impl Into<String>) -> Options {
-        Options { brokers: brokers.into(), sasl: None, tls: false, ca: None, properties: Vec::new() }
+        Options {
+            brokers: brokers.into(),
+            sasl: None,
+            login: None,
+            tls: false,
+            ca: None,
+            identity: None,
+            properties: Vec::new(),
+        }
     }
 
     /// An existing topic.
@@ -55,7 +64,7 @@ impl Kafka {
 
     async fn look_for(&self, wanted: Wanted) -> Result<Topic, Error> {
         let wanted = Arc::new(wanted);
-        connection::topics(&self.config, &wanted).await?;
+        connection::topics(&self.config.current().await?, &wanted).await?;
         Ok(Topic::new(Arc::clone(&self.config), wanted))
     }
 }
@@ -64,8 +73,10 @@ impl Kafka {
 pub struct Options {
     brokers: String,
     sasl: Option<(String, String)>,
+    login: Option<Login>,
     tls: bool,
     ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
     properties: Vec<(String, String)>,
 }
 
@@ -75,6 +86,57 @@ impl Options {
     pub fn sasl_plain(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.sasl = Some((user.into(), password.into()));
         self
+    }
+
+    /// The same with what this returns, so that a password may change while a worker runs. It is called whenever clients are
+    /// made: to connect, to look at topics, and when a worker starts or opens its source again. librdkafka asks nobody when it
+    /// connects within the life of a client: if the brokers refuse what it has then, the subscription ends with an error, and
+    /// the worker opens it again with what is returned anew. Connections that are logged in stay so.
+    ///
+    /// For SCRAM say so by the property `sasl.mechanisms` (`SCRAM-SHA-512`), which needs the feature `ssl`.
+    ///
+    /// It has 10 seconds. An error of it is one of the connection and is shown with what it says: it must hold no secret.
+    pub fn sasl_credentials<F, A>(mut self, get: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
+    {
+        self.login = Some(Login::Credentials(Getter::new(get)));
+        self
+    }
+
+    /// Logs in by SASL with mechanism OAUTHBEARER and the token that this returns, as Amazon's MSK wants it for IAM. It is
+    /// called when clients are made, and again before a token expires, when four fifths of its time have passed. Needs the
+    /// feature `ssl`, also where there is no TLS.
+    ///
+    /// ```no_run
+    /// # use idem_kafka::{Kafka, Token};
+    /// # use std::time::SystemTime;
+    /// # async fn signed() -> std::io::Result<(String, SystemTime)> { Ok((String::new(), SystemTime::now())) }
+    /// let options = Kafka::options("b-1.msk.example:9098").tls().sasl_oauthbearer(async || {
+    ///     // For MSK: `generate_auth_token` of the crate aws-msk-iam-sasl-signer.
+    ///     let (token, expires) = signed().await?;
+    ///     Ok(Token::new(token, "", expires))
+    /// });
+    /// ```
+    ///
+    /// It has 10 seconds, and runs as a task of the runtime in which the worker was started. An error while a token is valid
+    /// still is logged, and it is called again; otherwise it is one of the connection. It is shown with what it says: it must
+    /// hold no secret.
+    pub fn sasl_oauthbearer<F, A>(mut self, get: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Token, BoxError>> + Send + 'static,
+    {
+        self.login = Some(Login::Token(Getter::new(get)));
+        self
+    }
+
+    /// Encrypts by TLS, and shows this certificate to brokers that ask for one: a PEM with the certificate, and those between
+    /// it and its CA, and a PEM with its private key. Needs the feature `ssl`, which links OpenSSL.
+    pub fn tls_identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.identity = Some((certificate.into(), key.into()));
+        self.tls()
     }
 
     /// Encrypts by TLS, and accepts certificates of the system's CAs. Needs the feature `ssl`, which links OpenSSL.
@@ -106,7 +168,7 @@ impl Options {
     /// answers within 10 seconds, or refuses the login, or fails the verification of TLS. The texts name the cure.
     pub async fn connect(self) -> Result<Kafka, Error> {
         let config = self.config()?;
-        connection::connect(&config).await?;
+        connection::connect(&config.current().await?).await?;
         Ok(Kafka { config: Arc::new(config) })
     }
 
@@ -119,16 +181,33 @@ impl Options {
         }
         let mut client = defaults();
         client.set("bootstrap.servers", &self.brokers);
-        match (&self.sasl, self.tls) {
+        let mechanism = match (&self.sasl, &self.login) {
+            (Some(_), Some(_)) => {
+                return Err(Error::Refused("two logins were given for Kafka: leave one of them out".to_owned()));
+            }
+            (None, Some(Login::Token(_))) if !cfg!(feature = "ssl") => {
+                return Err(Error::Refused(format!("OAUTHBEARER was not built in: {SSL}")));
+            }
+            (None, Some(Login::Token(_))) => Some("OAUTHBEARER"),
+            (Some(_), None) | (None, Some(Login::Credentials(_))) => Some("PLAIN"),
+            (None, None) => None,
+        };
+        match (mechanism, self.tls) {
             (None, false) => {}
             (None, true) => drop(client.set("security.protocol", "ssl")),
-            (Some(_), tls) => {
+            (Some(mechanism), tls) => {
                 client.set("security.protocol", if tls { "sasl_ssl" } else { "sasl_plaintext" });
-                client.set("sasl.mechanisms", "PLAIN");
+                client.set("sasl.mechanisms", mechanism);
             }
         }
         if let Some((user, password)) = &self.sasl {
             client.set("sasl.username", user).set("sasl.password", password);
+        }
+        if let Some((certificate, key)) = self.identity {
+            let text = |pem: Vec<u8>, holds: &str| String::from_utf8(pem).ok().filter(|pem| pem.contains(holds));
+            let certificate = text(certificate, "-----BEGIN CERTIFICATE-----").ok_or_else(no_identity)?;
+            let key = text(key, "PRIVATE KEY-----").ok_or_else(no_identity)?;
+            client.set("ssl.certificate.pem", certificate).set("ssl.key.pem", key);
         }
         if let Some(pem) = self.ca {
             let pem = String::from_utf8(pem).ok().filter(|pem| pem.contains("-----BEGIN CERTIFICATE-----"));
@@ -143,7 +222,7 @@ impl Options {
         }
         // Here, so that a setting that is wrong is told before anything is connected.
         client.create_native_config().map_err(|error| setting(&error))?;
-        Ok(Config { place: self.brokers, client })
+        Ok(Config { place: self.brokers, client, login: self.login, tokens: Tokens::default() })
     }
 }
 
@@ -151,6 +230,14 @@ impl Options {
 fn no_certificate() -> Error {
     Error::Refused(
         "the text given to .tls_ca holds no certificate: give it the content of a .pem file with BEGIN CERTIFICATE in it"
+            .to_owned(),
+    )
+}
+
+fn no_identity() -> Error {
+    Error::Refused(
+        "the texts given to .tls_identity are not a certificate and its private key: give it the content of a .pem file with \
+         BEGIN CERTIFICATE in it, and of one with BEGIN PRIVATE KEY"
             .to_owned(),
     )
 }
@@ -185,10 +272,27 @@ fn defaults() -> ClientConfig {
 }
 
 /// How the brokers are spoken to.
+#[derive(Clone)]
 pub(crate) struct Config {
     /// Where they are. It holds no secret.
     pub(crate) place: String,
     pub(crate) client: ClientConfig,
+    login: Option<Login>,
+    /// For clients that are made of this.
+    pub(crate) tokens: Tokens,
+}
+
+impl Config {
+    /// The same, with the login as it is to be now.
+    pub(crate) async fn current(&self) -> Result<Self, Error> {
+        let (place, mut client, login) = (self.place.clone(), self.client.clone(), self.login.clone());
+        if let Some(login) = &login {
+            let had = login.configure(&mut client).await;
+            had.map_err(|source| Error::Broker { what: not_had(&self.place), source })?;
+        }
+        let tokens = Tokens::of(login.as_ref());
+        Ok(Self { place, client, login, tokens })
+    }
 }
 
 /// rdkafka's own list of secrets is not complete.
@@ -250,10 +354,26 @@ mod tests {
     #[cfg(not(feature = "ssl"))]
     #[test]
     fn tls_is_refused_where_it_was_not_built_in() {
+        let token = async || Ok(Token::new(SENTINEL, "", std::time::SystemTime::now()));
+        assert!(refused(Kafka::options("h:1").sasl_oauthbearer(token)).contains("kafka-ssl"));
         assert!(refused(Kafka::options("h:1").tls()).contains("kafka-ssl"));
         assert!(refused(Kafka::options("h:1").tls_ca(SENTINEL)).contains("kafka-ssl"));
         let said = refused(Kafka::options("h:1").property("ssl.key.password", SENTINEL));
         assert!(said.contains("kafka-ssl"), "{said}");
+    }
+
+    #[test]
+    fn two_logins_are_refused() {
+        let options = Kafka::options("h:1").sasl_plain("user", SENTINEL);
+        let said = refused(options.sasl_credentials(async || Ok(Credentials::new("user", SENTINEL))));
+        assert!(said.contains("two logins"), "{said}");
+    }
+
+    #[cfg(feature = "ssl")]
+    #[test]
+    fn an_identity_that_is_none_is_refused_and_not_repeated() {
+        let said = refused(Kafka::options("h:1").tls_identity("nonsense", SENTINEL));
+        assert!(said.contains(".tls_identity"), "{said}");
     }
 
     #[test]

@@ -4,14 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use idem_core::Error;
-use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::metadata::Metadata;
+use rdkafka::{ClientConfig, ClientContext};
 
 use crate::config::Config;
 use crate::error::{Loss, connecting, no_match, no_topic, setting};
+use crate::login::Tokens;
 use crate::plan::Known;
 use crate::wanted::Wanted;
 
@@ -44,7 +46,7 @@ async fn look<T: Send + 'static>(
     config: &Config,
     how: impl FnOnce(&Config) -> Result<T, Loss> + Send + 'static,
 ) -> Result<T, Error> {
-    let config = Config { place: config.place.clone(), client: config.client.clone() };
+    let config = config.clone();
     match tokio::task::spawn_blocking(move || how(&config)).await {
         Ok(answer) => Ok(answer?),
         // The runtime is shutting down.
@@ -84,8 +86,8 @@ struct Look<'a> {
 
 impl<'a> Look<'a> {
     fn new(config: &'a Config) -> Result<Self, Loss> {
-        let witness = Witness::default();
-        let consumer = config.client.create_with_context(witness.clone()).map_err(|error| setting(&error))?;
+        let witness = Witness::new(config);
+        let consumer = client(config, &config.client, witness.clone())?;
         Ok(Self { config, consumer, witness })
     }
 
@@ -143,9 +145,23 @@ fn found(config: &Config, topic: &str, metadata: &Metadata) -> Result<Vec<i32>, 
     }
 }
 
+/// A client that is logged in as the configuration says.
+pub(crate) fn client<C: ConsumerContext>(
+    config: &Config,
+    settings: &ClientConfig,
+    context: C,
+) -> Result<BaseConsumer<C>, Loss> {
+    let consumer: BaseConsumer<C> = settings.create_with_context(context).map_err(|error| setting(&error))?;
+    config.tokens.begin(consumer.client(), &config.place)?;
+    Ok(consumer)
+}
+
 /// Remembers what librdkafka says, which its answers leave out.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Witness(Arc<Mutex<Said>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Witness {
+    said: Arc<Mutex<Said>>,
+    tokens: Tokens,
+}
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
@@ -159,12 +175,16 @@ pub(crate) struct Said {
 }
 
 impl Witness {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { said: Arc::default(), tokens: config.tokens.clone() }
+    }
+
     pub(crate) fn said(&self) -> Said {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn hears(&self, error: &KafkaError, reason: &str) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.events += 1;
         let code = error.rdkafka_error_code();
         let first = matches!(code, Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL));
@@ -178,8 +198,14 @@ impl Witness {
 }
 
 impl ClientContext for Witness {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.tokens.token().map_err(|error| -> Box<dyn std::error::Error> { error })
+    }
+
     fn log(&self, _: RDKafkaLogLevel, part: &str, text: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).events += 1;
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).events += 1;
         tracing::debug!(target: "idem_kafka::librdkafka", part, text);
     }
 

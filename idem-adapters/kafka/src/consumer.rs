@@ -12,9 +12,9 @@ use rdkafka::message::Message;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::connection::Witness;
+use crate::connection::{self, Witness};
 use crate::delivery::delivery;
-use crate::error::{Loss, setting};
+use crate::error::Loss;
 use crate::group::Member;
 use crate::lag::{self, Asked};
 use crate::partition::TopicPartition;
@@ -74,13 +74,11 @@ impl Drop for Last {
 fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> Result<(), Loss> {
     if start::decides(&plan) {
         // By a client that is in no group yet, so that no other member waits.
-        let look: BaseConsumer<Witness> =
-            plan.client().create_with_context(Witness::default()).map_err(|error| setting(&error))?;
+        let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
         plan.begins = start::decide(&look, &plan)?;
     }
-    let (client, order) = (plan.client(), plan.ordering);
-    let member = Member::new(plan, Arc::clone(shared));
-    let mut consumer: BaseConsumer<Member> = client.create_with_context(member).map_err(|error| setting(&error))?;
+    let (config, client, order) = (Arc::clone(&plan.config), plan.client(), plan.ordering);
+    let mut consumer = connection::client(&config, &client, Member::new(plan, Arc::clone(shared)))?;
     let bell = Arc::clone(shared);
     consumer.set_nonempty_callback(move || bell.wake());
     let member = Arc::clone(consumer.context());

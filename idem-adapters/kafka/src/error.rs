@@ -28,7 +28,14 @@ impl From<Loss> for Error {
 pub(crate) fn connecting(config: &Config, code: Option<RDKafkaErrorCode>, reason: String) -> Loss {
     use RDKafkaErrorCode as Code;
     let cure = match code {
-        Some(Code::Authentication | Code::SaslAuthenticationFailed) => "check user, password and the SASL mechanism",
+        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
+            "check user, password and the SASL mechanism, or what is given to .sasl_credentials(..) or .sasl_oauthbearer(..)"
+        }
+        // What the server says of the handshake. The client says otherwise what it has against the server's certificate.
+        _ if reason.contains("SSL alert number") => {
+            "the server refuses TLS with this client: where it asks for a certificate, give one by \
+             .tls_identity(certificate, key) that comes from a CA of the server's and has not expired"
+        }
         Some(Code::SSL) => {
             "the server's certificate must be valid for this host name and come from a CA of this system: for a \
              private CA use .tls_ca(pem), and check that the port speaks TLS"
@@ -131,5 +138,5 @@ pub(crate) fn setting(error: &KafkaError) -> Loss {
 }
 
 /// How TLS is had.
-pub(crate) const SSL: &str = "TLS and SCRAM need OpenSSL, which is linked only with the feature `ssl` of idem-kafka \
+pub(crate) const SSL: &str = "TLS, SCRAM and OAUTHBEARER need OpenSSL, which is linked only with the feature `ssl` of idem-kafka \
                               (`kafka-ssl` of idem-rs)";

@@ -1,10 +1,11 @@
 //! What the group tells a member. All of it runs on the thread that polls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
@@ -17,6 +18,7 @@ use crate::error::{Loss, made_anew};
 use crate::identity;
 use crate::partition::TopicPartition;
 use crate::plan::Plan;
+use crate::protocol::GroupProtocol;
 use crate::shared::{Phase, Shared};
 use crate::start::{self, Begin};
 
@@ -30,6 +32,8 @@ pub(crate) struct Member {
     pub(crate) witness: Witness,
     /// The ids of the topics, as far as they are known.
     ids: Mutex<BTreeMap<Arc<str>, String>>,
+    /// The topics that were deleted, and of which something is ours still.
+    gone: Mutex<BTreeSet<Arc<str>>>,
     /// How many events were served.
     served: AtomicU64,
     /// A topic is said to be gone: it has to be looked which one it is.
@@ -39,10 +43,11 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn new(plan: Plan, shared: Arc<Shared>) -> Self {
         Self {
+            witness: Witness::new(&plan.config),
             plan,
             shared,
-            witness: Witness::default(),
             ids: Mutex::default(),
+            gone: Mutex::default(),
             served: AtomicU64::new(0),
             shaken: AtomicBool::new(false),
         }
@@ -75,15 +80,47 @@ impl Member {
     fn identify(&self, topic: &str, id: &str) {
         if self.plan.wanted.takes(topic) {
             let before = self.ids().insert(topic.into(), id.to_owned());
-            if before.is_some_and(|before| before != id) {
+            if before.is_some_and(|before| before != id) && self.holds(topic) {
                 self.shared.end(made_anew(&self.plan.config, topic));
             }
         }
     }
 
-    /// A topic that was deleted. One that is made later in its place is another one.
-    pub(crate) fn forget(&self, topic: &str) {
-        self.ids().remove(topic);
+    /// Whether offsets of this topic are kept here.
+    fn holds(&self, topic: &str) -> bool {
+        self.shared.lock().assigned.has(topic) || self.plan.begins.keys().any(|partition| &*partition.topic == topic)
+    }
+
+    /// A topic was deleted. One that is made later in its place is another one, as soon as nothing of this one is ours. Where
+    /// the group was to begin in it holds for it only.
+    pub(crate) fn forget(&self, topic: &Arc<str>) {
+        if self.plan.begins.keys().any(|partition| partition.topic == *topic) {
+            self.shared.end(made_anew(&self.plan.config, topic));
+        }
+        self.gone().insert(Arc::clone(topic));
+        self.clear();
+        self.tell_of(topic, 0);
+    }
+
+    /// It is back.
+    pub(crate) fn remember(&self, topic: &str) {
+        self.gone().remove(topic);
+    }
+
+    fn clear(&self) {
+        let shared = self.shared.lock();
+        let (mut gone, mut ids) = (self.gone(), self.ids());
+        gone.retain(|topic| {
+            let held = shared.assigned.has(topic);
+            if !held {
+                ids.remove(topic);
+            }
+            held
+        });
+    }
+
+    fn gone(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The topics whose ids are known.
@@ -155,11 +192,16 @@ impl Member {
             self.commit(consumer, CommitMode::Sync);
         }
         tracing::debug!(topic = %self.plan.wanted.text, ?partitions, lost, "partitions were taken away");
+        if self.plan.protocol == GroupProtocol::Consumer {
+            // It may be all that tells that a topic is gone.
+            self.shaken.store(true, Ordering::Relaxed);
+        }
         let mut inner = self.shared.lock();
         for partition in &partitions {
             inner.assigned.remove(partition);
         }
         drop(inner);
+        self.clear();
         self.tell();
     }
 
@@ -183,9 +225,10 @@ impl Member {
         let mut list = TopicPartitionList::new();
         let mut place = list.add_partition(&partition.topic, partition.number);
         place.set_offset(Offset::Offset(next))?;
-        if let Some(id) = self.id(&partition.topic) {
-            place.set_metadata(identity::metadata(&id));
-        }
+        // Of a topic that was deleted nothing is known any more. Its offsets must not be taken for those of another one that is
+        // made in its place.
+        let Some(id) = self.id(&partition.topic) else { return Ok(()) };
+        place.set_metadata(identity::metadata(&id));
         consumer.store_offsets(&list)
     }
 
@@ -208,6 +251,18 @@ impl Member {
 }
 
 impl ClientContext for Member {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    /// librdkafka asks again after 10 seconds where there is none.
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.serves();
+        let had = self.plan.config.tokens.token();
+        if let Err(error) = &had {
+            tracing::warn!(topic = %self.plan.wanted.text, error, "there is no new token for Kafka; it is asked for again");
+        }
+        had.map_err(|error| -> Box<dyn std::error::Error> { error })
+    }
+
     fn log(&self, level: RDKafkaLogLevel, part: &str, text: &str) {
         self.serves();
         if let RDKafkaLogLevel::Debug = level {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::Horizon;
+use idem_core::{Error, Horizon};
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 
@@ -45,9 +45,13 @@ type Stated = (Arc<str>, Result<Horizon, String>);
 
 /// Of all topics by one request.
 async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String> {
-    let client = config.client.clone();
-    let admin = tokio::task::spawn_blocking(move || client.create::<AdminClient<DefaultClientContext>>());
-    let admin = admin.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    let config = config.clone();
+    let admin = tokio::task::spawn_blocking(move || {
+        let admin: AdminClient<DefaultClientContext> = config.client.create().map_err(|error| error.to_string())?;
+        config.tokens.begin(admin.inner(), &config.place).map_err(|loss| Error::from(loss).to_string())?;
+        Ok::<_, String>(admin)
+    });
+    let admin = admin.await.map_err(|error| error.to_string())??;
     let options = AdminOptions::new().request_timeout(Some(ANSWER));
     let asked: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
     let answer = admin.describe_configs(&asked, &options).await;

@@ -40,6 +40,8 @@ impl Member {
                 self.shaken.store(true, Ordering::Relaxed);
                 Ok(())
             }
+            // The one before is valid still: where it no longer is, the brokers say so.
+            Some(Code::Authentication) if said.contains("Failed to acquire SASL OAUTHBEARER token") => Ok(()),
             Some(code) if passes(code) => Ok(()),
             Some(Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed) => Err(ended()),
             // A batch that cannot be read, for example. The client would go on behind it.

@@ -111,8 +111,8 @@
 //!
 //! | | needs |
 //! |---|---|
-//! | plain connections, SASL with PLAIN ([`Options::sasl_plain`]) | nothing more |
-//! | TLS ([`Options::tls`], [`Options::tls_ca`]), SCRAM (by [`Options::property`]) | feature `ssl` (`kafka-ssl` of idem-rs): the system's OpenSSL, with its headers |
+//! | plain connections, SASL with PLAIN ([`Options::sasl_plain`], [`Options::sasl_credentials`]) | nothing more |
+//! | TLS ([`Options::tls`], [`Options::tls_ca`], [`Options::tls_identity`]), SCRAM (by [`Options::property`]), tokens of OAuth ([`Options::sasl_oauthbearer`]) | feature `ssl` (`kafka-ssl` of idem-rs): the system's OpenSSL, with its headers |
 //! | topics compressed by gzip, snappy, lz4 | nothing more |
 //! | topics compressed by zstd | feature `zstd` (`kafka-zstd`): builds libzstd. Without it such a batch is an error in its place |
 //!
@@ -144,6 +144,7 @@ mod horizon;
 mod identity;
 mod judge;
 mod lag;
+mod login;
 mod partition;
 mod plan;
 mod property;
@@ -158,6 +159,7 @@ mod wanted;
 
 pub use acker::KafkaAcker;
 pub use config::{Kafka, Options};
+pub use login::{Credentials, Token};
 pub use protocol::GroupProtocol;
 pub use source::Topic;
 pub use start::Start;

@@ -1,7 +1,6 @@
 //! Partitions that stand still while the others go on.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -76,18 +75,18 @@ impl Member {
     /// itself, so that nothing depends on the answer about those.
     pub(crate) fn look_for_leaders(&self, consumer: &BaseConsumer<Self>) {
         let ours = self.ours();
-        let topics: BTreeSet<&Arc<str>> = ours.iter().map(|partition| &partition.topic).collect();
-        for topic in topics {
+        // Also those of which nothing is ours, since nothing is of one that was deleted.
+        for topic in self.topics() {
             // Where one does not answer, the next would take as long.
-            let Ok(metadata) = consumer.fetch_metadata(Some(topic), ANSWER) else { return };
-            let Some(found) = metadata.topics().iter().find(|found| found.name() == &**topic) else { continue };
+            let Ok(metadata) = consumer.fetch_metadata(Some(&topic), ANSWER) else { return };
+            let Some(found) = metadata.topics().iter().find(|found| found.name() == &*topic) else { continue };
             if found.error().map(Code::from) == Some(Code::UnknownTopicOrPartition) {
                 self.shaken.store(true, Ordering::Relaxed);
                 continue;
             }
             let without: BTreeSet<i32> =
                 found.partitions().iter().filter(|one| one.leader() < 0).map(|one| one.id()).collect();
-            for partition in ours.iter().filter(|partition| partition.topic == *topic) {
+            for partition in ours.iter().filter(|partition| partition.topic == topic) {
                 let cause = without.contains(&partition.number).then_some(Cause::NoLeader);
                 self.stand(partition, cause);
             }
@@ -114,9 +113,12 @@ impl Member {
     pub(crate) fn tell(&self) {
         let standing = self.shared.lock().assigned.standing();
         for topic in self.topics() {
-            let standing = standing.get(&topic).copied().unwrap_or_default();
-            let labels = [("topic", topic.to_string()), ("group", self.plan.group.clone())];
-            gauge!("idem_kafka_standing_partitions", &labels).set(standing as f64);
+            self.tell_of(&topic, standing.get(&topic).copied().unwrap_or_default());
         }
+    }
+
+    pub(crate) fn tell_of(&self, topic: &str, standing: usize) {
+        let labels = [("topic", topic.to_owned()), ("group", self.plan.group.clone())];
+        gauge!("idem_kafka_standing_partitions", &labels).set(standing as f64);
     }
 }

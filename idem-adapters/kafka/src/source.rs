@@ -152,7 +152,7 @@ impl Topic {
         if !subscription.shared.is_lost() || !subscription.plan.serves(group, terms) {
             return Ok(false);
         }
-        connection::topics(&self.config, &self.wanted).await?;
+        connection::topics(&self.config.current().await?, &self.wanted).await?;
         Ok(subscription.shared.revive())
     }
 
@@ -186,11 +186,12 @@ impl Source for Topic {
             return Ok(self.joined().await?);
         }
         self.close().await;
-        let known = connection::topics(&self.config, &self.wanted).await?;
+        let config = Arc::new(self.config.current().await?);
+        let known = connection::topics(&config, &self.wanted).await?;
         let names: Vec<_> = known.keys().map(Arc::clone).collect();
-        self.horizon = horizon::of(&self.config, &names).await;
+        self.horizon = horizon::of(&config, &names).await;
         let plan = Plan {
-            config: Arc::clone(&self.config),
+            config,
             wanted: Arc::clone(&self.wanted),
             group,
             member: self.member.clone(),

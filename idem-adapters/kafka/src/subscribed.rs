@@ -85,13 +85,16 @@ impl Subscribed {
             }
             Err(refused) => return Err(refused),
         };
-        member.shaken.store(false, Ordering::Relaxed);
         let topics: BTreeSet<_> = known.into_keys().collect();
-        if topics != self.topics {
-            for topic in topics.difference(&self.topics) {
-                // Has the client tell its id.
-                ask(Some(topic))?;
+        for topic in topics.difference(&self.topics) {
+            // Has the client tell its id.
+            if let Err(loss) = ask(Some(topic)) {
+                tracing::debug!(%topic, ?loss, "a topic that is new was not looked at; it is soon");
+                return Ok(());
             }
+        }
+        member.shaken.store(false, Ordering::Relaxed);
+        if topics != self.topics {
             self.next = Some((topics, Instant::now()));
         }
         Ok(())
@@ -106,6 +109,7 @@ impl Subscribed {
             member.forget(topic);
         }
         let new: Vec<Arc<str>> = next.difference(&self.topics).map(Arc::clone).collect();
+        new.iter().for_each(|topic| member.remember(topic));
         if new.is_empty() {
             return;
         }

@@ -7,21 +7,22 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use common::options;
 use common::relay::Relay;
-use idem_kafka::Topic;
+use idem_kafka::{GroupProtocol, Kafka, Topic};
 use idem_test::Publication;
 use idem_test::conformance::source::{Features, World};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
-/// A topic of one partition, consumed by way of a relay that can be cut.
-struct Partitioned {
+/// A topic of one partition, consumed by way of a relay that can be cut: in a group of the classic protocol, or `BY_BROKERS`
+/// in one of KIP-848.
+struct Partitioned<const BY_BROKERS: bool> {
     world: common::World,
     relay: Relay,
     partitions: AtomicI32,
     published: AtomicI32,
 }
 
-impl World for Partitioned {
+impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
     type Source = Topic;
 
     const FEATURES: Features = Features {
@@ -79,6 +80,11 @@ impl World for Partitioned {
     }
 
     async fn source(&self) -> Topic {
+        if BY_BROKERS {
+            let options = Kafka::options(self.relay.broker()).property("topic.metadata.refresh.interval.ms", "300");
+            let topic = options.connect().await.unwrap().topic(&self.world.topic).await.unwrap();
+            return topic.group(&self.world.group).group_protocol(GroupProtocol::Consumer);
+        }
         let kafka = options(&self.relay.broker()).connect().await.unwrap();
         kafka.topic(&self.world.topic).await.unwrap().group(&self.world.group)
     }
@@ -97,4 +103,10 @@ impl World for Partitioned {
     }
 }
 
-idem_test::source_suite!(Partitioned);
+mod classic {
+    idem_test::source_suite!(super::Partitioned<false>);
+}
+
+mod by_brokers {
+    idem_test::source_suite!(super::Partitioned<true>);
+}

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{LONG, World, next, terms, texts};
+use common::{LONG, World, loss, next, terms, texts};
 use idem_core::{Acker, Settled, Source};
 use idem_kafka::{GroupProtocol, Kafka, Topic};
 use tokio::time::timeout;
@@ -104,4 +104,27 @@ async fn an_assignor_that_the_brokers_do_not_know_is_named() {
     };
     let said = timeout(LONG, said).await.expect("it waits for ever");
     assert!(said.contains("`group.remote.assignor`"), "{said}");
+}
+
+#[tokio::test]
+async fn a_topic_that_is_deleted_ends_the_subscription_by_the_new_protocol_too() {
+    let Some(world) = World::new().await else { return };
+    for n in 0..3 {
+        world.publish(n.to_string()).await;
+    }
+    let kafka = Kafka::connect(&world.brokers).await.unwrap();
+    let topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
+    let mut topic = topic.group_protocol(GroupProtocol::Consumer);
+    topic.open(terms(4)).await.unwrap();
+    for _ in 0..3 {
+        next(&mut topic).await.1.ack().await.unwrap();
+    }
+    world.until_committed(0, 3).await;
+    world.delete().await;
+    let error = loss(&mut topic).await.to_string();
+    assert!(error.contains("does not exist"), "{error}");
+    world.create(1, &[]).await;
+    world.publish("anew").await;
+    topic.open(terms(4)).await.unwrap();
+    assert_eq!(next(&mut topic).await.0.payload(), "anew");
 }

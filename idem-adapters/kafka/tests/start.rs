@@ -8,7 +8,6 @@ use std::time::Duration;
 use common::{LONG, World, next, options, terms, texts};
 use idem_core::{Acker, Error, Ordering, Source, Terms};
 use idem_kafka::Kafka;
-use rdkafka::admin::{AdminOptions, ResourceSpecifier};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
@@ -105,22 +104,10 @@ async fn what_cannot_work_is_refused_before_the_group_is_joined() {
     }
 }
 
-/// Where the broker asks for a login.
-async fn login(world: &World) -> Option<String> {
-    let asked = [ResourceSpecifier::Broker(1)];
-    let answer = world.admin.describe_configs(&asked, &AdminOptions::new()).await.unwrap().remove(0).unwrap();
-    let listeners = answer.get("advertised.listeners").unwrap().value.clone().unwrap();
-    let found = listeners.split(',').find_map(|listener| listener.strip_prefix("SASL_PLAINTEXT://"));
-    if found.is_none() {
-        println!("skipped: the broker has no listener SASL_PLAINTEXT");
-    }
-    found.map(str::to_owned)
-}
-
 #[tokio::test]
 async fn a_login_that_is_right_consumes() {
     let Some(world) = World::new().await else { return };
-    let Some(address) = login(&world).await else { return };
+    let Some(address) = world.login("PLAIN").await else { return };
     world.publish("x").await;
     let kafka = options(&address).sasl_plain("idem", "idem").connect().await.unwrap();
     let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
@@ -132,7 +119,7 @@ async fn a_login_that_is_right_consumes() {
 #[tokio::test]
 async fn a_wrong_password_is_refused_at_once_and_not_shown() {
     let Some(world) = World::empty().await else { return };
-    let Some(address) = login(&world).await else { return };
+    let Some(address) = world.login("PLAIN").await else { return };
     let connect = Kafka::options(&address).sasl_plain("idem", SENTINEL).connect();
     let error = tokio::time::timeout(Duration::from_secs(5), connect).await.expect("it waited for long").unwrap_err();
     assert!(matches!(error, Error::Broker { .. }), "{error:?}");
@@ -143,7 +130,7 @@ async fn a_wrong_password_is_refused_at_once_and_not_shown() {
 #[tokio::test]
 async fn a_listener_of_other_security_is_refused_with_a_hint() {
     let Some(world) = World::empty().await else { return };
-    let Some(address) = login(&world).await else { return };
+    let Some(address) = world.login("PLAIN").await else { return };
     for (address, options) in [
         (&address, Kafka::options(&address)),
         (&world.brokers, Kafka::options(&world.brokers).sasl_plain("idem", SENTINEL)),
@@ -157,7 +144,7 @@ async fn a_listener_of_other_security_is_refused_with_a_hint() {
 #[tokio::test]
 async fn a_source_shows_no_password() {
     let Some(world) = World::new().await else { return };
-    let Some(address) = login(&world).await else { return };
+    let Some(address) = world.login("PLAIN").await else { return };
     let kafka = options(&address).sasl_plain("idem", "idem").property("client.rack", SENTINEL);
     let topic = kafka.connect().await.unwrap().topic(&world.topic).await.unwrap();
     let shown = format!("{topic:?}");

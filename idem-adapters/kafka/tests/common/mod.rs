@@ -73,6 +73,20 @@ impl World {
         Self { brokers, topic, group, admin: client.create().unwrap(), producer: client.create().unwrap() }
     }
 
+    /// Where the broker asks for a login by this mechanism.
+    pub(crate) async fn login(&self, mechanism: &str) -> Option<String> {
+        let asked = [ResourceSpecifier::Broker(1)];
+        let answer = self.admin.describe_configs(&asked, &AdminOptions::new()).await.unwrap().remove(0).unwrap();
+        let value = |name: &str| answer.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default();
+        let listeners = value("advertised.listeners");
+        let found = listeners.split(',').find_map(|listener| listener.strip_prefix("SASL_PLAINTEXT://"));
+        let found = found.filter(|_| value("sasl.enabled.mechanisms").split(',').any(|one| one == mechanism));
+        if found.is_none() {
+            println!("skipped: the broker has no listener SASL_PLAINTEXT for {mechanism}");
+        }
+        found.map(str::to_owned)
+    }
+
     pub(crate) async fn create(&self, partitions: i32, settings: &[(&str, &str)]) {
         let mut topic =
             NewTopic::new(&self.topic, partitions, TopicReplication::Fixed(1)).set("max.message.bytes", "8388608");
