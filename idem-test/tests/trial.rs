@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outcome, Reason, Sqlite, State, permanent};
 use idem_test::conformance::store::{Setup, World};
-use idem_test::{Crash, Trial};
+use idem_test::{Crash, Publication, Trial};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 use world::SqliteWorld;
@@ -48,6 +48,27 @@ impl Handler for Good {
         }
         sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
         Ok(())
+    }
+}
+
+/// Takes CloudEvents.
+struct Event;
+
+impl Handler for Event {
+    const NAME: &'static str = "event";
+    const NEEDS_CLOUD_EVENT: bool = true;
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(_: &Paid, delivery: &Delivery) -> Result<Key, KeyError> {
+        delivery.cloud_event().ok_or(KeyError::Empty)?.key()
+    }
+
+    async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        Good::handle(paid, shop, tx).await
     }
 }
 
@@ -121,6 +142,18 @@ async fn outcomes_tell_what_became_of_each_delivery() {
     let dead = trial.deliver_json(&Paid { id: 2, amount: -1 }).unwrap().once().await.unwrap();
     assert_eq!(dead, [Outcome::Dead { reason: Reason::Permanent }]);
     assert_eq!((trial.outcomes().len(), trial.dead_letters().await.unwrap().len()), (4, 1));
+}
+
+#[tokio::test]
+async fn a_handler_of_cloud_events_is_given_them() {
+    let (world, trial) = trial::<Event>(Shop::default()).await;
+    let event = serde_json::json!({
+        "specversion": "1.0", "id": "1", "source": "/shop", "type": "paid", "data": paid(1),
+    });
+    let event = Publication::json(&event).unwrap().content_type("application/cloudevents+json");
+    let outcomes = trial.deliver(event).times(2).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Processed, Outcome::Duplicate]);
+    assert_eq!(world.number("SELECT balance FROM account").await, paid(1).amount);
 }
 
 #[tokio::test]

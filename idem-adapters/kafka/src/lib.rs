@@ -19,10 +19,13 @@
 //! |---|---|
 //! | value | payload, byte for byte |
 //! | no value (a tombstone) | an empty payload, with [`is_tombstone`](idem_core::Delivery::is_tombstone) |
+//! | key | partition key; of a tombstone it is what was deleted |
+//! | header `content-type`, in any case | content type |
 //! | headers | headers in their order, repeated ones too; one without a value is empty |
 //! | topic, partition, offset, timestamp | position, as `orders/0/42@1700000000000`; none where the record has no timestamp |
-//! | timestamp of type `LogAppendTime` | when it was published. `CreateTime` is the producer's clock, and counts for nothing |
-//! | nothing | message id and type of event: use `key = header("ce-id")` and `.event_type(..)` of the worker |
+//! | timestamp of type `LogAppendTime` | when it was published |
+//! | timestamp of type `CreateTime` | when it was produced: it is the producer's clock, and nothing is decided by it |
+//! | nothing | subject, message id and type of event: use a header, `key = header("id")` and `.event_type(..)` of the worker, or CloudEvents, `key = cloud_event_id` and `.cloud_events()` |
 //!
 //! `key = position` tells the redeliveries of one record from other records, also from those of a topic that was deleted
 //! and made anew, whose offsets start at 0 again: the timestamp differs. It does not see a message that its producer

@@ -19,11 +19,13 @@
 //! | JetStream | [`Delivery`](idem_core::Delivery) |
 //! |---|---|
 //! | body | payload, byte for byte |
+//! | subject | subject |
 //! | header `Nats-Msg-Id` | message id |
+//! | header `Content-Type`, in any case | content type |
 //! | headers | headers, sorted by name; the values of one name in their order |
 //! | number in the stream, time of the server | position: `ORDERS/7@1700000000000000000`, published at |
 //! | count of deliveries above 1 | redelivered |
-//! | | no event type: send it in a header, and name that to the worker |
+//! | | no event type: send it in a header, and name that to the worker; or let the subject choose the handler |
 //!
 //! The time is part of the position because a stream that was made anew counts from 1 again. The count of deliveries is
 //! never counted with: it also rises for messages that were only prefetched.

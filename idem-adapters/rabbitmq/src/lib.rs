@@ -20,6 +20,10 @@
 //! | body | payload, byte for byte |
 //! | property `message-id` | message id |
 //! | property `type` | event type |
+//! | routing key | subject; of a message that was published to the default exchange, the queue's name |
+//! | properties `content-type`, `correlation-id`, `reply-to` | the same |
+//! | property `timestamp` | when it was produced: it is the producer's clock |
+//! | exchange; properties `app-id`, `cluster-id`, `content-encoding`, `delivery-mode`, `expiration`, `priority`, `user-id` | [`properties`](idem_core::Delivery::properties), with `_` for `-` |
 //! | property `headers` | headers, sorted by name: see below |
 //! | flag `redelivered` | redelivered |
 //!
@@ -71,7 +75,7 @@
 //!
 //! # Limits
 //!
-//! AMQP's short strings (the properties `message-id` and `type`, the names of headers, routing keys) are to be UTF-8. RabbitMQ
+//! AMQP's short strings (most properties, the names of headers, exchanges, routing keys) are to be UTF-8. RabbitMQ
 //! passes others on, but lapin ends the connection at such a message, with all that was prefetched. The source then
 //! subscribes by a connection that reads bytes, and takes one message at a time, so that no other message is returned again.
 //! The message becomes a dead letter with the reason [`Unrepresentable`](idem_core::Reason::Unrepresentable): with its payload,

@@ -94,7 +94,7 @@ impl<F, St> Bench<F, St> {
         self
     }
 
-    /// Puts this handler on trial.
+    /// Puts this handler on trial. Its worker reads CloudEvents where the key of the handler is that of one.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -121,6 +121,7 @@ impl<F, St> Bench<F, St> {
                     .state(state)
                     .handler::<Armed<H, <F::Output as Connecting>::Store>>();
                 let worker = if inbox { worker.inbox() } else { worker };
+                let worker = if H::NEEDS_CLOUD_EVENT { worker.cloud_events() } else { worker };
                 worker
                     .batch(batch)
                     .in_flight(start.in_flight)
