@@ -126,6 +126,11 @@ impl Leases {
         }
     }
 
+    /// Whether it is unsettled.
+    pub(crate) fn has(&self, lease: &Arc<Lease>) -> bool {
+        self.held().get(&lease.sequence).is_some_and(|found| Arc::ptr_eq(found, lease))
+    }
+
     /// How many are unsettled. It is asked for at each message, and so looks at none of them.
     pub(crate) fn count(&self) -> usize {
         self.held().len()

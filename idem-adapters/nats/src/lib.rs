@@ -51,7 +51,7 @@
 //!
 //! A login needs to publish to `$JS.API.STREAM.INFO.ORDERS`, `$JS.API.CONSUMER.INFO.ORDERS.billing`,
 //! `$JS.API.CONSUMER.CREATE.ORDERS.billing` (with a filter: and below it), `$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing`
-//! and `$JS.ACK.ORDERS.billing.>`, and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]. With
+//! and `$JS.ACK.ORDERS.billing.>`, should be able to publish to `$JS.API.STREAM.MSG.GET.ORDERS`, and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]. With
 //! [`Options::domain`] the first four begin with `$JS.<domain>.API.`, and acks with `$JS.ACK.<domain>.`.
 //!
 //! # Settling
@@ -87,8 +87,10 @@
 //!
 //! # Limits
 //!
-//! * Headers are to be UTF-8. NATS passes others on, but async-nats ends the connection at such a message, so that it has
-//!   to be taken out of the stream by hand; the error says so.
+//! * NATS passes on headers and subjects that are not UTF-8, and async-nats ends the connection at such a message. After the
+//!   second loss within a minute, or within two ack waits, such messages are sought among the unsettled ones and become dead
+//!   letters (`unrepresentable`, with the raw headers in `idem-nats-headers`). That needs `$JS.API.STREAM.MSG.GET.ORDERS`, and
+//!   is not done in another domain; then the message has to be taken out of the stream by hand, and the error says so.
 //! * A server of 2.9 may deliver a message anew without counting it, when the process that had it was killed: it is then
 //!   not marked as redelivered.
 //! * A payload is as large as the server's `max_payload` allows, 1 MiB by default.
@@ -109,6 +111,7 @@ mod pull;
 mod source;
 mod stream;
 mod tls;
+mod unreadable;
 
 pub use acker::NatsAcker;
 pub use config::{Nats, Options};

@@ -52,6 +52,8 @@ pub(crate) struct Pull {
     /// The consumer's limits to a pull.
     pub(crate) max_batch: usize,
     pub(crate) max_expires: Duration,
+    /// The leases of what is to be settled before anything is asked for: it would end the connection.
+    pub(crate) first: Vec<Arc<Lease>>,
 }
 
 /// A subscription and its one pull at a time. With one there is no doubt about what is still to come.
@@ -100,6 +102,11 @@ impl Pull {
                 let _ = arrivals.send(Err(error));
             }
         })
+    }
+
+    pub(crate) fn acker(&self, lease: Arc<Lease>) -> NatsAcker {
+        let (leases, link) = (Arc::clone(&self.leases), self.link.clone());
+        NatsAcker { lease, leases, link, confirmed: self.confirmed }
     }
 
     fn client(&self) -> &Client {
@@ -154,7 +161,9 @@ impl Puller {
     /// Asks for as many as there is room for, unless it was asked for already.
     async fn ask(&mut self) -> Result<(), BoxError> {
         let room = self.pull.in_flight.saturating_sub(self.pull.leases.count()).min(self.pull.max_batch);
-        if self.asked > 0 || room == 0 || self.paused > Instant::now() {
+        let leases = &self.pull.leases;
+        self.pull.first.retain(|lease| leases.has(lease));
+        if self.asked > 0 || room == 0 || self.paused > Instant::now() || !self.pull.first.is_empty() {
             return Ok(());
         }
         self.number += 1;
@@ -183,12 +192,7 @@ impl Puller {
         (self.asked, self.unanswered) = (self.asked.saturating_sub(1), 0);
         let lease = Arc::new(Lease::new(reply.to_owned(), facts.sequence, self.pull.wait));
         self.pull.leases.add(&lease);
-        let acker = NatsAcker {
-            lease,
-            leases: Arc::clone(&self.pull.leases),
-            link: self.pull.link.clone(),
-            confirmed: self.pull.confirmed,
-        };
+        let acker = self.pull.acker(lease);
         let delivery = delivery(&self.pull.stream, message, &facts, self.pull.lane);
         // Where nobody receives any more the acker is dropped, and what it holds is given back.
         let _ = arrivals.send(Ok((delivery, acker)));

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::acker::{NatsAcker, release};
@@ -16,8 +16,10 @@ use crate::consumer::Place;
 use crate::error;
 use crate::keeper::keep;
 use crate::lag::lag;
+use crate::lease::Lease;
 use crate::pull::{Arrival, Pull};
 use crate::stream::Stream;
+use crate::unreadable::{self, Unreadable};
 
 /// When stream and consumer were made. A stream of the same name that was made later counts from 1 again, so that the
 /// number of a delivery would be that of another message; with a consumer it is still that of the same.
@@ -47,6 +49,9 @@ pub(crate) struct Subscription {
 
 /// The limit to what a broker that does not answer can delay a shutdown by.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// Two losses that are no further apart are looked into.
+const AGAIN: Duration = Duration::from_secs(60);
 
 impl Stream {
     async fn subscribe(&mut self, terms: &Terms, consumer: String, connection: Connection) -> Result<(), BoxError> {
@@ -94,7 +99,7 @@ impl Stream {
         self.keeper.spawn(keep(self.link.clone(), Arc::clone(&self.leases), info.config.ack_wait));
 
         let limit = |limit: Duration| if limit.is_zero() { Duration::MAX } else { limit };
-        let pull = Pull {
+        let mut pull = Pull {
             connection,
             link: self.link.clone(),
             leases: Arc::clone(&self.leases),
@@ -107,8 +112,12 @@ impl Stream {
             in_flight: terms.in_flight.into(),
             max_batch: usize::try_from(info.config.max_batch).ok().filter(|max| *max > 0).unwrap_or(usize::MAX),
             max_expires: limit(info.config.max_expires),
+            first: Vec::new(),
         };
         let (sender, arrivals) = unbounded_channel();
+        if std::mem::take(&mut self.suspicious) {
+            pull.first = self.unreadable(&pull, &sender).await;
+        }
         let (stop, mut puller) = (CancellationToken::new(), JoinSet::new());
         puller.spawn(pull.start(sender, stop.clone()).await?);
         self.subscription = Some(Subscription { arrivals, stop, puller, consumer, live: true });
@@ -117,6 +126,43 @@ impl Stream {
             age => Horizon::Within(age),
         };
         Ok(())
+    }
+
+    /// Hands on what async-nats cannot read, and answers the leases of it.
+    async fn unreadable(&self, pull: &Pull, arrivals: &UnboundedSender<Arrival>) -> Vec<Arc<Lease>> {
+        // The subjects of acks have more in them there than is known here.
+        if &*pull.connection.api != "$JS.API" {
+            return Vec::new();
+        }
+        let found = match unreadable::find(&pull.connection, &pull.stream, &pull.consumer).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(stream = %self.name, error, "what cannot be read could not be looked for");
+                return Vec::new();
+            }
+        };
+        let mut leases = Vec::new();
+        for Unreadable { sequence, reply, delivery } in found {
+            tracing::error!(
+                stream = %self.name,
+                sequence,
+                why = delivery.unrepresentable(),
+                "a message that async-nats cannot read ends each connection that it comes by; it becomes a dead letter"
+            );
+            let lease = Arc::new(Lease::new(reply, sequence, pull.wait));
+            self.leases.add(&lease);
+            leases.push(Arc::clone(&lease));
+            let _ = arrivals.send(Ok((delivery.with_lane(pull.lane), pull.acker(lease))));
+        }
+        leases
+    }
+
+    /// A message that cannot be read comes again when its lease has run out, and so does the loss of the connection.
+    fn ended_by(&mut self, end: BoxError) -> BoxError {
+        let now = Instant::now();
+        let again = self.wishes.ack_wait.unwrap_or_default().mul_f64(2.0).max(AGAIN);
+        self.suspicious = self.lost.replace(now).is_some_and(|before| now.duration_since(before) < again);
+        self.ended(end)
     }
 
     /// Releases what nobody holds any more, or with `all` whatever is unsettled, as far as it is ours.
@@ -183,7 +229,7 @@ impl Source for Stream {
             }
         };
         subscription.live = false;
-        Err(self.ended(end))
+        Err(self.ended_by(end))
     }
 
     /// Gives up where the broker does not answer: what was buffered then comes again when its lease has run out.

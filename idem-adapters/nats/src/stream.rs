@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use idem_core::{BoxError, Error, Horizon, Ordering, Terms};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::config::{Config, unfit};
 use crate::connection::Link;
@@ -31,6 +32,9 @@ pub struct Stream {
     pub(crate) leases: Arc<Leases>,
     pub(crate) made: Option<Made>,
     pub(crate) horizon: Horizon,
+    /// When a subscription ended last, and whether that was soon after the time before.
+    pub(crate) lost: Option<Instant>,
+    pub(crate) suspicious: bool,
     pub(crate) subscription: Option<Subscription>,
     /// Ends with the source. It outlives subscriptions, as the deliveries do.
     pub(crate) keeper: JoinSet<Infallible>,
@@ -48,6 +52,8 @@ impl Stream {
             leases: Arc::default(),
             made: None,
             horizon: Horizon::Unstated,
+            lost: None,
+            suspicious: false,
             subscription: None,
             keeper: JoinSet::new(),
         }

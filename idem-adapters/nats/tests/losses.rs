@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::relay::{Relay, authority};
@@ -243,19 +244,73 @@ async fn draining_and_closing_after_a_loss_ends() {
     .unwrap();
 }
 
-#[tokio::test]
-async fn a_message_that_async_nats_cannot_read_is_named_as_a_cause() {
-    let Some(world) = World::new().await else { return };
+const UNREADABLE: &[u8] = b"NATS/1.0\r\nname: \xff\r\n\r\n";
+
+/// With the payload `x`.
+async fn publish_unreadable(world: &World) {
+    publish_raw(world, world.subject().as_bytes(), UNREADABLE).await;
+}
+
+async fn publish_raw(world: &World, subject: &[u8], headers: &[u8]) {
     let mut raw = TcpStream::connect(authority(&world.url)).await.unwrap();
-    let header = b"NATS/1.0\r\nname: \xff\r\n\r\n";
     let mut frame = b"CONNECT {\"headers\":true,\"verbose\":false}\r\n".to_vec();
-    frame.extend(format!("HPUB {} {} {}\r\n", world.subject(), header.len(), header.len() + 1).into_bytes());
-    frame.extend([header, &b"x\r\nPING\r\n"[..]].concat());
+    let sizes = format!(" {} {}\r\n", headers.len(), headers.len() + 1);
+    frame.extend([b"HPUB ", subject, sizes.as_bytes(), headers, b"x\r\nPING\r\n"].concat());
     raw.write_all(&frame).await.unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"PONG\r\n") {
         assert_ne!(raw.read_buf(&mut answer).await.unwrap(), 0);
     }
+}
+
+/// Also where it comes in the middle of others, which are handed out meanwhile.
+#[tokio::test]
+async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_out() {
+    let named: (&[u8], _, _) = (b"NATS/1.0\r\n\r\n", b"\xff", "the subject is not UTF-8, or holds white space");
+    let headed: (&[u8], _, _) = (UNREADABLE, b"x", "the headers are not UTF-8");
+    for (in_flight, (headers, token, what)) in [(1, headed), (4, headed), (4, named)] {
+        let Some(world) = World::new().await else { return };
+        for n in 0..3 {
+            world.publish(n.to_string()).await;
+        }
+        publish_raw(&world, &[world.stream.as_bytes(), b".", token].concat(), headers).await;
+        for n in 3..6 {
+            world.publish(n.to_string()).await;
+        }
+        let mut stream = world.source().await.ack_wait(SHORT);
+        let (mut fit, mut unfit) = (BTreeSet::new(), 0);
+        let all = async {
+            while fit.len() < 6 || unfit == 0 {
+                stream.open(terms(in_flight)).await.unwrap();
+                while let Ok((delivery, acker)) = stream.next().await {
+                    if let Some(why) = delivery.unrepresentable() {
+                        assert_eq!((why, &**delivery.payload()), (what, &b"x"[..]));
+                        assert_eq!(delivery.headers().get("idem-nats-headers"), Some(headers));
+                        let subject = String::from_utf8_lossy(token);
+                        assert_eq!(delivery.subject(), Some(&*format!("{}.{subject}", world.stream)));
+                        unfit += 1;
+                    } else {
+                        fit.insert(delivery.payload().clone());
+                    }
+                    // Where the connection has gone the ack waits for another one, and is not needed here.
+                    let _ = timeout(SHORT / 2, acker.ack()).await;
+                    if fit.len() == 6 && unfit > 0 {
+                        break;
+                    }
+                }
+            }
+        };
+        timeout(2 * LONG, all).await.unwrap();
+        world.until(0, 0).await;
+        world.publish("goes on").await;
+        assert_eq!(next(&mut stream).await.0.payload(), "goes on");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_async_nats_cannot_read_is_named_as_a_cause() {
+    let Some(world) = World::new().await else { return };
+    publish_unreadable(&world).await;
     let mut stream = world.open(1).await;
     let error = texts(loss(&mut stream).await.as_ref());
     assert!(error.contains("not UTF-8") && error.contains("rmm"), "{error}");

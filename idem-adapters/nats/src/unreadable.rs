@@ -1,0 +1,139 @@
+//! Messages that async-nats cannot read: it ends the connection at each of them, without a word.
+//!
+//! Such a message comes again when its lease has run out, and ends the next connection. So after a second loss in short
+//! time the unsettled messages are asked for by their numbers, which the server answers in JSON, and what is not to be read is
+//! delivered as unfit. Nothing else is asked for until it is settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::HeaderName;
+use async_nats::jetstream::stream::RawMessage;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use idem_core::{BoxError, Delivery};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::connection::Connection;
+
+/// So many unsettled messages are looked at, at most.
+const MOST: usize = 10_000;
+
+/// How long one look may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The header with the block of headers as it is in the stream.
+const RAW: &str = "idem-nats-headers";
+
+/// A message that cannot be read, with the subject on which it is settled.
+pub(crate) struct Unreadable {
+    pub(crate) sequence: u64,
+    pub(crate) reply: String,
+    pub(crate) delivery: Delivery,
+}
+
+/// Those among the unsettled messages of a consumer.
+pub(crate) async fn find(
+    connection: &Connection,
+    stream: &Arc<str>,
+    consumer: &str,
+) -> Result<Vec<Unreadable>, BoxError> {
+    timeout(PATIENCE, look(connection, stream, consumer)).await?
+}
+
+async fn look(connection: &Connection, stream: &Arc<str>, consumer: &str) -> Result<Vec<Unreadable>, BoxError> {
+    let info = connection.jetstream().get_stream_no_info(&**stream).await?.consumer_info(consumer).await?;
+    let (floor, delivered) = (info.ack_floor.stream_sequence, info.delivered.stream_sequence);
+    let mut found = Vec::new();
+    for sequence in (floor + 1..=delivered).take(MOST) {
+        let Some(message) = message(connection, stream, sequence).await? else { continue };
+        let headers = STANDARD.decode(message.headers.as_deref().unwrap_or_default())?;
+        let Some(why) = unfit(&message.subject, &headers) else { continue };
+        let published = message.time.unix_timestamp_nanos();
+        // The server finds the message by the third number alone (ADR-15 of nats-architecture-and-design).
+        let numbers = format!("1.{sequence}.{}.{published}.0", info.delivered.consumer_sequence);
+        let delivery = Delivery::new(Arc::clone(stream), STANDARD.decode(&message.payload)?)
+            .with_subject(Some(message.subject))
+            .with_headers([(RAW, Bytes::from(headers))].into_iter().collect())
+            .with_position(Some(format!("{stream}/{sequence}@{published}")))
+            .with_published_at(Some(message.time.into()))
+            .with_unrepresentable(Some(why));
+        found.push(Unreadable { sequence, reply: format!("$JS.ACK.{stream}.{consumer}.{numbers}"), delivery });
+    }
+    Ok(found)
+}
+
+/// `None` where it is gone.
+async fn message(connection: &Connection, stream: &str, sequence: u64) -> Result<Option<RawMessage>, BoxError> {
+    let subject = format!("{}.STREAM.MSG.GET.{stream}", connection.api);
+    let asked = connection.client.request(subject, json!({ "seq": sequence }).to_string().into());
+    let mut answer: Value = serde_json::from_slice(&asked.await?.payload)?;
+    match answer["error"]["code"].as_u64() {
+        None => Ok(Some(serde_json::from_value(answer["message"].take())?)),
+        Some(404) => Ok(None),
+        Some(_) => Err(answer["error"].to_string().into()),
+    }
+}
+
+/// Why async-nats ends the connection at such a message. `None`: it does not.
+fn unfit(subject: &str, headers: &[u8]) -> Option<String> {
+    // The server writes this character for what is not UTF-8.
+    if subject.contains('\u{fffd}') || subject.split_whitespace().count() != 1 {
+        return Some("the subject is not UTF-8, or holds white space".to_owned());
+    }
+    if headers.is_empty() {
+        return None;
+    }
+    let Ok(text) = std::str::from_utf8(headers) else { return Some("the headers are not UTF-8".to_owned()) };
+    let mut lines = text.lines();
+    let status = lines.next().and_then(|line| line.strip_prefix("NATS/1.0")).map(str::trim);
+    let status = status.map(|status| status.split(' ').next().unwrap_or_default());
+    if !status.is_some_and(|status| status.is_empty() || status.parse::<async_nats::StatusCode>().is_ok()) {
+        return Some("the first line of the headers is none of NATS".to_owned());
+    }
+    let odd = |line: &&str| {
+        let name = line.split_once(':').map(|(name, _)| name.parse::<HeaderName>());
+        // A line that begins with white space goes on with the value of the one before.
+        line.contains('\r') || !line.starts_with(char::is_whitespace) && !matches!(name, Some(Ok(_)))
+    };
+    lines
+        .filter(|line| !line.is_empty())
+        .find(odd)
+        .map(|line| format!("a line of the headers makes no sense: {line:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_async_nats_reads_is_fit_and_all_else_is_not() {
+        let fit: [&[u8]; 6] = [
+            b"",
+            b"NATS/1.0\r\n\r\n",
+            b"NATS/1.0 100 Idle\r\n\r\n",
+            b"NATS/1.0\r\nname: value\r\nother:\r\n\r\n",
+            b"NATS/1.0\r\nname: value\r\n  goes on\r\n\r\n",
+            "NATS/1.0\r\nname: \u{e4}\r\n\r\n".as_bytes(),
+        ];
+        for headers in fit {
+            assert_eq!(unfit("orders.paid", headers), None, "{headers:?}");
+        }
+        let odd: [&[u8]; 6] = [
+            b"NATS/1.0\r\nname: \xff\r\n\r\n",
+            b"NATS/2.0\r\n\r\n",
+            b"NATS/1.0 what\r\n\r\n",
+            b"NATS/1.0\r\nno colon\r\n\r\n",
+            b"NATS/1.0\r\nna me: value\r\n\r\n",
+            b"NATS/1.0\r\nname: va\rlue\r\n\r\n",
+        ];
+        for headers in odd {
+            assert!(unfit("orders.paid", headers).is_some(), "{headers:?}");
+        }
+        for subject in ["orders.\u{fffd}", "orders.\u{a0}paid", ""] {
+            assert!(unfit(subject, b"").is_some(), "{subject:?}");
+        }
+    }
+}
