@@ -6,10 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::worker::Refused;
 use crate::{CloudEvent, Headers, Properties};
 
+pub(crate) use refused::Refused;
+
 mod facts;
+mod refused;
 
 /// One arrival of a message: its payload, its headers and what the broker says about it.
 ///

@@ -11,7 +11,6 @@ mod delivery;
 mod error;
 mod execute;
 mod extract;
-mod fate;
 mod fingerprint;
 mod handler;
 mod headers;
@@ -21,14 +20,13 @@ mod key;
 mod lag;
 mod ordering;
 mod outcome;
-mod pipeline;
 mod private;
+mod process;
 mod properties;
-mod ran;
 mod record;
-mod record_many;
 mod registry;
 mod retry;
+mod runtime;
 mod source;
 pub mod store;
 mod subject;
@@ -52,13 +50,14 @@ pub use ordering::Ordering;
 pub use outcome::{Outcome, Reason};
 pub use properties::Properties;
 pub use retry::RetryPolicy;
+pub use runtime::{Gate, Health};
 pub use source::{Horizon, Source, Terms};
 #[cfg(feature = "postgres")]
 pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::Sqlite;
 pub use store::{Lends, Store};
-pub use worker::{Bare, Gate, Health, Staffed, Worker};
+pub use worker::{Bare, Staffed, Worker};
 
 #[doc(hidden)]
 pub mod __private {

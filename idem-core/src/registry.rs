@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::store::{HandlerId, Identity};
 use crate::subject;
 use crate::telemetry::Meters;
-use crate::worker::RouteBy;
 use crate::{BoxError, Codec, Delivery, Extract, Extraction, Fingerprint, Handler, Input, Key, Lends, Reason, Store};
 
 /// A future that borrows the transaction it writes through.
@@ -184,6 +183,17 @@ pub(crate) struct Route<S> {
     pub(crate) meters: Meters,
     /// For how long its claims were kept when the worker started; `None`: for ever.
     pub(crate) retention: Option<Duration>,
+}
+
+/// What of a delivery tells which handler takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RouteBy {
+    /// Its type of event.
+    EventType,
+    /// The header of this name.
+    Header(String),
+    /// Its subject, by patterns.
+    Subject,
 }
 
 /// Which handler takes a delivery.

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{demo, mutants, test};
+use crate::{demo, layers, mutants, test};
 
 /// What a user may ask of the facade, each alone.
 const FEATURES: &[&[&str]] = &[
@@ -28,6 +28,7 @@ pub(crate) struct Options {
 /// The cheap checks first. A warning is an error here, so that none becomes a habit.
 pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
+    layers::check()?;
     idem_services::tools()?;
     run(&mut cargo(["fmt", "--all", "--check"]))?;
     let everything = ["--workspace", "--all-features"];

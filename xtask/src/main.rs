@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod demo;
+mod layers;
 mod matrix;
 mod mutants;
 mod services;

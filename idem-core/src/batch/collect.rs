@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::worker::Queue;
+use crate::runtime::Queue;
 
 /// Waits for one, and takes what else is there, up to `limit`; with `linger`, also what comes within that time.
 /// `false` when the queue is closed and empty. Cancel safe: what was taken stays in `taken`.

@@ -2,10 +2,9 @@
 
 use std::cmp::Ordering;
 
-use crate::pipeline::Pipeline;
 use crate::registry::{Job, Route, Work};
+use crate::runtime::{Flight, Pipeline};
 use crate::store::{Identity, Row};
-use crate::worker::Flight;
 use crate::{Delivery, Outcome, Store};
 
 /// A message of a batch that can run.
@@ -43,7 +42,7 @@ impl<S: Store> Pipeline<S> {
     /// The deliveries that can run together, sorted as claims are made. What cannot is taken alone: what is unfit or was
     /// redelivered, what the database has refused before, what is in flight elsewhere in this process, and another message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Delivery]) -> Vec<Item<'_, S>> {
-        let fits = |delivery: &Delivery| !delivery.redelivered() && !delivery.refused.any();
+        let fits = |delivery: &Delivery| !delivery.redelivered() && delivery.refused.tries() == 0;
         let fit = deliveries.iter().enumerate().filter(|(_, delivery)| fits(delivery));
         let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.receive(it).ok()?))).collect();
         let identity = |place: usize| &works[place].1.identity;

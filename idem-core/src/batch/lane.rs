@@ -5,9 +5,9 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::pipeline::Pipeline;
+use crate::process::Waiting;
+use crate::runtime::{Arrival, Hold, Pipeline, Queue, UNANSWERED, extended_all};
 use crate::store::{Isolation, Row};
-use crate::worker::{Arrival, Hold, Queue, UNANSWERED, Waiting, extended_all};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, give};
@@ -76,18 +76,11 @@ impl<S: Store> Pipeline<S> {
         self.verdicts(items, &facts, Opening::Claims).await
     }
 
-    /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. Whatever happens, each is
-    /// processed, noted, or left to the end of its lease.
-    ///
-    /// Those that have to run alone do so on the slot of this batch, and on those of `slots` that are free.
-    pub(crate) async fn run_rows(&self, rows: &[Row], slots: &Semaphore) {
-        if let [row] = rows {
-            return self.run_row(row).await;
-        }
-        let _held = self.leases.hold(rows);
+    /// What became of rows that were taken from the inbox, none of them a suspect, in one transaction. Their leases are
+    /// extended where it takes long.
+    pub(crate) async fn row_verdicts(&self, rows: &[Row]) -> Vec<Verdict> {
         let facts: Vec<&Delivery> = rows.iter().map(|row| &row.delivery).collect();
-        let verdicts = Box::pin(self.verdicts(self.rows(rows), &facts, Opening::Rows(rows))).await;
-        Box::pin(self.conclude_all(rows, verdicts, slots)).await;
+        self.verdicts(self.rows(rows), &facts, Opening::Rows(rows)).await
     }
 
     /// What becomes of those that have not run yet while a suspect waits for the end of what runs: rows go back, and

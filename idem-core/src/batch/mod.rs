@@ -11,9 +11,7 @@
 mod collect;
 mod item;
 mod lane;
-mod pace;
 mod together;
 
 pub(crate) use collect::collect;
 pub(crate) use item::Verdict;
-pub(crate) use pace::Pace;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::execute::Handled;
-use crate::pipeline::Pipeline;
-use crate::ran::Ran;
+use crate::execute::Ran;
 use crate::registry::{Job, Route};
+use crate::runtime::Pipeline;
 use crate::store::{Claimed, Committed, Fault, Identity, Promise, Row, Undone};
 use crate::{Delivery, Outcome, Store};
 

@@ -4,10 +4,9 @@ use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::pipeline::{Pipeline, Step};
 use crate::record::Found;
-use crate::record_many::{Kept, Known};
-use crate::worker::{Flight, Hold, extended_all};
+use crate::record::{Kept, Known};
+use crate::runtime::{Flight, Hold, Pipeline, Step, extended_all};
 use crate::{Acker, Outcome, Reason, Store, telemetry};
 
 use super::storing::{Arrived, Counted};

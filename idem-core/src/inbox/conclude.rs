@@ -1,4 +1,4 @@
-//! What a batch of rows has left to be done.
+//! Rows that are taken together: run as a batch, and concluded one by one.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,15 +7,28 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::Store;
 use crate::batch::Verdict;
-use crate::pipeline::Pipeline;
+use crate::runtime::Pipeline;
 use crate::store::{Isolation, Row};
 
 impl<S: Store> Pipeline<S> {
+    /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. Whatever happens, each is
+    /// processed, noted, or left to the end of its lease.
+    ///
+    /// Those that have to run alone do so on the slot of this batch, and on those of `slots` that are free.
+    pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore) {
+        if let [row] = rows {
+            return self.run_row(row).await;
+        }
+        let _held = self.leases.hold(rows);
+        let verdicts = Box::pin(self.row_verdicts(rows)).await;
+        Box::pin(self.conclude_all(rows, verdicts, slots)).await;
+    }
+
     /// Concludes each row by its verdict: first what is finished, then the others one after another on the slot of their
     /// batch, and on those that are free. Their leases are extended meanwhile.
     ///
     /// While a suspect waits, or the worker drains, those that have not begun go back instead.
-    pub(crate) async fn conclude_all(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore) {
+    async fn conclude_all(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(verdicts).partition(|(_, verdict)| matches!(verdict, Verdict::Done(_)));
         for (row, verdict) in done {

@@ -2,18 +2,14 @@
 
 mod batch;
 mod conclude;
-mod leases;
 mod looks;
 mod memory;
 mod operator;
-mod refusals;
 mod run;
 mod runner;
 mod storing;
 mod suspects;
 
-pub(crate) use leases::Leases;
 pub use operator::Inbox;
-pub(crate) use refusals::Refusals;
-pub(crate) use runner::{jittered, run};
+pub(crate) use runner::run;
 pub(crate) use storing::store;

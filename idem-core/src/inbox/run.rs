@@ -6,12 +6,11 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::batch::Verdict;
-use crate::pipeline::{Pipeline, Step};
-use crate::ran::{Failure, IN_PLACE, Ran};
+use crate::execute::{Failure, IN_PLACE, Ran};
 use crate::record::{Promised, settled};
 use crate::registry::{Route, Unfit};
+use crate::runtime::{Isolated, Pipeline, Step};
 use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
-use crate::worker::Isolated;
 use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {

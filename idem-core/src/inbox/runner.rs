@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::Store;
-use crate::pipeline::Pipeline;
+use crate::runtime::{Pipeline, jittered};
 use crate::store::{Fault, HandlerId, Kind, Limit, MAX_STARTS, Row};
 
 use super::looks::Looks;
@@ -182,9 +182,4 @@ impl<S: Store> Runner<S> {
 struct Held {
     _room: Arc<OwnedRwLockReadGuard<()>>,
     _memory: Arc<OwnedSemaphorePermit>,
-}
-
-/// Polls of many processes spread by themselves when each is a little off.
-pub(crate) fn jittered(poll: Duration) -> Duration {
-    poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }

@@ -8,8 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::pipeline::Pipeline;
-use crate::worker::{Arrival, Queue, at};
+use crate::runtime::{Arrival, Pipeline, Queue, at};
 use crate::{Acker, Delivery, Store};
 
 /// The most deliveries in a batch, and about the most bytes, since they are in memory twice while they are sent.

@@ -4,8 +4,8 @@ use std::slice;
 use std::time::Instant;
 
 use crate::Store;
+use crate::runtime::Isolated;
 use crate::store::{Fault, Isolation, Kind, Limit, Note, Row};
-use crate::worker::Isolated;
 
 use super::runner::{Runner, SURVEY};
 

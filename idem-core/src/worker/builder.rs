@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::registry::{Bound, Registered};
+use crate::registry::{Bound, Registered, RouteBy};
 use crate::{Codec, Delivery, Error, Extract, Handler, Json, Lends, Ordering, Outcome, RetryPolicy, Source, Store};
 
-use super::{Gate, Health, RouteBy, Settings};
+use crate::runtime::{Gate, Health, Settings};
 
 /// The running loop of one source and its handlers, under one consumer name.
 ///

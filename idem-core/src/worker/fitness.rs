@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::registry::Registered;
+use crate::registry::{Registered, RouteBy};
 use crate::{Error, Source, Store, subject};
 
-use super::{RouteBy, Settings};
+use crate::runtime::Settings;
 
 /// A key that can never be made would make a dead letter of every message.
 pub(super) fn keys<S: Store>(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::Store;
-use crate::pipeline::Pipeline;
+use crate::runtime::Pipeline;
 use crate::store::Fault;
 
 use super::Unregistered;

@@ -1,20 +1,11 @@
 //! A lane: one of the tasks that take deliveries all the way, one at a time.
 
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::{Either, join_all, select};
-use tokio::time::Instant;
-
-use crate::pipeline::Pipeline;
-use crate::{Acker, Delivery, Store};
-
-use super::{Place, Queue, Waiting};
-
-/// A delivery that can run, with its place among those of its ordering key, of which it is the first.
-pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
+use crate::process::Waiting;
+use crate::runtime::{Arrival, Pipeline, Queue};
+use crate::{Acker, Store};
 
 /// Takes deliveries until the queue is closed and empty. From begin to settle a lane is never dropped in the middle,
 /// except by the end of the worker's patience.
@@ -31,68 +22,5 @@ pub(crate) async fn run<S: Store, A: Acker>(
         // What is a user's is caught elsewhere. A delivery that was not settled comes again, after the end of the worker.
         pipeline.task("lane", pin!(pipeline.deliver_some(&mut taken, &waiting))).await;
         pipeline.gauges.in_flight.decrement(number);
-    }
-}
-
-/// Does the work, and extends the delivery's lease at a third of it for as long as the work lives.
-pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {
-    let Some(lease) = acker.lease() else { return work.await };
-    let extend = pin!(extend(acker, lease / 3));
-    match select(pin!(work), extend).await {
-        Either::Left((done, _)) => done,
-        Either::Right((never, _)) => match never {},
-    }
-}
-
-/// The same for several deliveries, at a third of the shortest lease.
-pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: impl Future<Output = T>) -> T {
-    let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
-    let extend = pin!(async {
-        loop {
-            tokio::time::sleep(lease / 3).await;
-            let extended = join_all(ackers.iter_mut().map(|acker| acker.extend())).await;
-            if let Some(error) = extended.into_iter().find_map(Result::err) {
-                tracing::debug!(error, "the lease of a delivery was not extended");
-            }
-        }
-    });
-    match select(pin!(work), extend).await {
-        Either::Left((done, _)) => done,
-        Either::Right((never, _)) => never,
-    }
-}
-
-/// Extends a delivery's lease at a third of it, and ends once the delivery is no longer ours, which it looks at so often.
-pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
-    let third = acker.lease().map(|lease| lease / 3);
-    let mut extended = Instant::now();
-    loop {
-        tokio::time::sleep(third.map_or(look, |third| third.min(look))).await;
-        if !acker.is_live() {
-            return;
-        }
-        if third.is_some_and(|third| extended.elapsed() >= third) {
-            extended = Instant::now();
-            if let Err(error) = acker.extend().await {
-                tracing::debug!(error, "the lease of a delivery was not extended");
-            }
-        }
-    }
-}
-
-/// Until then; for ever where there is no such time.
-pub(crate) async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn extend<A: Acker>(acker: &mut A, every: Duration) -> Infallible {
-    loop {
-        tokio::time::sleep(every).await;
-        if let Err(error) = acker.extend().await {
-            tracing::debug!(error, "the lease of a delivery was not extended");
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Outage;
+use crate::runtime::Outage;
 
 /// An outage that begins again so soon is still the same: what is held is tried again every two seconds.
 const SAME: Duration = Duration::from_secs(10);

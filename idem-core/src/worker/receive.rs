@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::pipeline::Pipeline;
-use crate::worker::{Arrival, Place, Queue, Waiting, leave};
+use crate::process::Waiting;
+use crate::runtime::{Arrival, Pipeline, Place, Queue};
+use crate::worker::leave;
 use crate::{Delivery, Ordering, Source, Store, Terms};
 
 use super::reopen::Reopening;

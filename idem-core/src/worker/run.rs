@@ -10,18 +10,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::inbox::{Leases, Refusals};
-use crate::pipeline::Pipeline;
 use crate::registry::{Registered, Route, Routes};
+use crate::runtime::{
+    Brake, Defect, Flights, Gate, Health, Lanes, Leases, Outage, Pipeline, Queue, Refusals, Rows, Settings,
+};
 use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
 use crate::{Error, Ordering, Source, Store, Terms, age};
 
 use super::receive::Arrivals;
-use super::{
-    Brake, Defect, Flights, Gate, Health, Lanes, Outage, Queue, Rows, Settings, Unregistered, fitness, housekeeping,
-    lag, lane, receive, waiting,
-};
+use super::{Unregistered, fitness, housekeeping, lag, lane, receive};
+use crate::process::waiting;
 
 /// What a worker is made of, once its handlers' types are erased.
 pub(crate) struct Parts<S, Src> {
@@ -227,7 +226,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         alone,
         system: source.system(),
         routes,
-        pace: crate::batch::Pace::new(settings.batch),
+        pace: crate::runtime::Pace::new(settings.batch),
         flights: Flights::default(),
         gate,
         leases: Leases::default(),

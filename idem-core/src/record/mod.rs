@@ -1,13 +1,16 @@
 //! Taking a message over without processing it: parked, stored, dead, or known already.
 
+mod many;
+
 use std::time::Duration;
 
-use crate::pipeline::{Pipeline, Step};
-use crate::ran::Failure;
+use crate::execute::Failure;
 use crate::registry::{Route, Unfit};
+use crate::runtime::{Hold, Pipeline, Step, UNANSWERED, unanswered};
 use crate::store::{Claimed, Committed, Fault, HandlerId, Identity, NewRow, Promise, Standing};
-use crate::worker::{Hold, UNANSWERED, unanswered};
 use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
+
+pub(crate) use many::{Kept, Known};
 
 /// What a delivery is that found a claim.
 pub(crate) enum Found {
@@ -263,7 +266,7 @@ impl<S: Store> Pipeline<S> {
 
     async fn pause(&self, tries: usize) {
         if !self.outage.over_or_trial().await {
-            tokio::time::sleep(crate::worker::hold_wait(tries)).await;
+            tokio::time::sleep(crate::runtime::hold_wait(tries)).await;
         }
     }
 }

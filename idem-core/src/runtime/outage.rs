@@ -10,7 +10,7 @@ use crate::Store;
 use crate::store::Fault;
 
 use super::Health;
-use super::refused::Count;
+use super::count::Count;
 use super::waits::{Damped, short};
 
 /// Whether the database can be used. While it cannot, no delivery is taken from the broker and those at hand are held.

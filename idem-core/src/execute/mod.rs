@@ -1,16 +1,19 @@
 //! Handle, guard, commit: what a first delivery, a row of the inbox and a batch have in common.
 
+mod fate;
+mod ran;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use crate::pipeline::Pipeline;
-use crate::ran::{Failure, Ran};
 use crate::registry::{Job, Route, panic_text};
+use crate::runtime::{Pipeline, at};
 use crate::store::{Committed, Undone};
-use crate::worker::at;
 use crate::{BoxError, Store};
+
+pub(crate) use ran::{Failure, IN_PLACE, Ran};
 
 /// What a call of a handler came to.
 pub(crate) enum Handled {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::worker::refused_wait;
+use crate::runtime::refused_wait;
 
 /// How often this process has seen each row refused: those rows run alone, and wait longer each time.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ const MOST: usize = 10_000;
 
 impl Refusals {
     /// One more refusal of this row: how often there was one, and the wait before the next try.
-    pub(super) fn count(&self, id: i64) -> (usize, Duration) {
+    pub(crate) fn count(&self, id: i64) -> (usize, Duration) {
         let mut rows = self.rows();
         if rows.len() >= MOST && !rows.contains_key(&id) {
             rows.clear();
@@ -27,7 +27,7 @@ impl Refusals {
     }
 
     /// It has an outcome.
-    pub(super) fn forget(&self, id: i64) {
+    pub(crate) fn forget(&self, id: i64) {
         self.rows().remove(&id);
     }
 

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tracing::{Instrument, Span};
 
-use crate::pipeline::Pipeline;
+use crate::runtime::{Arrival, Pipeline, Place, Queue, Unwinding, refused_wait};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::ahead::Ahead;
-use super::{Arrival, Place, Queue, Unwinding};
 
 /// A delivery that cannot run now.
 #[allow(clippy::large_enum_variant, reason = "most are of the large kind, and a box would be an allocation for each")]
@@ -74,7 +73,7 @@ impl<S: Store> Pipeline<S> {
             }
             Waiting::Refused(delivery, mut acker, place) => {
                 let _unwinding = Unwinding(&self.draining);
-                if self.refused(&mut acker, delivery.refused.wait()).await {
+                if self.refused(&mut acker, refused_wait(delivery.refused.tries().saturating_sub(1))).await {
                     return Some((delivery, acker, place));
                 }
                 self.give_up(acker).await;

@@ -20,7 +20,7 @@ pub(crate) struct Pace {
 }
 
 /// The right to run one batch.
-pub(super) enum Turn<'a> {
+pub(crate) enum Turn<'a> {
     /// Beside others.
     Shared { _guard: RwLockReadGuard<'a, ()> },
     /// Alone among the worker's batches.
@@ -51,7 +51,7 @@ impl Pace {
     }
 
     /// Waits for the right to run a batch, without a connection.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    pub(crate) async fn turn(&self) -> Turn<'_> {
         if self.narrow.load(Relaxed) == 0 {
             Turn::Shared { _guard: self.turns.read().await }
         } else {
@@ -60,7 +60,7 @@ impl Pace {
     }
 
     /// A batch lost against another one.
-    pub(super) fn shrink(&self) {
+    pub(crate) fn shrink(&self) {
         let halved = |size: usize| Some((size / 2).max(1));
         let _ = self.size.fetch_update(Relaxed, Relaxed, halved);
         let doubled = |patience: usize| Some((patience * 2).min(LONGEST_PATIENCE));
@@ -71,7 +71,7 @@ impl Pace {
     }
 
     /// A batch went well.
-    pub(super) fn grow(&self) {
+    pub(crate) fn grow(&self) {
         let more = |size: usize| (size < self.most).then(|| (size + size.div_ceil(8)).min(self.most));
         let _ = self.size.fetch_update(Relaxed, Relaxed, more);
         let fewer = |narrow: usize| narrow.checked_sub(1);

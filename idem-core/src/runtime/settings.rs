@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::pipeline::Observer;
+use crate::registry::RouteBy;
+use crate::runtime::Observer;
 use crate::{Error, Ordering, RetryPolicy};
 
 #[derive(Clone)]
@@ -50,17 +51,6 @@ impl Default for Settings {
             observe: None,
         }
     }
-}
-
-/// What of a delivery tells which handler takes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RouteBy {
-    /// Its type of event.
-    EventType,
-    /// The header of this name.
-    Header(String),
-    /// Its subject, by patterns.
-    Subject,
 }
 
 /// How many deliveries of an order may be unsettled for each one that runs.

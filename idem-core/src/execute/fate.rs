@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::Store;
-use crate::pipeline::Pipeline;
-use crate::ran::{Failure, Ran};
+use crate::runtime::Pipeline;
 use crate::store::{Fate, Fault, Ticket};
+
+use super::{Failure, Ran};
 
 /// How long a worker that drains waits for a transaction that was cut off and still runs.
 const GRACE: Duration = Duration::from_secs(2);

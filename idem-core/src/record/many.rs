@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::pipeline::{Pipeline, Step};
-use crate::record::{Found, Promised, settled};
+use crate::runtime::{Pipeline, Step};
 use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Standing};
 use crate::{Delivery, Reason, Store};
+
+use super::{Found, Promised, settled};
 
 /// A message of which the key is known.
 pub(crate) struct Known {

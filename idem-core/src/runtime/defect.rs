@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::pipeline::Pipeline;
 use crate::registry::panic_text;
+use crate::runtime::Pipeline;
 use crate::{Error, Store};
 
 /// The first panic among the tasks of a worker.

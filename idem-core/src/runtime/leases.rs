@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use crate::Store;
-use crate::pipeline::Pipeline;
+use crate::runtime::Pipeline;
 use crate::store::Row;
 
 /// The rows whose leases are extended at a third: those of a batch, which wait for each other, and a suspect that waits

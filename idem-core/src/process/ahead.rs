@@ -3,11 +3,10 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use crate::pipeline::{Pipeline, Step};
+use crate::delivery::Refused;
+use crate::runtime::{Held, Hold, Pipeline, Step, extended, hold_wait};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store};
-
-use super::{Hold, Refused, extended, hold_wait};
 
 /// What storing a delivery before its turn came to.
 pub(crate) enum Ahead {
@@ -44,7 +43,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 (Step::Refused { error, .. }, _) => {
                     self.meters(delivery).held();
-                    self.warn_of_refusal(delivery, refused.again(&self.outage), error.as_ref());
+                    self.warn_of_refusal(delivery, refused.again(|| Held::new(&self.outage)), error.as_ref());
                     extended(acker, self.hold(Hold::Refused, holds)).await;
                     holds += 1;
                 }

@@ -65,6 +65,11 @@ impl Damped {
     }
 }
 
+/// Polls of many processes spread by themselves when each is a little off.
+pub(crate) fn jittered(poll: Duration) -> Duration {
+    poll.mul_f64(0.9 + 0.2 * fastrand::f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,203 @@
+//! The way of one delivery: receive, limits, decode, key, begin, claim, handle, guard, commit, settle, emit.
+
+mod ahead;
+mod set_aside;
+mod turn;
+pub(crate) mod waiting;
+
+use std::pin::pin;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+use tracing::{Instrument, Span};
+
+use crate::execute::{Failure, IN_PLACE, Ran};
+use crate::registry::{Job, Route};
+use crate::runtime::{Hold, Pipeline, Place, Step, UNANSWERED, Unwinding, extended, unanswered};
+use crate::store::{Identity, Promise};
+use crate::{Acker, Delivery, Ordering, Outcome, Store, telemetry};
+
+pub(crate) use waiting::{RowWait, Waiting};
+
+impl<S: Store> Pipeline<S> {
+    /// Takes one delivery all the way. It ends settled, or left to the broker where it is no longer ours. What is answered
+    /// has to wait for its row: only an ordered delivery has to.
+    pub(crate) async fn deliver<A: Acker>(
+        &self,
+        delivery: Delivery,
+        acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
+        self.deliver_in(None, delivery, acker, place).await
+    }
+
+    /// As [`deliver`](Self::deliver), with a connection only while there is room.
+    pub(crate) async fn deliver_in<A: Acker>(
+        &self,
+        room: Option<&Semaphore>,
+        delivery: Delivery,
+        acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
+        let span = telemetry::span(self.system, &self.consumer, &delivery);
+        // Pinned first, as other large futures are: a wrapper would move all of it.
+        pin!(self.drive(room, delivery, acker, place)).instrument(span).await
+    }
+
+    async fn drive<A: Acker>(
+        &self,
+        room: Option<&Semaphore>,
+        mut delivery: Delivery,
+        mut acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
+        // Behind `place`, and so dropped before it.
+        let _unwinding = Unwinding(&self.draining);
+        let mut holds = 0;
+        let outcome = loop {
+            if !acker.is_live() {
+                tracing::debug!("the delivery is no longer ours; the broker delivers it again");
+                return None;
+            }
+            if self.draining.is_cancelled() {
+                self.release(acker).await;
+                return None;
+            }
+            let step = extended(&mut acker, pin!(self.attempt(room, &delivery))).await;
+            if let Step::Done(Outcome::Parked { attempt: 0, .. }) | Step::InRow(Outcome::Parked { attempt: 0, .. }, _) =
+                &step
+            {
+                acker.stored();
+            }
+            if let Step::Done(outcome) | Step::InRow(outcome, _) = &step {
+                self.answered(outcome);
+            }
+            match step {
+                Step::Done(outcome) => break outcome,
+                Step::InRow(outcome, identity) => {
+                    let span = Span::current();
+                    return Some(Waiting::Row(Box::new(RowWait { delivery, acker, place, identity, outcome, span })));
+                }
+                Step::Stopped => {
+                    self.release(acker).await;
+                    return None;
+                }
+                Step::Refused { error, ran } => {
+                    return self.set_aside(delivery, acker, place, ran, error).await;
+                }
+                // Others are answered, perhaps: it may be this message that takes too long.
+                Step::Hold(Hold::Lost) if holds >= UNANSWERED => {
+                    return self.set_aside(delivery, acker, place, false, unanswered()).await;
+                }
+                Step::Hold(hold) => {
+                    // A process or a connection may have died on it: from now on it goes by way of the inbox.
+                    delivery.redelivered |= hold == Hold::Broke;
+                    self.meters(&delivery).held();
+                    extended(&mut acker, self.hold(hold, holds)).await;
+                    holds += 1;
+                }
+            }
+        };
+        self.settle(acker).await;
+        self.emit(self.meters(&delivery), &delivery, &outcome);
+        None
+    }
+
+    /// One try: what the database answers decides.
+    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Step {
+        let work = match self.receive(delivery) {
+            Ok(work) => work,
+            Err(unfit) => {
+                let _room = self.room(room, delivery).await;
+                return self.bury(delivery, unfit).await;
+            }
+        };
+        // Waited for in memory, so before the room.
+        let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        let _room = self.room(room, delivery).await;
+        let in_lane = delivery.lane.map(|_| Box::new(work.identity.clone()));
+        let step = if delivery.redelivered() || self.settings.inbox {
+            self.store_first(delivery, &work.identity).await
+        } else {
+            match self.run_beside(delivery, work.route, &work.identity, work.job).await {
+                Ok(step) => step,
+                Err(failure) => self.charge(delivery, &work.identity, &failure).await,
+            }
+        };
+        match (step, in_lane) {
+            // Known is no more than that there is a claim: its row may be waiting.
+            (Step::Done(outcome @ (Outcome::Parked { .. } | Outcome::Duplicate)), Some(identity)) => {
+                Step::InRow(outcome, identity)
+            }
+            (step, _) => step,
+        }
+    }
+
+    /// Room for one more connection. The caller's room, where there is one; else that of what is stored beside the lanes,
+    /// which have connections of their own: redelivered messages in no order, and all messages with `.inbox()`.
+    async fn room<'a>(&'a self, room: Option<&'a Semaphore>, delivery: &Delivery) -> Option<SemaphorePermit<'a>> {
+        if let Some(room) = room {
+            return room.acquire().await.ok();
+        }
+        let beside_lanes = self.settings.ordering == Ordering::None && (self.settings.inbox || delivery.redelivered());
+        if beside_lanes { self.alone.acquire().await.ok() } else { None }
+    }
+
+    /// Runs beside others, unless a suspect runs.
+    async fn run_beside(
+        &self,
+        delivery: &Delivery,
+        route: &Route<S>,
+        id: &Identity,
+        job: Box<dyn Job<S>>,
+    ) -> Result<Step, Failure> {
+        let _room = self.gate.direct().await;
+        if self.draining.is_cancelled() {
+            return Ok(Step::Stopped);
+        }
+        self.run(delivery, route, id, job).await
+    }
+
+    /// The short way of a first delivery: begin, claim, handle, guard, commit. The error is a failure to charge it with.
+    async fn run(
+        &self,
+        delivery: &Delivery,
+        route: &Route<S>,
+        identity: &Identity,
+        job: Box<dyn Job<S>>,
+    ) -> Result<Step, Failure> {
+        let mut job = Some(job);
+        for round in 0.. {
+            let ready = match job.take().map_or_else(|| self.again(route, delivery, identity), Ok) {
+                Ok(ready) => ready,
+                Err(unfit) => return Ok(self.bury(delivery, unfit).await),
+            };
+            let began = Instant::now();
+            let claimed = self.claimed(route, delivery, identity, Promise::Processed).await;
+            let opened = Instant::now();
+            route.meters.claim.record(opened - began);
+            let (txn, old) = match claimed {
+                Ok(claimed) => claimed,
+                Err(step) => return Ok(step),
+            };
+            if let Some(why) = old {
+                return Ok(self.bury_too_old(txn, delivery, identity, &why).await);
+            }
+            match self.execute(route, ready, txn, opened).await {
+                Ran::Processed => return Ok(Step::Done(Outcome::Processed)),
+                Ran::Retry(error) if round < IN_PLACE => {
+                    tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried anew");
+                }
+                Ran::Retry(error) => return Err(Failure::of(&error)),
+                Ran::Failed(failure) => return Err(failure),
+                Ran::CommittedEarly => return Ok(Step::Done(self.committed_early(delivery, identity, 1).await)),
+                Ran::Broke(fault) => {
+                    self.outage.report(&fault);
+                    return Ok(Step::Hold(Hold::Broke));
+                }
+                Ran::Stopped => return Ok(Step::Stopped),
+            }
+        }
+        Ok(Step::Stopped)
+    }
+}

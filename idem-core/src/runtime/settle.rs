@@ -1,0 +1,68 @@
+//! What is told of a delivery: to the broker, and to people.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tracing::Span;
+
+use crate::{Acker, Delivery, Ordering, Outcome, Settled, Store, telemetry};
+
+use super::Pipeline;
+
+impl<S: Store> Pipeline<S> {
+    /// The database has answered a delivery.
+    pub(crate) fn answered(&self, outcome: &Outcome) {
+        self.brake.fit(outcome);
+        self.wrote(outcome);
+    }
+
+    /// The outcome of a message stands, and says something of the database if it was written.
+    pub(crate) fn wrote(&self, outcome: &Outcome) {
+        if *outcome != Outcome::Duplicate {
+            self.outage.works();
+        }
+    }
+
+    /// Tells the broker. The database has answered, so that nothing depends on whether this arrives.
+    pub(crate) async fn settle<A: Acker>(&self, acker: A) {
+        match acker.ack().await {
+            Ok(Settled::Sent | Settled::Confirmed) => drop(self.settled.fetch_add(1, Relaxed)),
+            Ok(Settled::Stale) => self.gauges.stale.increment(1),
+            Err(error) => {
+                self.gauges.stale.increment(1);
+                tracing::debug!(error, "the ack was not sent; the broker delivers again, and the claim answers");
+            }
+        }
+    }
+
+    /// Gives a delivery back. Where an order is kept it is left to the end of the source, which gives all back at once:
+    /// what is behind it may go to another consumer as soon as this one is released.
+    pub(crate) async fn release<A: Acker>(&self, acker: A) {
+        if self.settings.ordering != Ordering::None {
+            return;
+        }
+        if let Err(error) = acker.release().await {
+            tracing::debug!(error, "the delivery was not released; it goes back when the connection closes");
+        }
+    }
+
+    /// Tells the people: metrics, a line, the observer.
+    pub(crate) fn emit(&self, meters: &telemetry::Meters, delivery: &Delivery, outcome: &Outcome) {
+        self.health.progress();
+        meters.count(outcome);
+        Span::current().record("idem.outcome", outcome.as_str());
+        match outcome {
+            Outcome::Dead { reason } => tracing::error!(%reason, "the message is a dead letter"),
+            Outcome::Parked { attempt, due } if *attempt > 0 => tracing::warn!(attempt, ?due, "the message is parked"),
+            outcome => tracing::debug!(outcome = outcome.as_str(), "the delivery is settled"),
+        }
+        if let Some(observe) = &self.settings.observe {
+            // An observer that panics must not cost the lane.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| observe(delivery, outcome)));
+        }
+    }
+
+    pub(crate) fn meters(&self, delivery: &Delivery) -> &telemetry::Meters {
+        self.routes.find(delivery).map_or(&self.routes.nobody_meters, |route| &route.meters)
+    }
+}

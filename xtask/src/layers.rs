@@ -1,0 +1,78 @@
+//! The layers of idem's core: each imports only from those before it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::root;
+
+/// Folders of `idem-core/src`. All else there is below them, and imports from none.
+const LAYERS: [&str; 7] = ["runtime", "execute", "record", "process", "batch", "inbox", "worker"];
+
+/// Checks every import. The error names each that goes upwards.
+pub(crate) fn check() -> Result<()> {
+    let core = root().join("idem-core").join("src");
+    let mut files = Vec::new();
+    collect(&core, &mut files)?;
+    let mut wrong = Vec::new();
+    for file in files {
+        let inside = file.strip_prefix(&core)?;
+        let folder = inside.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
+        // What has no layer is below the first one; the crate's root names all of them.
+        let above = LAYERS.iter().position(|layer| *layer == folder).map_or(0, |at| at + 1);
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        if inside != Path::new("lib.rs") {
+            let upwards = LAYERS[above..].iter().filter(|layer| imports(&text, layer));
+            wrong.extend(upwards.map(|layer| format!("{} imports from {layer}", inside.display())));
+        }
+    }
+    if !wrong.is_empty() {
+        bail!(
+            "the layers are {}, and each imports only from those before it:\n{}",
+            LAYERS.join(", "),
+            wrong.join("\n")
+        );
+    }
+    Ok(())
+}
+
+/// Whether a path of this file leads into that layer.
+fn imports(text: &str, layer: &str) -> bool {
+    text.match_indices("crate::").any(|(at, path)| {
+        let rest = &text[at + path.len()..];
+        let group = rest.strip_prefix('{').and_then(|group| group.split_once('}')).map(|(group, _)| group);
+        let heads = group.map_or_else(|| vec![rest], |group| group.split(',').map(str::trim).collect());
+        heads.iter().any(|head| head.strip_prefix(layer).is_some_and(|tail| tail.starts_with("::")))
+    })
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_import_is_found_alone_and_in_a_group() {
+        assert!(imports("use crate::worker::Lane;", "worker"));
+        assert!(imports("use crate::{Store, worker::Lane};", "worker"));
+        assert!(imports("let lane = crate::worker::lane();", "worker"));
+        assert!(!imports("use crate::workers::Lane; // worker::Lane", "worker"));
+    }
+
+    #[test]
+    fn the_core_keeps_to_its_layers() {
+        check().unwrap();
+    }
+}
