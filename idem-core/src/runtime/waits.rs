@@ -8,7 +8,8 @@ const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 
 fn waits(first: Duration, longest: Duration) -> ExponentialBackoff {
-    let waits = ExponentialBuilder::default().with_min_delay(first).with_max_delay(longest);
+    // The jitter adds up to as much again.
+    let waits = ExponentialBuilder::default().with_min_delay(first).with_max_delay(longest / 2);
     waits.with_jitter().without_max_times().build()
 }
 
