@@ -43,6 +43,8 @@ pub(crate) struct Subscription {
     stop: CancellationToken,
     puller: JoinSet<()>,
     consumer: String,
+    /// How long its deliveries stay ours.
+    wait: Duration,
     /// Whether deliveries may still come.
     pub(crate) live: bool,
 }
@@ -114,13 +116,14 @@ impl Stream {
             max_expires: limit(info.config.max_expires),
             first: Vec::new(),
         };
+        let wait = pull.wait;
         let (sender, arrivals) = unbounded_channel();
         if std::mem::take(&mut self.suspicious) {
             pull.first = self.unreadable(&pull, &sender).await;
         }
         let (stop, mut puller) = (CancellationToken::new(), JoinSet::new());
         puller.spawn(pull.start(sender, stop.clone()).await?);
-        self.subscription = Some(Subscription { arrivals, stop, puller, consumer, live: true });
+        self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, live: true });
         self.horizon = match stream.config.max_age {
             Duration::ZERO => Horizon::Unlimited,
             age => Horizon::Within(age),
@@ -160,7 +163,7 @@ impl Stream {
     /// A message that cannot be read comes again when its lease has run out, and so does the loss of the connection.
     fn ended_by(&mut self, end: BoxError) -> BoxError {
         let now = Instant::now();
-        let again = self.wishes.ack_wait.unwrap_or_default().mul_f64(2.0).max(AGAIN);
+        let again = self.subscription.as_ref().map_or(AGAIN, |subscription| AGAIN.max(subscription.wait * 2));
         self.suspicious = self.lost.replace(now).is_some_and(|before| now.duration_since(before) < again);
         self.ended(end)
     }
