@@ -202,12 +202,12 @@ impl Source for Stream {
         self.subscribe(&terms, consumer, connection).await
     }
 
-    /// The age limit of the stream. With the retentions interest and work queue, too: what was acked is gone there, but
-    /// acks can be lost with the server's power.
     fn has_partition_keys(&self) -> bool {
         false
     }
 
+    /// The age limit of the stream. With the retentions interest and work queue, too: what was acked is gone there, but
+    /// acks can be lost with the server's power.
     fn horizon(&self) -> Horizon {
         self.horizon
     }

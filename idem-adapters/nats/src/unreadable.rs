@@ -46,9 +46,15 @@ pub(crate) async fn find(
 async fn look(connection: &Connection, stream: &Arc<str>, consumer: &str) -> Result<Vec<Unreadable>, BoxError> {
     let info = connection.jetstream().get_stream_no_info(&**stream).await?.consumer_info(consumer).await?;
     let (floor, delivered) = (info.ack_floor.stream_sequence, info.delivered.stream_sequence);
+    let filters =
+        || info.config.filter_subjects.iter().chain([&info.config.filter_subject]).filter(|of| !of.is_empty());
     let mut found = Vec::new();
     for sequence in (floor + 1..=delivered).take(MOST) {
         let Some(message) = message(connection, stream, sequence).await? else { continue };
+        // What other consumers take stands between ours.
+        if filters().next().is_some() && !filters().any(|filter| matches(filter, &message.subject)) {
+            continue;
+        }
         let headers = STANDARD.decode(message.headers.as_deref().unwrap_or_default())?;
         let Some(why) = unfit(&message.subject, &headers) else { continue };
         let published = message.time.unix_timestamp_nanos();
@@ -75,6 +81,19 @@ async fn message(connection: &Connection, stream: &str, sequence: u64) -> Result
         Some(404) => Ok(None),
         Some(_) => Err(answer["error"].to_string().into()),
     }
+}
+
+/// Whether a filter takes this subject.
+fn matches(filter: &str, subject: &str) -> bool {
+    let mut tokens = subject.split('.');
+    for wanted in filter.split('.') {
+        match tokens.next() {
+            Some(_) if wanted == ">" => return true,
+            Some(token) if wanted == "*" || wanted == token => {}
+            _ => return false,
+        }
+    }
+    tokens.next().is_none()
 }
 
 /// Why async-nats ends the connection at such a message. `None`: it does not.
@@ -107,6 +126,16 @@ fn unfit(subject: &str, headers: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_filter_takes_what_the_server_takes_by_it() {
+        for filter in ["a.b.c", "a.*.c", "a.>", "*.b.>", ">"] {
+            assert!(matches(filter, "a.b.c"), "{filter}");
+        }
+        for filter in ["a.b", "a.b.c.d", "a.*", "a.b.c.>", "b.>", "a.b.x"] {
+            assert!(!matches(filter, "a.b.c"), "{filter}");
+        }
+    }
 
     #[test]
     fn what_async_nats_reads_is_fit_and_all_else_is_not() {

@@ -10,7 +10,7 @@ use common::relay::{Relay, authority};
 use common::server::Server;
 use common::{LONG, SHORT, World, loss, next, nothing_for, terms, texts};
 use idem_core::{Acker, Settled, Source};
-use idem_nats::Start;
+use idem_nats::{Nats, Start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -305,6 +305,29 @@ async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_o
         world.publish("goes on").await;
         assert_eq!(next(&mut stream).await.0.payload(), "goes on");
     }
+}
+
+#[tokio::test]
+async fn a_message_that_async_nats_cannot_read_is_left_to_the_consumer_that_takes_it() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    let stream = Nats::connect(relay.url()).await.unwrap().stream(&world.stream).await.unwrap();
+    let mut stream = stream.filter_subject(world.subject());
+    world.publish("first").await;
+    publish_raw(&world, &[world.stream.as_bytes(), b".other"].concat(), UNREADABLE).await;
+    world.publish("last").await;
+    stream.open(terms(4)).await.unwrap();
+    let held = [next(&mut stream).await, next(&mut stream).await];
+    for _ in 0..2 {
+        relay.cut();
+        loss(&mut stream).await;
+        stream.open(terms(4)).await.unwrap();
+    }
+    nothing_for(&mut stream, Duration::from_millis(300)).await;
+    for (_, acker) in held {
+        assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    }
+    world.until(0, 0).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ pub(super) const RESET: &str =
 pub(super) const UNDO: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; UNLISTEN *; CLOSE ALL; DISCARD TEMP";
 
 /// Whether there is a statement that a handler has prepared by SQL. Those of sqlx are none.
-pub(super) const PREPARED: &str = r"EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql AND NOT pg_catalog.starts_with(name, 'idem_'))";
+pub(super) const PREPARED: &str = "EXISTS (
+    SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql AND NOT pg_catalog.starts_with(name, 'idem_'))";
 
 /// Removes them, and leaves idem's own.
 pub(super) const DEALLOCATE: &str = "DO $$ DECLARE prepared name; BEGIN
