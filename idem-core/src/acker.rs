@@ -11,7 +11,8 @@ use crate::BoxError;
 /// Dropping an acker without settling leaves the delivery to the broker, which delivers it again.
 pub trait Acker: Send + 'static {
     /// Tells the broker that the database has taken the message over. Called only after a commit.
-    /// If the future is dropped the answer is unknown, which is harmless: a redelivery finds the claim.
+    /// If the future is dropped the answer is unknown, which is harmless: a redelivery finds the claim. The worker drops it
+    /// after 10 seconds, so that an ack that is never answered holds up no lane for longer.
     fn ack(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
 
     /// Told before [`ack`](Self::ack), when the delivery had no claim and was stored in the inbox before its first run.

@@ -1,10 +1,13 @@
 //! Settling one delivery.
 
 use std::fmt;
+use std::pin::pin;
+use std::time::Duration;
 
 use idem_core::{Acker, BoxError, Settled};
 use lapin::ErrorKind;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
+use tokio::time::timeout;
 
 use crate::bare::BareAcker;
 
@@ -38,8 +41,11 @@ impl Acker for RabbitMqAcker {
     /// Fails where the connection ended while the ack was under way: it is not known whether the broker has seen it.
     async fn ack(self) -> Result<Settled, BoxError> {
         match self.0 {
-            // Never `multiple`: it would settle neighbours that are still running.
-            Channel::Lapin(acker) => settled(acker.ack(BasicAckOptions { multiple: false }).await),
+            Channel::Lapin(acker) => {
+                // Never `multiple`: it would settle neighbours that are still running.
+                let ack = acker.ack(BasicAckOptions { multiple: false });
+                settled(answered(ack, || acker.usable()).await?)
+            }
             Channel::Bare(acker) => acker.ack().await,
         }
     }
@@ -47,7 +53,7 @@ impl Acker for RabbitMqAcker {
     /// Fails as [`ack`](Acker::ack) does.
     async fn release(self) -> Result<Settled, BoxError> {
         match self.0 {
-            Channel::Lapin(acker) => settled(release(&acker).await),
+            Channel::Lapin(acker) => settled(answered(release(&acker), || acker.usable()).await?),
             Channel::Bare(acker) => acker.release().await,
         }
     }
@@ -63,6 +69,23 @@ impl Acker for RabbitMqAcker {
 /// Not `basic.reject`: from RabbitMQ 4.3 on that counts as a failed delivery, and `basic.nack` does not.
 pub(crate) async fn release(acker: &lapin::Acker) -> lapin::Result<bool> {
     acker.nack(BasicNackOptions { multiple: false, requeue: true }).await
+}
+
+/// How often a connection is looked at while it has not answered.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The answer of a connection, or an error where the connection has ended: a command that meets the end of lapin's loop is
+/// never answered (reproduced with lapin 4.12.3).
+async fn answered<T>(answer: impl Future<Output = T>, live: impl Fn() -> bool) -> Result<T, BoxError> {
+    let mut answer = pin!(answer);
+    loop {
+        let was_live = live();
+        match timeout(LOOK, &mut answer).await {
+            Ok(answer) => return Ok(answer),
+            Err(_) if was_live => {}
+            Err(_) => return Err("the connection ended while it was under way".into()),
+        }
+    }
 }
 
 fn settled(sent: lapin::Result<bool>) -> Result<Settled, BoxError> {
@@ -87,5 +110,29 @@ fn settled(sent: lapin::Result<bool>) -> Result<Settled, BoxError> {
 impl fmt::Debug for RabbitMqAcker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RabbitMqAcker").field("live", &self.is_live()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ack_that_a_lost_connection_never_answers_ends() {
+        assert!(answered(pending::<()>(), || false).await.is_err());
+        let live = AtomicBool::new(true);
+        let mut waiting = pin!(answered(pending::<()>(), || live.load(Relaxed)));
+        // A connection that the broker has blocked answers late.
+        assert!(timeout(Duration::from_secs(600), &mut waiting).await.is_err());
+        live.store(false, Relaxed);
+        assert!(waiting.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_also_where_the_connection_ends_behind_it() {
+        assert_eq!(answered(ready(1), || false).await.unwrap(), 1);
     }
 }

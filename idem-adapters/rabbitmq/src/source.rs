@@ -55,6 +55,14 @@ struct Subscription {
 /// The limit to what a broker that does not answer can delay a shutdown by.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// How long the broker may take for all questions and subscriptions of an opening. lapin waits for ever for an answer that its
+/// connection has lost.
+const SUBSCRIBE: Duration = Duration::from_secs(60);
+
+fn silent(limit: Duration) -> BoxError {
+    format!("the broker has not answered within {} seconds", limit.as_secs()).into()
+}
+
 impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, request: Request, arguments: FieldTable) -> Self {
         let member = Member::new(name, request, arguments);
@@ -174,7 +182,8 @@ impl Queue {
         };
         self.asked.set(&link.connection);
         let link = self.link.insert(link);
-        Ok(self.members[at].widen(&self.config, link, in_flight).await?)
+        let widened = timeout(SUBSCRIBE, self.members[at].widen(&self.config, link, in_flight)).await;
+        Ok(widened.map_err(|_| silent(SUBSCRIBE))??)
     }
 
     /// Looks at each queue, and subscribes to it.
@@ -224,7 +233,8 @@ impl Source for Queue {
         let limits = self.limits().await?;
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
-        if let Err(error) = self.subscribe(link, limits, &terms).await {
+        let subscribed = timeout(SUBSCRIBE, self.subscribe(link, limits, &terms)).await;
+        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(SUBSCRIBE))) {
             self.config.first.leave(host);
             self.close().await;
             return Err(error);

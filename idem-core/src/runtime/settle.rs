@@ -2,12 +2,21 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
+use tokio::time::timeout;
 use tracing::Span;
 
-use crate::{Acker, Delivery, Ordering, Outcome, Settled, Store, telemetry};
+use crate::{Acker, BoxError, Delivery, Ordering, Outcome, Settled, Store, telemetry};
 
 use super::Pipeline;
+
+/// How long the broker may take to answer. A client that never answers must not hold up a lane.
+const ANSWER: Duration = Duration::from_secs(10);
+
+async fn in_time(answer: impl Future<Output = Result<Settled, BoxError>>) -> Result<Settled, BoxError> {
+    timeout(ANSWER, answer).await.unwrap_or_else(|_| Err("the broker has not answered within 10 seconds".into()))
+}
 
 impl<S: Store> Pipeline<S> {
     /// The database has answered a delivery.
@@ -25,7 +34,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Tells the broker. The database has answered, so that nothing depends on whether this arrives.
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
-        match acker.ack().await {
+        match in_time(acker.ack()).await {
             Ok(Settled::Sent | Settled::Confirmed) => drop(self.settled.fetch_add(1, Relaxed)),
             Ok(Settled::Stale) => self.gauges.stale.increment(1),
             Err(error) => {
@@ -41,7 +50,7 @@ impl<S: Store> Pipeline<S> {
         if self.settings.ordering != Ordering::None {
             return;
         }
-        if let Err(error) = acker.release().await {
+        if let Err(error) = in_time(acker.release()).await {
             tracing::debug!(error, "the delivery was not released; it goes back when the connection closes");
         }
     }

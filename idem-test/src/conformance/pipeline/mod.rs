@@ -219,6 +219,7 @@ macro_rules! pipeline_suite {
             an_outage_that_is_long_for_the_broker_costs_one_return
             an_outage_that_is_short_for_the_broker_costs_no_return
             a_source_that_is_of_no_use_is_opened_less_and_less_often
+            an_ack_that_is_never_answered_ends
             // brake
             a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
             a_paused_worker_drains

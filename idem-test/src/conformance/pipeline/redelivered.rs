@@ -28,6 +28,21 @@ pub async fn a_redelivered_message_is_stored_while_no_lane_is_free<W: World>(wor
     assert_eq!((line.effects("a").await, line.effects("redelivered").await), (1, 1));
 }
 
+/// A client may lose an ack when its connection ends, and never answer it: the lane goes on without the answer.
+pub async fn an_ack_that_is_never_answered_ends<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::ok("a"));
+    line.publish(Order::ok("b"));
+    let source = Again { marks: false, ..Again::new(&line) };
+    let never = source.go.clone();
+    let worker = line.start_at(source, Settings { in_flight: 1, ..Settings::default() });
+    let claims = line.world.own("processed_messages");
+    until(&line, 2, &format!("SELECT count(*) FROM {claims} WHERE processed_at IS NOT NULL")).await;
+    worker.stop().await;
+    drop(never);
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
+}
+
 /// Its row is there while it waits for its turn, unacked, and runs when that comes: also where another process stored it.
 pub async fn a_redelivered_message_is_stored_before_its_turn<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -66,17 +81,19 @@ async fn until<W: World>(line: &Line<W>, number: i64, query: &str) {
     .await;
 }
 
-/// A source that hands out one delivery more than asked for, marks all behind the first as redelivered, and acks the first
+/// A source that hands out one delivery more than asked for, may mark all behind the first as redelivered, and acks the first
 /// one only when it may.
 struct Again {
     queue: Queue,
     first: bool,
+    /// Whether those behind the first are redelivered.
+    marks: bool,
     go: watch::Sender<bool>,
 }
 
 impl Again {
     fn new<W: World>(line: &Line<W>) -> Self {
-        Self { queue: line.queue.clone(), first: true, go: watch::Sender::new(false) }
+        Self { queue: line.queue.clone(), first: true, marks: true, go: watch::Sender::new(false) }
     }
 }
 
@@ -104,7 +121,7 @@ impl Source for Again {
         let (delivery, within) = self.queue.next().await?;
         let first = std::mem::take(&mut self.first);
         let go = first.then(|| self.go.subscribe());
-        Ok((delivery.with_redelivered(!first), AgainAcker { within, go }))
+        Ok((delivery.with_redelivered(self.marks && !first), AgainAcker { within, go }))
     }
 
     async fn drain(&mut self) {
