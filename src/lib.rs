@@ -3,15 +3,17 @@
 pub mod prelude;
 
 pub use idem_core::{
-    Acker, Bare, Batch, BoxError, CloudEvent, Codec, Delivery, Error, Extract, Extraction, Fingerprint, FromRef,
-    Handler, Headers, Health, Horizon, IdempotencyKey, Inbox, Input, Json, Key, KeyError, KeyPart, Lag, Lends, MAX_KEY,
-    Ordering, Outcome, Param, PartitionKey, Properties, Reason, RetryPolicy, Settled, Source, Staffed, State, Store,
-    Subject, Terms, Worker, permanent, store,
+    Acker, Bare, Batch, BoxError, CloudEvent, Codec, DecodeError, Delivery, Error, Extract, Extraction, Fingerprint,
+    FromRef, Handler, Headers, Health, Horizon, IdempotencyKey, Inbox, Input, Json, Key, KeyError, KeyPart, Lag, Lends,
+    MAX_KEY, Ordering, Outcome, Param, PartitionKey, PrepareError, Properties, Reason, RetryPolicy, Settled, Source,
+    Staffed, State, Store, Subject, Terms, Worker, permanent, store,
 };
 pub use idem_macros::idempotent;
 
 #[cfg(feature = "postgres")]
 pub use idem_core::Postgres;
+#[cfg(feature = "protobuf")]
+pub use idem_core::Protobuf;
 #[cfg(feature = "sqlite")]
 pub use idem_core::Sqlite;
 #[cfg(feature = "kafka")]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use idem::prelude::*;
-use idem::{Acker, BoxError, Codec, Delivery, Settled, Source, Terms};
+use idem::{Acker, BoxError, Codec, DecodeError, Delivery, Settled, Source, Terms};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::nothing::{Nothing, Nowhere};
@@ -38,8 +38,8 @@ async fn counted(message: Counted, _tx: &mut Nowhere) -> Result<(), std::convert
 struct Number;
 
 impl Codec<Counted> for Number {
-    fn decode(&self, payload: &[u8]) -> Result<Counted, BoxError> {
-        let number = payload.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)).ok_or("too short")?;
+    fn decode(&self, delivery: &Delivery) -> Result<Counted, DecodeError> {
+        let number = delivery.data().first_chunk().map(|bytes| u64::from_be_bytes(*bytes)).ok_or("too short")?;
         Ok(Counted { number })
     }
 }

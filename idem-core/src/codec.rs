@@ -1,56 +1,100 @@
-//! Decoding: bytes in, message out.
+//! Decoding: a delivery in, a message out.
 
-use serde::de::DeserializeOwned;
+mod error;
+mod json;
+mod preparing;
+#[cfg(feature = "protobuf")]
+mod protobuf;
 
-use crate::BoxError;
+use crate::Delivery;
 
-/// Turns a payload, or the data of a CloudEvent, into a message of type `M`.
+pub use error::{DecodeError, PrepareError};
+pub use json::Json;
+#[cfg(feature = "protobuf")]
+pub use protobuf::Protobuf;
+
+pub(crate) use preparing::Preparing;
+
+/// Turns a delivery into a message of type `M`.
 ///
-/// An error means that the payload can never be decoded: the delivery becomes a dead letter with reason `undecodable`,
-/// kept whole, and the handler is not called. Decoding must neither panic nor abort on any input; an abort takes the
-/// process with it before anything could be counted.
+/// Decoding is not asynchronous, and is done before any transaction begins. A codec that needs something from elsewhere
+/// first, such as a schema from a registry, keeps it in memory: where [`decode`](Self::decode) does not find it there, it
+/// returns [`DecodeError::unprepared`]. The delivery then waits, without a lane, connection or transaction, while
+/// [`prepare`](Self::prepare) fetches it, and is decoded again. A codec that never says so, as [`Json`], pays nothing.
+///
+/// Decoding must neither panic nor abort on any input; an abort takes the process with it before anything could be counted.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::RwLock;
+///
+/// use idem_core::{BoxError, Codec, DecodeError, Delivery, PrepareError};
+/// # struct Schema;
+/// # impl Schema { fn decode(&self, _: &[u8]) -> Result<String, BoxError> { Ok(String::new()) } }
+/// # struct Registry;
+/// # impl Registry { async fn fetch(&self, _: &str) -> Result<Option<Schema>, BoxError> { Ok(Some(Schema)) } }
+///
+/// struct WithSchemas {
+///     registry: Registry,
+///     known: RwLock<HashMap<String, Schema>>,
+/// }
+///
+/// fn schema_of(delivery: &Delivery) -> Result<&str, BoxError> {
+///     delivery.headers().get_str("schema").ok_or_else(|| "there is no header `schema`".into())
+/// }
+///
+/// impl Codec<String> for WithSchemas {
+///     fn decode(&self, delivery: &Delivery) -> Result<String, DecodeError> {
+///         let known = self.known.read().map_err(|_| "the lock is poisoned")?;
+///         let schema = known.get(schema_of(delivery)?).ok_or_else(DecodeError::unprepared)?;
+///         Ok(schema.decode(delivery.data())?)
+///     }
+///
+///     async fn prepare(&self, delivery: &Delivery) -> Result<(), PrepareError> {
+///         let name = schema_of(delivery).map_err(PrepareError::undecodable)?;
+///         let fetched = self.registry.fetch(name).await.map_err(PrepareError::unavailable)?;
+///         let schema = fetched.ok_or_else(|| PrepareError::undecodable(format!("there is no schema {name:?}")))?;
+///         self.known.write().map_err(|_| PrepareError::unavailable("the lock is poisoned"))?.insert(name.to_owned(), schema);
+///         Ok(())
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the codec `{Self}` cannot decode the message `{M}`",
     note = "for JSON, the default, the message needs `#[derive(serde::Deserialize)]`",
     note = "for another format, give the worker a codec with `.codec(..)` before its handlers"
 )]
 pub trait Codec<M>: Send + Sync + 'static {
-    /// Decodes one payload.
-    fn decode(&self, payload: &[u8]) -> Result<M, BoxError>;
+    /// Decodes [`Delivery::data`]: the payload, or the data of a CloudEvent. Headers, content type and all else may say how.
+    ///
+    /// # Errors
+    /// An error by `?` means that the delivery can never be decoded: it becomes a dead letter with reason `undecodable`, kept
+    /// whole, and the handler is not called. [`DecodeError::unprepared`] asks for [`prepare`](Self::prepare).
+    fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError>;
 
     /// The message of a tombstone, a delivery without a payload at all. Asked only for handlers that take them, whose
     /// message is an `Option`: it should be `None`.
     ///
-    /// An error, as of a codec that does not say, makes the tombstone a dead letter with reason `undecodable`.
-    fn tombstone(&self) -> Result<M, BoxError> {
+    /// # Errors
+    /// As those of [`decode`](Self::decode). A codec that does not say what a tombstone is makes a dead letter of it.
+    fn tombstone(&self, delivery: &Delivery) -> Result<M, DecodeError> {
+        let _ = delivery;
         Err("the worker's codec does not say what a tombstone is: implement `Codec::tombstone`".into())
     }
-}
 
-/// JSON by serde, the default codec. Nesting is limited to 128 levels by serde_json.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Json;
-
-#[diagnostic::do_not_recommend]
-impl<M: DeserializeOwned> Codec<M> for Json {
-    fn decode(&self, payload: &[u8]) -> Result<M, BoxError> {
-        serde_json::from_slice(payload).map_err(Into::into)
-    }
-
-    /// As `null`.
-    fn tombstone(&self) -> Result<M, BoxError> {
-        self.decode(b"null")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_that_is_nested_ten_thousand_deep_is_an_error_and_no_overflow() {
-        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
-        let decoded: Result<serde_json::Value, _> = Json.decode(deep.as_bytes());
-        assert!(decoded.unwrap_err().to_string().contains("recursion limit"));
+    /// Fetches what decoding this delivery needs. Called only after [`decode`](Self::decode) has said that it is not prepared;
+    /// does nothing by default.
+    ///
+    /// Nothing waits for it but this delivery, and what is behind it in its order. Several run at once, also for the same
+    /// schema. It must not block its thread. The future is dropped at the
+    /// [limit](crate::Worker::prepare_timeout), when the worker drains, and when the broker takes the delivery back.
+    ///
+    /// # Errors
+    /// [`PrepareError`] says whether the message is at fault or what was asked. Only the former makes a dead letter; the latter
+    /// is tried again, later each time, and counts as no attempt. So does a call that takes too long. A panic is the
+    /// message's fault.
+    fn prepare(&self, delivery: &Delivery) -> impl Future<Output = Result<(), PrepareError>> + Send {
+        let _ = delivery;
+        std::future::ready(Ok(()))
     }
 }

@@ -8,9 +8,11 @@ use bytes::Bytes;
 
 use crate::{CloudEvent, Headers, Properties};
 
+pub(crate) use preparation::Preparation;
 pub(crate) use refused::Refused;
 
 mod facts;
+mod preparation;
 mod refused;
 
 /// One arrival of a message: its payload, its headers and what the broker says about it.
@@ -34,6 +36,8 @@ pub struct Delivery {
     pub(crate) attempt: u32,
     /// How often the database has refused what idem writes for it, here.
     pub(crate) refused: Refused,
+    /// What came of the codec's preparation for it, here.
+    pub(crate) preparation: Preparation,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) produced_at: Option<SystemTime>,
@@ -64,6 +68,7 @@ impl Delivery {
             delivery_count: None,
             attempt: 1,
             refused: Refused::default(),
+            preparation: Preparation::None,
             tombstone: false,
             published_at: None,
             produced_at: None,

@@ -35,7 +35,9 @@ mod worker;
 
 pub use acker::{Acker, Settled};
 pub use cloud_event::CloudEvent;
-pub use codec::{Codec, Json};
+#[cfg(feature = "protobuf")]
+pub use codec::Protobuf;
+pub use codec::{Codec, DecodeError, Json, PrepareError};
 pub use delivery::Delivery;
 pub use error::{BoxError, Error, permanent};
 pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, PartitionKey, State, Subject};

@@ -6,10 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::codec::Preparing;
 use crate::store::{HandlerId, Identity};
 use crate::subject;
 use crate::telemetry::Meters;
-use crate::{BoxError, Codec, Delivery, Extract, Extraction, Fingerprint, Handler, Input, Key, Lends, Reason, Store};
+use crate::{
+    BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, Input, Key, Lends, Reason, Store,
+};
 
 /// A future that borrows the transaction it writes through.
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
@@ -44,7 +47,25 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
 
     /// Decodes, and takes the key: the one given, or where that is empty the message's own, which it becomes then.
-    fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, Unfit>;
+    fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob>;
+
+    /// Lets the codec fetch what decoding this delivery takes.
+    fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a>;
+}
+
+/// Why there is no job for a delivery.
+#[derive(Debug)]
+pub(crate) enum NoJob {
+    /// There can never be one.
+    Unfit(Unfit),
+    /// The codec has to prepare first.
+    Unprepared,
+}
+
+impl From<Unfit> for NoJob {
+    fn from(unfit: Unfit) -> Self {
+        Self::Unfit(unfit)
+    }
 }
 
 /// A delivery that no handler can ever be called for.
@@ -106,9 +127,19 @@ where
         caught(Reason::NoKey, "the fingerprint", || Ok(H::fingerprint(delivery)))
     }
 
-    fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, Unfit> {
+    fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a> {
+        // Called by its first poll, so that a panic of the call itself is caught as well.
+        Preparing::new(async move { self.codec.prepare(delivery).await })
+    }
+
+    fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
         let message = caught(Reason::Undecodable, "decoding", || {
-            self.decode(delivery).map_err(|e| Unfit::new(Reason::Undecodable, crate::error::text(e.as_ref())))
+            self.decode(delivery).map_err(|error| match error {
+                DecodeError::Unprepared => NoJob::Unprepared,
+                DecodeError::Undecodable(error) => {
+                    Unfit::new(Reason::Undecodable, crate::error::text(error.as_ref())).into()
+                }
+            })
         })?;
         if key.as_bytes().is_empty() {
             *key = caught(Reason::NoKey, "the key", || {
@@ -116,7 +147,7 @@ where
             })?;
         }
         if key.as_bytes().is_empty() {
-            return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty));
+            return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty).into());
         }
         // An extractor's failure is an attempt of its message, and so is its panic.
         let extract = || H::Params::extract(&Extraction::new(delivery, key, &*self.state));
@@ -127,10 +158,10 @@ where
 }
 
 impl<H: Handler, St, C: Codec<H::Message>> Bound<H, St, C> {
-    fn decode(&self, delivery: &Delivery) -> Result<H::Message, BoxError> {
+    fn decode(&self, delivery: &Delivery) -> Result<H::Message, DecodeError> {
         match (delivery.has_no_data(), H::TOMBSTONES) {
-            (false, _) => self.codec.decode(delivery.data()),
-            (true, true) => self.codec.tombstone(),
+            (false, _) => self.codec.decode(delivery),
+            (true, true) => self.codec.tombstone(delivery),
             (true, false) => Err(format!(
                 "the delivery is a tombstone, which has no payload, or an event without data, and the handler `{}` takes \
                  none: let its message be an `Option`, which is `None` then",
@@ -165,9 +196,10 @@ impl<S: Lends<H::Connection>, H: Handler> Job<S> for Joined<H> {
 }
 
 /// What is a user's code and panics must cost its message, not the lane: the message is unfit for this reason.
-fn caught<T>(reason: Reason, what: &str, work: impl FnOnce() -> Result<T, Unfit>) -> Result<T, Unfit> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref())))))
+fn caught<T, E: From<Unfit>>(reason: Reason, what: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
+    })
 }
 
 /// The text of a panic.

@@ -17,7 +17,7 @@ pub(crate) struct Options {
 }
 
 /// The examples that end by themselves. They run as a user runs them: with default features, and no server.
-const RUN: &[&str] = &["quickstart", "by_hand"];
+const RUN: &[&str] = &["quickstart", "by_hand", "avro"];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
 

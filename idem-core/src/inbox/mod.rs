@@ -5,6 +5,7 @@ mod conclude;
 mod looks;
 mod memory;
 mod operator;
+mod preparing;
 mod run;
 mod runner;
 mod storing;

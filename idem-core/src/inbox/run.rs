@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 use crate::batch::Verdict;
 use crate::execute::{Failure, IN_PLACE, Ran};
 use crate::record::{Promised, settled};
-use crate::registry::{Route, Unfit};
+use crate::registry::{NoJob, Route};
 use crate::runtime::{Isolated, Pipeline, Step};
 use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
 use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
@@ -68,9 +68,10 @@ impl<S: Store> Pipeline<S> {
         let route = self.routes.get(row.identity.handler)?;
         let taken = Instant::now();
         for round in 0.. {
-            let job = match self.limit(&row.delivery).and_then(|()| self.again(route, &row.delivery, &row.identity)) {
+            let fits = self.limit(&row.delivery).map_err(NoJob::from);
+            let job = match fits.and_then(|()| self.again(route, &row.delivery, &row.identity)) {
                 Ok(job) => job,
-                Err(unfit) => return self.reject(row, unfit).await,
+                Err(why) => return self.without_job(row, why).await,
             };
             let mut txn = match self.store.begin(self.settings.deadline).await {
                 Ok(txn) => txn,
@@ -116,7 +117,7 @@ impl<S: Store> Pipeline<S> {
     /// Brings a replayed row that has no key back through decode and key. It becomes a row with a claim, which runs as
     /// any other, or it is a copy or a conflict of a message that was taken over meanwhile.
     async fn readmit(&self, row: &Row) -> Option<Outcome> {
-        let keyed = self.limit(&row.delivery).and_then(|()| {
+        let keyed = self.limit(&row.delivery).map_err(NoJob::from).and_then(|()| {
             let route = self.routes.find(&row.delivery)?;
             let mut key = Key::empty();
             route.handler.prepare(&row.delivery, &mut key)?;
@@ -125,7 +126,7 @@ impl<S: Store> Pipeline<S> {
         });
         let (route, identity) = match keyed {
             Ok(keyed) => keyed,
-            Err(unfit) => return self.reject(row, unfit).await,
+            Err(why) => return self.without_job(row, why).await,
         };
         match self.rekey(row, route, &identity).await {
             Ok(Some(outcome)) => {
@@ -196,10 +197,17 @@ impl<S: Store> Pipeline<S> {
         standing.is_some_and(|standing| standing.age.is_some()).then_some(Outcome::Processed)
     }
 
+    /// It can never run as it is, or not yet.
+    async fn without_job(&self, row: &Row, why: NoJob) -> Option<Outcome> {
+        match why {
+            NoJob::Unfit(unfit) => self.reject(row, unfit.reason, unfit.error).await,
+            NoJob::Unprepared => self.leave_to_prepare_row(row).await,
+        }
+    }
+
     /// It can never run as it is.
-    async fn reject(&self, row: &Row, unfit: Unfit) -> Option<Outcome> {
-        let reason = unfit.reason;
-        let noted = self.note(row, &Note::Dead { reason, error: unfit.error }).await;
+    pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
+        let noted = self.note(row, &Note::Dead { reason, error }).await;
         noted.then_some(Outcome::Dead { reason })
     }
 

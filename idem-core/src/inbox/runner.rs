@@ -29,6 +29,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     tokio::select! {
         () = runner.serve() => {}
         never = pipeline.extend_leases() => match never {},
+        never = pipeline.prepare_rows() => match never {},
     }
 }
 

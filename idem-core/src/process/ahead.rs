@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use crate::delivery::Refused;
+use crate::registry::NoJob;
 use crate::runtime::{Held, Hold, Pipeline, Step, extended, hold_wait};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store};
@@ -24,10 +25,11 @@ impl<S: Store> Pipeline<S> {
     /// Stores a redelivered message of an order as soon as it is received: a broker that limits its deliveries may drop it
     /// while it waits for its turn. The row is due when that comes. `None` where the worker drains, or the delivery is no
     /// longer ours.
-    pub(super) async fn store_ahead<A: Acker>(&self, delivery: &Delivery, acker: &mut A) -> Option<Ahead> {
+    pub(super) async fn store_ahead<A: Acker>(&self, delivery: &mut Delivery, acker: &mut A) -> Option<Ahead> {
         let (mut holds, mut refused) = (0, Refused::default());
         while acker.is_live() && !self.draining.is_cancelled() {
-            match extended(acker, pin!(self.try_store_ahead(delivery))).await {
+            let tried = extended(acker, pin!(self.try_store_ahead(delivery))).await;
+            match tried {
                 (Step::Done(Outcome::Parked { attempt, .. }), Some(identity)) => {
                     acker.stored();
                     return Some(Ahead::Row(Outcome::Parked { attempt, due: Duration::ZERO }, identity));
@@ -47,6 +49,12 @@ impl<S: Store> Pipeline<S> {
                     extended(acker, self.hold(Hold::Refused, holds)).await;
                     holds += 1;
                 }
+                (Step::Unprepared, _) => {
+                    self.meters(delivery).held();
+                    if !self.prepared(delivery, acker).await {
+                        return None;
+                    }
+                }
                 (Step::InRow(..) | Step::Stopped, _) => return None,
             }
         }
@@ -56,7 +64,8 @@ impl<S: Store> Pipeline<S> {
     async fn try_store_ahead(&self, delivery: &Delivery) -> (Step, Option<Box<Identity>>) {
         let work = match self.receive(delivery) {
             Ok(work) => work,
-            Err(unfit) => {
+            Err(NoJob::Unprepared) => return (Step::Unprepared, None),
+            Err(NoJob::Unfit(unfit)) => {
                 let _room = self.alone.acquire().await;
                 return (self.bury(delivery, unfit).await, None);
             }

@@ -1,6 +1,7 @@
 //! The way of one delivery: receive, limits, decode, key, begin, claim, handle, guard, commit, settle, emit.
 
 mod ahead;
+mod preparing;
 mod set_aside;
 mod turn;
 pub(crate) mod waiting;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::execute::{Failure, IN_PLACE, Ran};
-use crate::registry::{Job, Route};
+use crate::registry::{Job, NoJob, Route};
 use crate::runtime::{Hold, Pipeline, Place, Step, UNANSWERED, Unwinding, extended, unanswered};
 use crate::store::{Identity, Promise};
 use crate::{Acker, Delivery, Ordering, Outcome, Store, telemetry};
@@ -82,6 +83,7 @@ impl<S: Store> Pipeline<S> {
                     self.release(acker).await;
                     return None;
                 }
+                Step::Unprepared => return self.leave_to_prepare(delivery, acker, place).await,
                 Step::Refused { error, ran } => {
                     return self.set_aside(delivery, acker, place, ran, error).await;
                 }
@@ -107,7 +109,8 @@ impl<S: Store> Pipeline<S> {
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Step {
         let work = match self.receive(delivery) {
             Ok(work) => work,
-            Err(unfit) => {
+            Err(NoJob::Unprepared) => return Step::Unprepared,
+            Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
                 return self.bury(delivery, unfit).await;
             }
@@ -170,7 +173,8 @@ impl<S: Store> Pipeline<S> {
         for round in 0.. {
             let ready = match job.take().map_or_else(|| self.again(route, delivery, identity), Ok) {
                 Ok(ready) => ready,
-                Err(unfit) => return Ok(self.bury(delivery, unfit).await),
+                Err(NoJob::Unprepared) => return Ok(Step::Unprepared),
+                Err(NoJob::Unfit(unfit)) => return Ok(self.bury(delivery, unfit).await),
             };
             let began = Instant::now();
             let claimed = self.claimed(route, delivery, identity, Promise::Processed).await;

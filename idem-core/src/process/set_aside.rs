@@ -43,16 +43,21 @@ impl<S: Store> Pipeline<S> {
 
     /// Waits for so long before a delivery that the database has refused is tried again. `false` as with its turn.
     pub(crate) async fn refused<A: Acker>(&self, acker: &mut A, wait: Duration) -> bool {
-        // At once: many short waits would each begin the time anew that passes before the next extension.
-        if acker.lease().is_some()
-            && let Err(error) = acker.extend().await
-        {
-            tracing::debug!(error, "the lease of a delivery was not extended");
-        }
+        self.extend_at_once(acker).await;
         let wait = async {
             tokio::time::sleep(wait).await;
             self.outage.over().await;
         };
         self.unless_over(acker, wait).await
+    }
+
+    /// Extends the lease of a delivery before a wait: many short waits would each begin the time anew that passes before the
+    /// next extension.
+    pub(super) async fn extend_at_once<A: Acker>(&self, acker: &mut A) {
+        if acker.lease().is_some()
+            && let Err(error) = acker.extend().await
+        {
+            tracing::debug!(error, "the lease of a delivery was not extended");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Deliveries that wait: ordered ones, and those that the database refuses. They cost memory, and no lane: a lane is for
-//! what can run.
+//! Deliveries that wait: ordered ones, those that the database refuses, and those whose codec has to prepare. They cost
+//! memory, and no lane: a lane is for what can run.
 
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub(crate) enum Waiting<A> {
     /// The database refuses what is written for it, and works for others. It keeps its place, if it has one, unacked, and is
     /// tried again after a while.
     Refused(Delivery, A, Option<Place>),
+    /// Its codec has to fetch something before it can decode it. It keeps its place, if it has one, unacked.
+    Preparation(Delivery, A, Option<Place>),
     /// Its message is in the inbox. It keeps its place, unacked, until the row is processed or dead.
     Row(Box<RowWait<A>>),
 }
@@ -78,6 +80,14 @@ impl<S: Store> Pipeline<S> {
                 }
                 self.give_up(acker).await;
             }
+            Waiting::Preparation(mut delivery, mut acker, place) => {
+                let _unwinding = Unwinding(&self.draining);
+                let span = telemetry::span(self.system, &self.consumer, &delivery);
+                if self.prepared(&mut delivery, &mut acker).instrument(span).await {
+                    return Some((delivery, acker, place));
+                }
+                self.give_up(acker).await;
+            }
             Waiting::Row(row) => {
                 let span = row.span.clone();
                 self.wait_for_row(*row).instrument(span).await;
@@ -87,8 +97,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Stores a redelivered delivery before it waits for its turn. It then needs no lane, since it runs from the inbox.
-    async fn store_and_wait<A: Acker>(&self, delivery: Delivery, mut acker: A, place: Place) {
-        match self.store_ahead(&delivery, &mut acker).await {
+    async fn store_and_wait<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Place) {
+        match self.store_ahead(&mut delivery, &mut acker).await {
             Some(Ahead::Row(outcome, identity)) => {
                 if !self.turn(&mut acker, &place).await {
                     return self.give_up(acker).await;

@@ -2,7 +2,8 @@
 
 use tracing::Span;
 
-use crate::registry::{Job, Route, Unfit, Work};
+use crate::delivery::Preparation;
+use crate::registry::{Job, NoJob, Route, Unfit, Work};
 use crate::store::Identity;
 use crate::{Delivery, Key, Reason, Store};
 
@@ -10,7 +11,7 @@ use super::Pipeline;
 
 impl<S: Store> Pipeline<S> {
     /// Limits, decode, key: all that can refuse a delivery before a transaction begins.
-    pub(crate) fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, Unfit> {
+    pub(crate) fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
         self.limit(delivery)?;
         let route = self.routes.find(delivery)?;
         let mut key = Key::empty();
@@ -43,6 +44,9 @@ impl<S: Store> Pipeline<S> {
         if let Some(Err(why)) = &delivery.cloud_event {
             return Err(Unfit::new(Reason::Undecodable, why));
         }
+        if let Preparation::Undecodable(why) = &delivery.preparation {
+            return Err(Unfit::new(Reason::Undecodable, why));
+        }
         Ok(())
     }
 
@@ -52,7 +56,7 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         delivery: &Delivery,
         identity: &Identity,
-    ) -> Result<Box<dyn Job<S>>, Unfit> {
+    ) -> Result<Box<dyn Job<S>>, NoJob> {
         route.handler.prepare(delivery, &mut identity.key.clone())
     }
 }

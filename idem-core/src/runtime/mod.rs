@@ -13,6 +13,8 @@ mod leases;
 mod order;
 mod outage;
 mod pace;
+mod preparations;
+mod prepare;
 mod queue;
 mod refusals;
 mod refused;
@@ -45,6 +47,7 @@ pub(crate) use leases::Leases;
 pub(crate) use order::{Arrival, Lanes, Place};
 pub(crate) use outage::Outage;
 pub(crate) use pace::Pace;
+pub(crate) use preparations::Preparations;
 pub(crate) use queue::Queue;
 pub(crate) use refusals::Refusals;
 pub(crate) use refused::{Held, UNANSWERED, unanswered};
@@ -66,6 +69,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) leases: Leases,
     /// The rows that the database refuses.
     pub(crate) refusals: Refusals,
+    /// What codecs fetch for rows of the inbox.
+    pub(crate) preparations: Preparations,
     /// The inbox's own statements are asked one at a time, on one connection.
     pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Arc<Outage>,
@@ -100,6 +105,8 @@ pub(crate) enum Step {
     Hold(Hold),
     /// It refuses what is written for this message, and works for others. Its handler has run and failed, or has not.
     Refused { error: BoxError, ran: bool },
+    /// The codec has to prepare first; the delivery is kept unsettled, out of its lane.
+    Unprepared,
     /// The run was cut off by the end of the worker.
     Stopped,
 }

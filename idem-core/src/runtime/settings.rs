@@ -15,6 +15,7 @@ pub(crate) struct Settings {
     pub(crate) inbox_in_flight: Option<usize>,
     pub(crate) inbox: bool,
     pub(crate) deadline: Duration,
+    pub(crate) prepare_timeout: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) payload_limit: usize,
     pub(crate) lease: Duration,
@@ -38,6 +39,7 @@ impl Default for Settings {
             inbox_in_flight: None,
             inbox: false,
             deadline: Duration::from_secs(30),
+            prepare_timeout: Duration::from_secs(10),
             retry: RetryPolicy::default(),
             payload_limit: 1024 * 1024,
             lease: Duration::from_secs(10),
@@ -135,8 +137,10 @@ impl Settings {
         if self.inbox_in_flight() == 0 {
             return refuse("`.inbox_in_flight(..)` must be at least 1: retries run from the inbox");
         }
-        if self.deadline.is_zero() || self.lease.is_zero() || self.poll.is_zero() {
-            return refuse("`.deadline(..)`, `.lease(..)` and `.poll(..)` must be longer than zero");
+        if [self.deadline, self.prepare_timeout, self.lease, self.poll].iter().any(Duration::is_zero) {
+            return refuse(
+                "`.deadline(..)`, `.prepare_timeout(..)`, `.lease(..)` and `.poll(..)` must be longer than zero",
+            );
         }
         if let Some((limit, of)) = self.unfit_limit
             && !(1..=of).contains(&limit)

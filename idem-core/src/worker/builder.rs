@@ -34,6 +34,7 @@ use crate::runtime::{Gate, Health, Settings};
 ///     .in_flight(16)
 ///     .inbox_in_flight(4)
 ///     .deadline(Duration::from_secs(30))
+///     .prepare_timeout(Duration::from_secs(10))
 ///     .retry(RetryPolicy::new().attempts(5))
 ///     .payload_limit(1024 * 1024)
 ///     .lease(Duration::from_secs(10))
@@ -190,6 +191,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// failed. It ends before COMMIT starts.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
+        self
+    }
+
+    /// How long a codec may take to [prepare](crate::Codec::prepare) for a message; 10 seconds by default. A preparation that
+    /// takes longer is dropped and tried again, later each time, up to once a minute. Its message counts as not available, and
+    /// never becomes a dead letter by that. JSON needs no preparation.
+    pub fn prepare_timeout(mut self, limit: Duration) -> Self {
+        self.settings.prepare_timeout = limit;
         self
     }
 

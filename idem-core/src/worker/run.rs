@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::registry::{Registered, Route, Routes};
 use crate::runtime::{
-    Brake, Defect, Flights, Gate, Health, Lanes, Leases, Outage, Pipeline, Queue, Refusals, Rows, Settings,
+    Brake, Defect, Flights, Gate, Health, Lanes, Leases, Outage, Pipeline, Preparations, Queue, Refusals, Rows,
+    Settings,
 };
 use crate::store::Reservation;
 use crate::telemetry::{Gauges, Meters};
@@ -231,6 +232,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         gate,
         leases: Leases::default(),
         refusals: Refusals::default(),
+        preparations: Preparations::default(),
         own_statements: Mutex::new(()),
         outage: Arc::new(Outage::new(health.clone(), settings.unsettled())),
         brake: Brake::new(settings.unfit_limit, health.clone()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
 use idem_core::{
-    Delivery, Error, Gate, Health, Inbox, Json, Ordering, Outcome, RetryPolicy, Source, Staffed, Store, Terms, Worker,
+    Codec, Delivery, Error, Gate, Health, Inbox, Ordering, Outcome, RetryPolicy, Source, Staffed, Store, Terms, Worker,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -15,7 +15,7 @@ use crate::conformance::store::{Setup, World};
 use crate::{Broker, Publication, Queue};
 
 use super::faulty::{Do, Faulty, Over};
-use super::orders::{Desk, Orders};
+use super::orders::{Desk, Order, Orders};
 use super::sets::Sets;
 use super::tombstones::Rows;
 
@@ -40,6 +40,7 @@ pub(super) struct Settings {
     pub(super) consumer: &'static str,
     pub(super) in_flight: usize,
     pub(super) deadline: Duration,
+    pub(super) prepare_timeout: Duration,
     pub(super) retry: RetryPolicy,
     pub(super) payload_limit: usize,
     pub(super) drain: Duration,
@@ -60,6 +61,7 @@ impl Default for Settings {
             consumer: "billing",
             in_flight: 8,
             deadline: Duration::from_secs(30),
+            prepare_timeout: Duration::from_secs(10),
             retry: RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(5)),
             payload_limit: 1024 * 1024,
             drain: Duration::from_secs(30),
@@ -184,9 +186,15 @@ impl<W: World> Line<W> {
         self.run_until_told(worker.handler::<Over<Orders<W>, W::Store>>(), settings)
     }
 
-    pub(super) fn run_until_told<S: Store, Src: Source>(
+    /// Starts a worker with a codec of its own.
+    pub(super) fn start_with_codec(&self, codec: impl Codec<Order>, settings: Settings) -> Running {
+        let worker = Worker::new(settings.consumer, self.store.clone(), self.queue.clone()).state(self.desk.clone());
+        self.run_until_told(worker.codec(codec).handler::<Orders<W>>(), settings)
+    }
+
+    pub(super) fn run_until_told<S: Store, Src: Source, C: Send + Sync + 'static>(
         &self,
-        worker: Worker<S, Src, Desk, Json, Staffed>,
+        worker: Worker<S, Src, Desk, C, Staffed>,
         settings: Settings,
     ) -> Running {
         let (observed, changed) = (self.observed.clone(), self.changed.clone());
@@ -209,6 +217,7 @@ impl<W: World> Line<W> {
             .in_flight(settings.in_flight)
             .inbox_in_flight(2)
             .deadline(settings.deadline)
+            .prepare_timeout(settings.prepare_timeout)
             .retry(settings.retry)
             .payload_limit(settings.payload_limit)
             .lease(Duration::from_secs(5))

@@ -24,9 +24,11 @@ mod redelivered;
 mod refusals;
 mod replay;
 mod routes;
+mod schemas;
 mod sets;
 mod together;
 mod tombstones;
+mod unprepared;
 mod unregistered;
 
 pub use super::store::World;
@@ -51,6 +53,7 @@ pub use replay::*;
 pub use routes::*;
 pub use together::*;
 pub use tombstones::*;
+pub use unprepared::*;
 pub use unregistered::*;
 
 use line::{Line, Settings};
@@ -132,6 +135,8 @@ macro_rules! pipeline_suite {
             the_source_is_told_what_was_stored
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
+            // unprepared
+            what_its_codec_prepares_for_keeps_its_place
         }
     };
     (@both $world:ty) => {
@@ -241,6 +246,15 @@ macro_rules! pipeline_suite {
             a_subject_chooses_the_handler_by_its_pattern
             patterns_that_overlap_or_make_no_sense_refuse_the_start
             routing_by_subject_refuses_a_broker_without_subjects
+            // unprepared
+            a_codec_sees_the_headers_and_the_content_type
+            a_registry_that_is_away_costs_no_attempt_and_no_dead_letter
+            a_row_whose_registry_is_away_is_charged_with_nothing
+            a_schema_that_does_not_exist_makes_a_dead_letter
+            a_preparation_that_hangs_holds_up_nothing_but_its_message
+            a_preparation_that_hangs_is_tried_again
+            a_codec_that_forgets_its_preparation_is_tried_again
+            a_drain_releases_what_its_codec_prepares_for
             // handlers that a worker does not have
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts

@@ -1,0 +1,107 @@
+//! Messages in Avro, each by a schema of a registry: a zero, the id of the schema in four bytes, and the body, as
+//! Confluent's registry has it.
+//!
+//! `cargo run --example avro` needs no server: the registry is a struct, where yours asks `GET /schemas/ids/{id}`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use apache_avro::{Schema, reader::datum::GenericDatumReader, writer::datum::GenericDatumWriter};
+use idem::store::{Filter, Page};
+use idem::{Codec, DecodeError, PrepareError, prelude::*};
+use idem_test::{Broker, Publication};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sqlx::{Connection, SqliteConnection};
+use tokio::sync::OnceCell;
+
+const PAYMENT: &str = r#"{"type": "record", "name": "Payment", "fields": [
+    {"name": "event_id", "type": "string"}, {"name": "amount", "type": "long"}]}"#;
+
+/// Knows one schema, and is away when it is asked for the first time.
+#[derive(Clone, Default)]
+struct Registry(Arc<AtomicUsize>);
+
+impl Registry {
+    async fn schema(&self, id: u32) -> Result<Option<&str>, BoxError> {
+        let asked = self.0.fetch_add(1, Relaxed);
+        println!("asked for the schema {id}");
+        if asked == 0 { Err("connection refused".into()) } else { Ok((id == 7).then_some(PAYMENT)) }
+    }
+}
+
+/// Asks for each schema once, and keeps it.
+struct Avro {
+    registry: Registry,
+    schemas: Mutex<HashMap<u32, Arc<OnceCell<Schema>>>>,
+}
+
+impl Avro {
+    fn schema(&self, id: u32) -> Arc<OnceCell<Schema>> {
+        self.schemas.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().clone()
+    }
+}
+
+fn split(delivery: &Delivery) -> Result<(u32, &[u8]), BoxError> {
+    match delivery.data().split_first_chunk::<5>() {
+        Some(([0, id @ ..], body)) => Ok((u32::from_be_bytes(*id), body)),
+        _ => Err("the payload does not begin with a zero and the id of a schema".into()),
+    }
+}
+
+impl<M: DeserializeOwned> Codec<M> for Avro {
+    fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
+        let (id, mut body) = split(delivery)?;
+        let schema = self.schema(id);
+        let schema = schema.get().ok_or_else(DecodeError::unprepared)?;
+        Ok(GenericDatumReader::builder(schema).build()?.read_deser(&mut body)?)
+    }
+
+    async fn prepare(&self, delivery: &Delivery) -> Result<(), PrepareError> {
+        let (id, _) = split(delivery).map_err(PrepareError::undecodable)?;
+        let fetch = || async {
+            let schema = self.registry.schema(id).await.map_err(PrepareError::unavailable)?;
+            let schema = schema.ok_or_else(|| PrepareError::undecodable(format!("the registry has no schema {id}")))?;
+            Schema::parse_str(schema).map_err(PrepareError::undecodable)
+        };
+        self.schema(id).get_or_try_init(fetch).await.map(drop)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Payment {
+    event_id: String,
+    amount: i64,
+}
+
+#[idempotent(key = "event_id", name = "credit_account")]
+async fn credit_account(payment: Payment, tx: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE account SET balance = balance + ?").bind(payment.amount).execute(tx).await?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let url =
+        format!("sqlite://{}", std::env::temp_dir().join(format!("idem-avro-{}.db", std::process::id())).display());
+    let store = Sqlite::connect(&url).await?;
+    let mut db = SqliteConnection::connect(&url).await?;
+    sqlx::raw_sql("CREATE TABLE account (balance INTEGER); INSERT INTO account VALUES (0)").execute(&mut db).await?;
+
+    let (broker, schema) = (Broker::new(), Schema::parse_str(PAYMENT)?);
+    for (id, event) in [(7_u32, "e-1"), (7, "e-2"), (7, "e-1"), (8, "e-3")] {
+        let payment = Payment { event_id: event.to_owned(), amount: 25 };
+        let body = GenericDatumWriter::builder(&schema).build()?.write_ser_to_vec(&payment)?;
+        broker.publish("payments", Publication::new([&[0], &id.to_be_bytes()[..], &body].concat()));
+    }
+    let (registry, done) = (Registry::default(), broker.clone());
+    let avro = Avro { registry: registry.clone(), schemas: Mutex::default() };
+    let worker = Worker::new("bank", store.clone(), broker.queue("payments")).codec(avro).handler::<credit_account>();
+    worker.run_until(async move { done.idle().await }).await?;
+
+    let balance: i64 = sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?;
+    let dead = Inbox::new(&store, "bank").list(&Filter::default(), Page::default()).await?;
+    println!("balance {balance}; one dead letter: {}", dead[0].error);
+    assert_eq!((balance, dead.len(), registry.0.load(Relaxed)), (50, 1, 3));
+    Ok(())
+}

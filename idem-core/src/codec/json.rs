@@ -1,0 +1,35 @@
+//! JSON.
+
+use serde::de::DeserializeOwned;
+
+use super::{Codec, DecodeError};
+use crate::Delivery;
+
+/// JSON by serde, the default codec. Nesting is limited to 128 levels by serde_json.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Json;
+
+#[diagnostic::do_not_recommend]
+impl<M: DeserializeOwned> Codec<M> for Json {
+    fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
+        serde_json::from_slice(delivery.data()).map_err(Into::into)
+    }
+
+    /// As `null`.
+    fn tombstone(&self, _: &Delivery) -> Result<M, DecodeError> {
+        serde_json::from_slice(b"null").map_err(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_that_is_nested_ten_thousand_deep_is_an_error_and_no_overflow() {
+        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+        let decoded: Result<serde_json::Value, _> = Json.decode(&Delivery::new("orders", deep));
+        let Err(DecodeError::Undecodable(error)) = decoded else { panic!("{decoded:?}") };
+        assert!(error.to_string().contains("recursion limit"));
+    }
+}

@@ -1,0 +1,20 @@
+//! Rows whose codec has to fetch something before it can decode them.
+
+use crate::runtime::Pipeline;
+use crate::store::{Note, Row};
+use crate::{Outcome, Reason, Store};
+
+impl<S: Store> Pipeline<S> {
+    /// Gives a row back, uncharged, while its codec prepares for it beside the slots: a registry that hangs must hold up no
+    /// other row, and no suspect that waits until nothing runs. Each time the row is taken in vain it waits longer.
+    pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
+        if let Some(why) = self.preparations.undecodable(row.id) {
+            return self.reject(row, Reason::Undecodable, why.to_string()).await;
+        }
+        let (tries, due) = self.refusals.count(row.id);
+        self.routes.meters(row.identity.handler).held();
+        self.preparations.want(row, tries);
+        self.note(row, &Note::GivenBack { due }).await;
+        None
+    }
+}

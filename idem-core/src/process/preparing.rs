@@ -1,0 +1,59 @@
+//! Deliveries whose codec has to fetch something before it can decode them.
+
+use crate::delivery::Preparation;
+use crate::runtime::{Pipeline, Place, refused_wait};
+use crate::{Acker, BoxError, Delivery, PrepareError, Store};
+
+use super::Waiting;
+
+impl<S: Store> Pipeline<S> {
+    /// Takes a delivery out of its lane until its codec is prepared for it. It is held as one that the database refuses:
+    /// unacked and uncharged, in its place, since without a message there is no key to store it under.
+    pub(super) async fn leave_to_prepare<A: Acker>(
+        &self,
+        delivery: Delivery,
+        acker: A,
+        place: Option<Place>,
+    ) -> Option<Waiting<A>> {
+        self.meters(&delivery).held();
+        if self.draining.is_cancelled() {
+            self.release(acker).await;
+            return None;
+        }
+        Some(Waiting::Preparation(delivery, acker, place))
+    }
+
+    /// Waits until the codec is prepared for this delivery, or has shown that it can never decode it. `false` as with its
+    /// turn.
+    pub(super) async fn prepared<A: Acker>(&self, delivery: &mut Delivery, acker: &mut A) -> bool {
+        self.extend_at_once(acker).await;
+        self.unless_over(acker, self.prepare_for(delivery)).await
+    }
+
+    /// Cancel safe: a preparation that is dropped is begun anew when the delivery comes again.
+    async fn prepare_for(&self, delivery: &mut Delivery) {
+        let Ok(route) = self.routes.find(delivery) else { return };
+        let mut tries = delivery.preparation.tries();
+        let again =
+            "its codec asks again for a preparation that has succeeded: `decode` must find what `prepare` keeps";
+        let mut failure: Option<BoxError> = (tries > 0).then(|| again.into());
+        loop {
+            if let Some(error) = failure.take() {
+                self.warn_of_unprepared(delivery, tries, error.as_ref());
+                tokio::time::sleep(refused_wait(tries - 1)).await;
+            }
+            tries += 1;
+            match self.prepare(route, delivery).await {
+                Ok(()) => {
+                    delivery.preparation = Preparation::Done(tries);
+                    return;
+                }
+                Err(PrepareError::Undecodable(error)) => {
+                    delivery.preparation = Preparation::Undecodable(crate::error::text(error.as_ref()).into());
+                    return;
+                }
+                Err(PrepareError::Unavailable(error)) => failure = Some(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Letting a codec fetch what decoding takes.
+
+use tokio::time::timeout;
+
+use crate::registry::Route;
+use crate::{Delivery, PrepareError, Store};
+
+use super::Pipeline;
+
+impl<S: Store> Pipeline<S> {
+    /// Lets the codec prepare for a delivery, within the limit. A codec that hangs hangs on somebody else, whom no message is
+    /// to blame for. Cancel safe.
+    pub(crate) async fn prepare(&self, route: &Route<S>, delivery: &Delivery) -> Result<(), PrepareError> {
+        let limit = self.settings.prepare_timeout;
+        timeout(limit, route.handler.prepare_codec(delivery)).await.unwrap_or_else(|_| {
+            Err(PrepareError::unavailable(format!(
+                "it took longer than {limit:?}; `.prepare_timeout(..)` sets the limit"
+            )))
+        })
+    }
+
+    /// Names a message whose codec could not prepare.
+    pub(crate) fn warn_of_unprepared(
+        &self,
+        delivery: &Delivery,
+        tries: usize,
+        error: &(dyn std::error::Error + 'static),
+    ) {
+        tracing::warn!(
+            source = delivery.source(),
+            message_id = delivery.message_id(),
+            position = delivery.position(),
+            tries,
+            error = crate::error::text(error),
+            "what the codec needs to decode a message is not available; the message is held and tried again"
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! Codecs that see all of a delivery, and have to fetch something before they can decode it.
+
+use std::time::Duration;
+
+use idem_core::{Ordering, Reason, RetryPolicy};
+
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::orders::Act;
+use super::schemas::{Answer, BACKWARDS, Registry};
+use super::{Line, Order, Settings, World};
+
+fn of_schema(schema: &'static str, order: Order) -> Publication {
+    Publication::from(order).header("schema", schema)
+}
+
+/// With a limit that no test waits for.
+fn patient() -> Settings {
+    Settings { prepare_timeout: Duration::from_secs(3600), ..Settings::default() }
+}
+
+/// Leaves rows in the inbox whose first attempt has failed, and whose worker has ended.
+async fn rows<W: World>(line: &Line<W>, schema: &'static str, ids: &[&str]) {
+    let (registry, before) = (Registry::default(), line.outcomes(0).await.len());
+    registry.answers(schema, Answer::Known);
+    let due = Duration::from_secs(1);
+    let retry = RetryPolicy::new().first(due).longest(due);
+    let worker = line.start_with_codec(registry.codec(), Settings { retry, ..Settings::default() });
+    for id in ids {
+        line.publish(of_schema(schema, Order::new(id, &[Act::Fail, Act::Ok]).by_attempt()));
+    }
+    let outcomes = line.outcomes(before + ids.len()).await;
+    assert!(outcomes[before..].iter().all(|outcome| outcome == "parked 1"), "{outcomes:?}");
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+}
+
+/// Directly, and from the inbox.
+pub async fn a_codec_sees_the_headers_and_the_content_type<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Known);
+    let worker = line.start_with_codec(registry.codec(), Settings::default());
+    let forwards = Publication::from(Order::new("a", &[Act::Fail, Act::Ok]).by_attempt());
+    let mut payload = forwards.payload().to_vec();
+    payload.reverse();
+    line.publish(Publication::new(payload).content_type(BACKWARDS).header("schema", "v1"));
+    assert_eq!(line.outcomes(2).await, ["parked 1", "processed"]);
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, registry.times_asked()), (1, 1));
+}
+
+/// All others are processed meanwhile; its own are held, uncharged, and processed when it is back.
+pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.lease(Some(Duration::from_secs(2)));
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Away);
+    line.publish_redelivered(of_schema("v1", Order::ok("again"))).await;
+    let worker = line.start_with_codec(registry.codec(), Settings::default());
+    for id in ["a", "b"] {
+        line.publish(of_schema("v1", Order::ok(id)));
+    }
+    for n in 0..20 {
+        line.publish(Order::ok(&n.to_string()));
+    }
+    assert!(line.outcomes(20).await.iter().all(|outcome| outcome == "processed"));
+    // For each of them more than once.
+    registry.asked(9).await;
+    soon(line.queue.settled(20)).await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.unsettled, counts.ready), (3, 0), "{counts:?}");
+    assert!(line.dead().await.is_empty() && line.parked().await.is_empty());
+    registry.answers("v1", Answer::Known);
+    line.outcomes(if W::INBOX { 23 } else { 24 }).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    for id in ["a", "b", "again"] {
+        assert_eq!((line.effects(id).await, line.desk.runs(id)), (1, 1), "{id}");
+    }
+    assert_eq!(line.queue.counts().redeliveries, 1, "that of the consumer before");
+}
+
+/// A worker that starts knows no schema, and rows of the inbox are there already.
+pub async fn a_row_whose_registry_is_away_is_charged_with_nothing<W: World>(world: W) {
+    let line = Line::new(world).await;
+    rows(&line, "v1", &["a"]).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Away);
+    let worker = line.start_with_codec(registry.codec(), Settings::default());
+    registry.asked(3).await;
+    line.publish(Order::ok("other"));
+    assert_eq!(line.outcomes(2).await, ["parked 1", "processed"]);
+    let row = line.parked().await.remove(0);
+    assert_eq!((row.attempts, row.breaks, row.error.as_str()), (1, 0, "attempt 1 has failed"));
+    registry.answers("v1", Answer::Known);
+    assert_eq!(line.outcomes(3).await[2], "processed");
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
+}
+
+/// The message is at fault, as it is where the preparation panics. It is kept whole; a row of the inbox as well.
+pub async fn a_schema_that_does_not_exist_makes_a_dead_letter<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for (answer, why) in [(Answer::Unknown, "there is no schema v1"), (Answer::Panic, "the registry's client panics")] {
+        let before = line.outcomes(0).await.len();
+        let (direct, from_row) = (format!("direct {answer:?}"), format!("row {answer:?}"));
+        rows(&line, "v1", &[&from_row]).await;
+        let registry = Registry::default();
+        registry.answers("v1", answer);
+        let worker = line.start_with_codec(registry.codec(), Settings::default());
+        line.publish(of_schema("v1", Order::ok(&direct)));
+        let outcomes = line.outcomes(before + 3).await;
+        assert_eq!(outcomes[before + 1..], ["dead: undecodable", "dead: undecodable"]);
+        soon(line.queue.idle()).await;
+        worker.stop().await;
+        let dead = line.dead().await;
+        let mut dead: Vec<_> = dead.into_iter().filter(|row| row.error.contains(why)).collect();
+        dead.sort_by_key(|row| row.attempts);
+        assert_eq!(dead.iter().map(|row| row.attempts).collect::<Vec<_>>(), [0, 1], "{dead:?}");
+        assert!(dead.iter().all(|row| row.reason == Some(Reason::Undecodable)));
+        assert_eq!(dead[0].delivery.payload(), Publication::from(Order::ok(&direct)).payload());
+        assert_eq!((line.desk.runs(&direct), line.desk.runs(&from_row)), (0, 1));
+    }
+}
+
+/// It takes no lane and no slot: with fewer of both than there are such messages, all others are processed.
+pub async fn a_preparation_that_hangs_holds_up_nothing_but_its_message<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let stuck = ["a", "b", "c"];
+    rows(&line, "v1", &stuck).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Hang);
+    registry.answers("v2", Answer::Hang);
+    let worker = line.start_with_codec(registry.codec(), Settings { in_flight: 2, ..patient() });
+    line.publish(of_schema("v2", Order::ok("direct")));
+    registry.asked(4).await;
+    for n in 0..20 {
+        line.publish(Order::ok(&n.to_string()));
+    }
+    line.publish(Order::new("retried", &[Act::Fail, Act::Ok]).by_attempt());
+    assert_eq!(line.outcomes(25).await[3..].iter().filter(|outcome| *outcome == "processed").count(), 21);
+    assert_eq!((line.effects("retried").await, line.dead().await.len(), registry.times_asked()), (1, 0, 4));
+    registry.answers("v1", Answer::Known);
+    registry.answers("v2", Answer::Known);
+    assert!(line.outcomes(29).await[25..].iter().all(|outcome| outcome == "processed"));
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    for id in stuck.iter().chain(&["direct"]) {
+        assert_eq!(line.effects(id).await, 1, "{id}");
+    }
+}
+
+/// One that takes too long is dropped, and begun anew after a while.
+pub async fn a_preparation_that_hangs_is_tried_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    rows(&line, "v1", &["row"]).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Hang);
+    registry.answers("v2", Answer::Hang);
+    let settings = Settings { prepare_timeout: Duration::from_millis(50), ..Settings::default() };
+    let worker = line.start_with_codec(registry.codec(), settings);
+    line.publish(of_schema("v2", Order::ok("direct")));
+    registry.asked(6).await;
+    assert!(line.dead().await.is_empty());
+    registry.answers("v1", Answer::Known);
+    registry.answers("v2", Answer::Known);
+    assert_eq!(line.outcomes(3).await, ["parked 1", "processed", "processed"]);
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+}
+
+/// A codec that forgets what it has fetched is asked less and less often, and costs no dead letter.
+pub async fn a_codec_that_forgets_its_preparation_is_tried_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Forgotten);
+    let worker = line.start_with_codec(registry.codec(), Settings::default());
+    line.publish(of_schema("v1", Order::ok("a")));
+    registry.asked(3).await;
+    // Without a wait it would be thousands.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(registry.times_asked() < 10, "{}", registry.times_asked());
+    registry.answers("v1", Answer::Known);
+    assert_eq!(line.outcomes(1).await, ["processed"]);
+    worker.stop().await;
+}
+
+/// What waits goes back to the broker, and its preparation ends.
+pub async fn a_drain_releases_what_its_codec_prepares_for<W: World>(world: W) {
+    let line = Line::new(world).await;
+    rows(&line, "v1", &["row"]).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Hang);
+    let worker = line.start_with_codec(registry.codec(), patient());
+    line.publish(of_schema("v1", Order::ok("a")));
+    registry.asked(2).await;
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.acks, counts.ready, counts.unsettled), (1, 1, 0), "{counts:?}");
+    registry.answers("v1", Answer::Known);
+    let worker = line.start_with_codec(registry.codec(), patient());
+    line.outcomes(if W::INBOX { 3 } else { 4 }).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.effects("row").await, line.parked().await.len()), (1, 1, 0));
+}
+
+/// A first delivery and one that comes again: nothing of its ordering key passes it, and other keys do not wait for it.
+pub async fn what_its_codec_prepares_for_keeps_its_place<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Hang);
+    let lane = |lane: u64, message: Publication| message.lane(lane);
+    let plain = |id: &str| Publication::from(Order::ok(id));
+    line.publish_redelivered(lane(1, of_schema("v1", Order::ok("again")))).await;
+    line.publish(lane(1, plain("behind it")));
+    line.publish(lane(2, of_schema("v1", Order::ok("first"))));
+    line.publish(lane(2, plain("behind the first")));
+    let settings = Settings { in_flight: 1, ordering: Ordering::Key, ..patient() };
+    let worker = line.start_with_codec(registry.codec(), settings);
+    registry.asked(2).await;
+    for n in 0..10 {
+        line.publish(lane(3, plain(&n.to_string())));
+    }
+    assert!(line.outcomes(10).await.iter().all(|outcome| outcome == "processed"));
+    assert_eq!(line.desk.runs("behind it") + line.desk.runs("behind the first"), 0);
+    registry.answers("v1", Answer::Known);
+    line.outcomes(15).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let log = line.desk.log();
+    let place = |id: &str| log.iter().position(|ran| ran == id).unwrap();
+    assert!(place("again") < place("behind it") && place("first") < place("behind the first"), "{log:?}");
+}
