@@ -12,9 +12,10 @@ use tokio::task::JoinHandle;
 
 use crate::conformance::soon;
 use crate::conformance::store::{Setup, World};
+use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Queue};
 
-use super::faulty::{Do, Faulty, Over};
+use super::faulty::{Do, Faulty};
 use super::orders::{Desk, Orders};
 use super::sets::Sets;
 use super::tombstones::Rows;
@@ -179,9 +180,9 @@ impl<W: World> Line<W> {
         hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
         settings: Settings,
     ) -> Running {
-        let store = Faulty::new(self.store.clone(), hook);
+        let store = TappedStore::new(self.store.clone(), Faulty::new(hook));
         let worker = Worker::new(settings.consumer, store, self.queue.clone()).state(self.desk.clone());
-        self.run_until_told(worker.handler::<Over<Orders<W>, W::Store>>(), settings)
+        self.run_until_told(worker.handler::<Over<Orders<W>, W::Store, Faulty>>(), settings)
     }
 
     pub(super) fn run_until_told<S: Store, Src: Source>(
