@@ -10,11 +10,13 @@
 //! Nothing in here sleeps for luck: what a test waits for is a signal of the broker or of the store.
 
 pub mod broker;
+mod captured;
 pub mod conformance;
 pub mod harness;
 pub mod tap;
 mod tapped_store;
 
 pub use broker::{Broker, Counts, Publication, Queue};
+pub use captured::{Captured, captured};
 pub use harness::{Crash, Trial};
 pub use tap::Tapped;
