@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::consumer::Info;
 use futures_util::future::join_all;
 use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -46,28 +47,8 @@ impl Stream {
         let info = place.ensure(&self.wishes, terms, since).await?;
 
         let made = Made { stream: stream.created.into(), consumer: info.created.into() };
-        match self.made.replace(made) {
-            Some(before) if before.stream != made.stream => {
-                tracing::warn!(stream = %self.name, "the stream was made anew");
-                self.leases.void();
-            }
-            Some(before) if !before.consumer_is(made.consumer) => {
-                tracing::warn!(stream = %self.name, consumer, "the consumer was made anew: it starts again");
-                self.leases.forget();
-            }
-            _ => {}
-        }
-        let pending = info.config.max_ack_pending;
-        if (1..i64::from(terms.in_flight) * 2).contains(&pending) && terms.ordering == Ordering::None {
-            tracing::warn!(
-                stream = %self.name,
-                consumer,
-                max_ack_pending = pending,
-                in_flight = terms.in_flight,
-                "all workers together may have max_ack_pending unsettled, which leaves a second one little or nothing: set \
-                 it to -1, or to in_flight times their number (nats consumer edit)"
-            );
-        }
+        self.made(made, &consumer);
+        self.warn_of_little_room(&info, terms, &consumer);
         self.link.set(Some(connection.clone()));
         self.give_back(false).await;
         self.keeper.shutdown().await;
@@ -102,6 +83,35 @@ impl Stream {
             age => Horizon::Within(age),
         };
         Ok(())
+    }
+
+    /// Compares stream and consumer with those of the subscription before.
+    fn made(&mut self, made: Made, consumer: &str) {
+        match self.made.replace(made) {
+            Some(before) if before.stream != made.stream => {
+                tracing::warn!(stream = %self.name, "the stream was made anew");
+                self.leases.void();
+            }
+            Some(before) if !before.consumer_is(made.consumer) => {
+                tracing::warn!(stream = %self.name, consumer, "the consumer was made anew: it starts again");
+                self.leases.forget();
+            }
+            _ => {}
+        }
+    }
+
+    fn warn_of_little_room(&self, info: &Info, terms: &Terms, consumer: &str) {
+        let pending = info.config.max_ack_pending;
+        if (1..i64::from(terms.in_flight) * 2).contains(&pending) && terms.ordering == Ordering::None {
+            tracing::warn!(
+                stream = %self.name,
+                consumer,
+                max_ack_pending = pending,
+                in_flight = terms.in_flight,
+                "all workers together may have max_ack_pending unsettled, which leaves a second one little or nothing: set \
+                 it to -1, or to in_flight times their number (nats consumer edit)"
+            );
+        }
     }
 
     /// Hands on what async-nats cannot read, and answers the leases of it.

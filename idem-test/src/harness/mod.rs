@@ -1,5 +1,6 @@
 //! The users' harness: a handler, delivered in every way that a broker and a crash can think of.
 
+mod connect;
 mod crash;
 mod process;
 mod sending;

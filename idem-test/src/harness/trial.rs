@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Tapped};
 
+use super::connect::{Connect, Connecting};
 use super::crash::Fate;
 use super::process::{Process, Running};
 use super::{Crash, Sending};
@@ -278,31 +279,4 @@ impl Watched {
         self.outcomes().push(outcome);
         self.changed.send_replace(());
     }
-}
-
-/// A function that connects to a database.
-pub trait Connect: Send + Sync + 'static {
-    /// The future of the connection.
-    type Output: Connecting;
-
-    /// Connects.
-    fn connect(&self) -> Self::Output;
-}
-
-/// The future of a connection to a database.
-pub trait Connecting: Future<Output = Result<Self::Store, Error>> + Send + 'static {
-    /// The store.
-    type Store: Store;
-}
-
-impl<F: Fn() -> Fut + Send + Sync + 'static, Fut: Connecting> Connect for F {
-    type Output = Fut;
-
-    fn connect(&self) -> Fut {
-        self()
-    }
-}
-
-impl<S: Store, Fut: Future<Output = Result<S, Error>> + Send + 'static> Connecting for Fut {
-    type Store = S;
 }
