@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{demo, layers, mutants, test};
+use crate::{circles, demo, layers, mutants, test};
 
 /// What a user may ask of the facade, each alone.
 const FEATURES: &[&[&str]] = &[
@@ -29,6 +29,7 @@ pub(crate) struct Options {
 pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
     layers::check()?;
+    circles::check()?;
     idem_services::tools()?;
     run(&mut cargo(["fmt", "--all", "--check"]))?;
     let everything = ["--workspace", "--all-features"];

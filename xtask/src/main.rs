@@ -3,6 +3,7 @@
 mod bench;
 mod cargo;
 mod ci;
+mod circles;
 mod demo;
 mod layers;
 mod matrix;

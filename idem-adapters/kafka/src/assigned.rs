@@ -8,7 +8,7 @@ use idem_core::Delivery;
 
 use crate::buffer::Buffer;
 use crate::partition::TopicPartition;
-use crate::quarantine::Cause;
+use crate::ticket::Ticket;
 use crate::tracker::Tracker;
 
 /// How much may be buffered over all partitions, in bytes of payload, and as much again may be with the worker. The record
@@ -33,15 +33,13 @@ pub(crate) struct Assigned {
     epoch: u64,
 }
 
-/// Names one delivery of one assignment of its partition. Offsets come again in the next assignment, epochs do not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    pub(crate) partition: TopicPartition,
-    pub(crate) offset: i64,
-    /// Its ordering key, where an order is kept.
-    pub(crate) key: Option<u64>,
-    bytes: usize,
-    epoch: u64,
+/// Why a partition stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// No broker leads it. The client goes on by itself once one does.
+    NoLeader,
+    /// What is there cannot be read from where the group stands. Only a person, and a new assignment, can help.
+    Stuck,
 }
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use idem_core::Delivery;
 
-use crate::assigned::Ticket;
+use crate::ticket::Ticket;
 
 /// What waits to be handed out, first in, first out; but of each ordering key one at a time.
 ///

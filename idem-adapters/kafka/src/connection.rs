@@ -12,8 +12,8 @@ use rdkafka::metadata::Metadata;
 use rdkafka::{ClientConfig, ClientContext};
 
 use crate::config::Config;
+use crate::credentials::Tokens;
 use crate::error::{Loss, connecting, no_match, no_topic, setting};
-use crate::login::Tokens;
 use crate::plan::Known;
 use crate::wanted::Wanted;
 
@@ -74,7 +74,7 @@ pub(crate) fn resolve(
             }
         }
     }
-    if known.is_empty() { Err(no_match(config, &wanted.text)) } else { Ok(known) }
+    if known.is_empty() { Err(no_match(&config.place, &wanted.text)) } else { Ok(known) }
 }
 
 /// A client that asks, and hears why there is no answer.
@@ -104,7 +104,7 @@ impl<'a> Look<'a> {
             let down = said.down.is_some_and(|since| since.elapsed() >= reasons);
             if said.final_word || down || Instant::now() >= until || !waits(&error) {
                 let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
-                return Err(connecting(self.config, said.code.or(error.rdkafka_error_code()), reason));
+                return Err(connecting(&self.config.place, said.code.or(error.rdkafka_error_code()), reason));
             }
         }
     }
@@ -129,11 +129,11 @@ fn waits(error: &KafkaError) -> bool {
 
 fn found(config: &Config, topic: &str, metadata: &Metadata) -> Result<Vec<i32>, Loss> {
     let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
-        return Err(no_topic(config, topic));
+        return Err(no_topic(&config.place, topic));
     };
     match found.error().map(Code::from) {
         None => Ok(found.partitions().iter().map(|partition| partition.id()).collect()),
-        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Err(no_topic(config, topic)),
+        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Err(no_topic(&config.place, topic)),
         Some(Code::TopicAuthorizationFailed) => Err(Loss::Refused(format!(
             "the user may not see the topic `{topic}` at {}: allow it to describe and read the topic, for example by \
              `kafka-acls.sh --add --operation Read --topic {topic}`",

@@ -92,7 +92,6 @@ mod tests {
     use rdkafka::message::OwnedMessage;
 
     use super::*;
-    use crate::captured::captured;
 
     #[test]
     fn a_record_without_a_key_is_warned_about_once_where_the_order_is_that_of_keys() {
@@ -100,7 +99,7 @@ mod tests {
             let (key, time) = (key.map(<[u8]>::to_vec), Timestamp::CreateTime(1));
             OwnedMessage::new(None, key, "orders".to_owned(), time, 2, 7, None)
         };
-        let (text, subscriber) = captured();
+        let (text, subscriber) = idem_test::captured();
         tracing::subscriber::with_default(subscriber, || {
             for (ordering, key) in [
                 (Ordering::Partition, None),

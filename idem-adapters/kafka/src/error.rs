@@ -3,7 +3,6 @@
 use idem_core::Error;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use crate::config::Config;
 use crate::partition::TopicPartition;
 
 /// Why nothing more comes. It is said as often as it is asked for.
@@ -25,7 +24,7 @@ impl From<Loss> for Error {
 }
 
 /// A connection could not be made. `reason` is what librdkafka said last.
-pub(crate) fn connecting(config: &Config, code: Option<RDKafkaErrorCode>, reason: String) -> Loss {
+pub(crate) fn connecting(place: &str, code: Option<RDKafkaErrorCode>, reason: String) -> Loss {
     use RDKafkaErrorCode as Code;
     let cure = match code {
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
@@ -46,36 +45,34 @@ pub(crate) fn connecting(config: &Config, code: Option<RDKafkaErrorCode>, reason
              with the same security (plain, TLS, SASL)"
         }
     };
-    Loss::Broker(format!("cannot connect to Kafka at {}: {cure}", config.place), reason)
+    Loss::Broker(format!("cannot connect to Kafka at {place}: {cure}"), reason)
 }
 
 /// The topic is not there.
-pub(crate) fn no_topic(config: &Config, topic: &str) -> Loss {
+pub(crate) fn no_topic(place: &str, topic: &str) -> Loss {
     Loss::Refused(format!(
-        "the topic `{topic}` does not exist at {}, and idem makes none: create it, for example by \
-         `kafka-topics.sh --bootstrap-server {} --create --topic {topic} --partitions 3`",
-        config.place, config.place
+        "the topic `{topic}` does not exist at {place}, and idem makes none: create it, for example by \
+         `kafka-topics.sh --bootstrap-server {place} --create --topic {topic} --partitions 3`"
     ))
 }
 
 /// No pattern takes a topic.
-pub(crate) fn no_match(config: &Config, wanted: &str) -> Loss {
+pub(crate) fn no_match(place: &str, wanted: &str) -> Loss {
     Loss::Refused(format!(
-        "no topic at {} matches `{wanted}`: create one, check the pattern (it is a regular expression that begins with ^, in \
-         which a dot stands for any letter and `\\.` for a dot), and allow the user to describe the topics",
-        config.place
+        "no topic at {place} matches `{wanted}`: create one, check the pattern (it is a regular expression that begins with ^, in \
+         which a dot stands for any letter and `\\.` for a dot), and allow the user to describe the topics"
     ))
 }
 
 /// Another topic has come in its place.
-pub(crate) fn made_anew(config: &Config, topic: &str) -> Loss {
-    let what = format!("the topic `{topic}` at {} was deleted and made anew while it was consumed", config.place);
+pub(crate) fn made_anew(place: &str, topic: &str) -> Loss {
+    let what = format!("the topic `{topic}` at {place} was deleted and made anew while it was consumed");
     Loss::Broker(what, "it is begun at its first message when it is opened again".to_owned())
 }
 
 /// The group stands where the partition has nothing.
 pub(crate) fn out_of_range(
-    config: &Config,
+    place: &str,
     group: &str,
     partition: &TopicPartition,
     offset: Option<i64>,
@@ -85,14 +82,14 @@ pub(crate) fn out_of_range(
     format!(
         "{offset} of {partition}, where the group `{group}` goes on, is out of range: {range}. Messages in between were removed by the topic's retention before they were handled, or the \
          topic was made anew. Nothing was skipped. To go on, stop all members of the group and tell it where, by \
-         `kafka-consumer-groups.sh --bootstrap-server {} --group {group} --topic {}:{} --reset-offsets \
+         `kafka-consumer-groups.sh --bootstrap-server {place} --group {group} --topic {}:{} --reset-offsets \
          --to-earliest --execute` (or --to-latest, which skips what is there)",
-        config.place, partition.topic, partition.number
+        partition.topic, partition.number
     )
 }
 
 /// The group has no offsets any more, and would skip what came meanwhile.
-pub(crate) fn expired<'a>(config: &Config, group: &str, topics: impl Iterator<Item = &'a str>) -> Loss {
+pub(crate) fn expired<'a>(place: &str, group: &str, topics: impl Iterator<Item = &'a str>) -> Loss {
     let (mut names, mut options) = (Vec::new(), String::new());
     for topic in topics {
         names.push(format!("`{topic}`"));
@@ -103,20 +100,18 @@ pub(crate) fn expired<'a>(config: &Config, group: &str, topics: impl Iterator<It
         "Start::Latest would skip messages: the group `{group}` has committed nothing in the topic {}, and yet this consumer \
          has handled messages before. Its offsets have expired, or it is another group or another topic. Use Start::Earliest, \
          by which what was handled is told by its claims; or skip what is there, by `kafka-consumer-groups.sh \
-         --bootstrap-server {} --group {group}{options} --reset-offsets --to-latest --execute`",
-        names.join(", "),
-        config.place
+         --bootstrap-server {place} --group {group}{options} --reset-offsets --to-latest --execute`",
+        names.join(", ")
     ))
 }
 
 /// The client does not tell which topic of its name it is.
-pub(crate) fn no_id(config: &Config, topic: &str) -> Loss {
+pub(crate) fn no_id(place: &str, topic: &str) -> Loss {
     let (_, version) = rdkafka::util::get_rdkafka_version();
     Loss::Refused(format!(
-        "the id of the topic `{topic}` at {} is not known, so that a topic that was made anew could not be told from this \
+        "the id of the topic `{topic}` at {place} is not known, so that a topic that was made anew could not be told from this \
          one, and messages would be skipped: the brokers must be of Kafka 2.8 or later; if they are, librdkafka {version} \
-         tells the id otherwise than idem reads it: build with rdkafka 0.39, and report this",
-        config.place
+         tells the id otherwise than idem reads it: build with rdkafka 0.39, and report this"
     ))
 }
 
@@ -140,3 +135,34 @@ pub(crate) fn setting(error: &KafkaError) -> Loss {
 /// How TLS is had.
 pub(crate) const SSL: &str = "TLS, SCRAM and OAUTHBEARER need OpenSSL, which is linked only with the feature `ssl` of idem-kafka \
                               (`kafka-ssl` of idem-rs)";
+
+/// What librdkafka tries again by itself.
+pub(crate) fn passes(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::BrokerTransportFailure
+            | Code::Resolve
+            | Code::OperationTimedOut
+            | Code::RequestTimedOut
+            | Code::PollExceeded
+            | Code::NoOffset
+            | Code::LeaderNotAvailable
+            | Code::NotLeaderForPartition
+            | Code::ReplicaNotAvailable
+            | Code::NetworkException
+            | Code::CoordinatorLoadInProgress
+            | Code::CoordinatorNotAvailable
+            | Code::NotCoordinator
+            | Code::WaitingForCoordinator
+            | Code::IllegalGeneration
+            | Code::UnknownMemberId
+            | Code::RebalanceInProgress
+            | Code::StaleMemberEpoch
+            | Code::FencedMemberEpoch
+            | Code::FencedLeaderEpoch
+            | Code::UnknownLeaderEpoch
+            | Code::KafkaStorageError
+            | Code::OffsetNotAvailable
+    )
+}

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
-use crate::error::Loss;
-use crate::group::Member;
+use crate::error::{Loss, passes};
+use crate::member::Member;
 use crate::partition::TopicPartition;
 
 impl Member {
@@ -54,34 +54,4 @@ impl Member {
             },
         }
     }
-}
-
-/// What librdkafka tries again by itself.
-pub(crate) fn passes(code: Code) -> bool {
-    matches!(
-        code,
-        Code::BrokerTransportFailure
-            | Code::Resolve
-            | Code::OperationTimedOut
-            | Code::RequestTimedOut
-            | Code::PollExceeded
-            | Code::NoOffset
-            | Code::LeaderNotAvailable
-            | Code::NotLeaderForPartition
-            | Code::ReplicaNotAvailable
-            | Code::NetworkException
-            | Code::CoordinatorLoadInProgress
-            | Code::CoordinatorNotAvailable
-            | Code::NotCoordinator
-            | Code::WaitingForCoordinator
-            | Code::IllegalGeneration
-            | Code::UnknownMemberId
-            | Code::RebalanceInProgress
-            | Code::StaleMemberEpoch
-            | Code::FencedMemberEpoch
-            | Code::FencedLeaderEpoch
-            | Code::UnknownLeaderEpoch
-            | Code::KafkaStorageError
-            | Code::OffsetNotAvailable
-    )
 }

@@ -10,7 +10,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::group::Member;
+use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::shared::Shared;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use idem_core::{Horizon, Ordering, Terms};
 use rdkafka::ClientConfig;
@@ -11,8 +12,33 @@ use crate::config::Config;
 use crate::identity;
 use crate::partition::TopicPartition;
 use crate::protocol::GroupProtocol;
-use crate::start::{Begins, Start};
 use crate::wanted::Wanted;
+
+/// Where a group begins in a partition in which it has committed nothing yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// At the oldest message that is there.
+    #[default]
+    Earliest,
+    /// With what is published after the first member of the group has come. It is written down before anything is
+    /// delivered, so that nothing published from then on is skipped, whatever crashes. It is for a group that is new: a
+    /// partition that is added later begins at its first message, since nobody meant to skip those.
+    ///
+    /// A group loses its offsets when nobody has consumed for long (`offsets.retention.minutes`, a week by default), and
+    /// would then skip what came meanwhile. So it is refused where the database has claims of the worker, or this source
+    /// has consumed before, and the group has committed nothing in any of its topics.
+    Latest,
+    /// At the first message whose timestamp is this or later, or where there is none, with what comes. A partition or a topic
+    /// that is added later begins at its first message. It is looked for in each partition in which the group has committed
+    /// nothing, whenever a member comes: a group whose offsets have expired begins there again, and claims tell what was
+    /// handled.
+    Time(SystemTime),
+}
+
+/// Where partitions begin in which the group has committed nothing, if that is elsewhere than at their first message. `None`:
+/// that could not be found out.
+pub(crate) type Begins = BTreeMap<TopicPartition, Option<i64>>;
 
 /// The topics that there are, each with its partitions.
 pub(crate) type Known = BTreeMap<Arc<str>, Vec<i32>>;

@@ -4,23 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use metrics::gauge;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use crate::group::Member;
+use crate::assigned::Cause;
+use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::start;
-
-/// Why a partition stands still.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// No broker leads it. The client goes on by itself once one does.
-    NoLeader,
-    /// What is there cannot be read from where the group stands. Only a person, and a new assignment, can help.
-    Stuck,
-}
 
 /// How long an answer is waited for that only a text or a metric depends on. Nothing is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -107,18 +98,5 @@ impl Member {
             ),
             None => tracing::info!(%topic, partition, "a partition has a leader again"),
         }
-    }
-
-    /// How many of the partitions that are ours stand still, as a metric of each topic.
-    pub(crate) fn tell(&self) {
-        let standing = self.shared.lock().assigned.standing();
-        for topic in self.topics() {
-            self.tell_of(&topic, standing.get(&topic).copied().unwrap_or_default());
-        }
-    }
-
-    pub(crate) fn tell_of(&self, topic: &str, standing: usize) {
-        let labels = [("topic", topic.to_owned()), ("group", self.plan.group.clone())];
-        gauge!("idem_kafka_standing_partitions", &labels).set(standing as f64);
     }
 }

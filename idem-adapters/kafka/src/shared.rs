@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use idem_core::Delivery;
 use tokio::sync::Notify;
 
-use crate::assigned::{Assigned, Ticket};
+use crate::assigned::Assigned;
 use crate::error::Loss;
 use crate::partition::TopicPartition;
+use crate::ticket::Ticket;
 
 /// The partitions that are ours, and how the subscription stands.
 #[derive(Debug)]

@@ -13,10 +13,9 @@ use crate::acker::KafkaAcker;
 use crate::config::Config;
 use crate::lag::Asked;
 use crate::partition::TopicPartition;
-use crate::plan::Plan;
+use crate::plan::{Plan, Start};
 use crate::protocol::GroupProtocol;
 use crate::shared::Shared;
-use crate::start::Start;
 use crate::wanted::Wanted;
 use crate::{connection, consumer, horizon};
 

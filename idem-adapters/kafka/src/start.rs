@@ -1,6 +1,5 @@
 //! Where a partition begins.
 
-use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,33 +7,10 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::error::{self, Loss, expired};
+use crate::error::{self, Loss, expired, passes};
 use crate::identity;
-use crate::judge::passes;
 use crate::partition::TopicPartition;
-use crate::plan::Plan;
-
-/// Where a group begins in a partition in which it has committed nothing yet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Start {
-    /// At the oldest message that is there.
-    #[default]
-    Earliest,
-    /// With what is published after the first member of the group has come. It is written down before anything is
-    /// delivered, so that nothing published from then on is skipped, whatever crashes. It is for a group that is new: a
-    /// partition that is added later begins at its first message, since nobody meant to skip those.
-    ///
-    /// A group loses its offsets when nobody has consumed for long (`offsets.retention.minutes`, a week by default), and
-    /// would then skip what came meanwhile. So it is refused where the database has claims of the worker, or this source
-    /// has consumed before, and the group has committed nothing in any of its topics.
-    Latest,
-    /// At the first message whose timestamp is this or later, or where there is none, with what comes. A partition or a topic
-    /// that is added later begins at its first message. It is looked for in each partition in which the group has committed
-    /// nothing, whenever a member comes: a group whose offsets have expired begins there again, and claims tell what was
-    /// handled.
-    Time(SystemTime),
-}
+use crate::plan::{Begins, Plan, Start};
 
 /// How long an answer of the brokers is waited for.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
@@ -53,10 +29,6 @@ pub(crate) struct Begin {
     /// It was decided just now and is to be written down.
     pub(crate) decided: bool,
 }
-
-/// Where partitions begin in which the group has committed nothing, if that is elsewhere than at their first message. `None`:
-/// that could not be found out.
-pub(crate) type Begins = BTreeMap<TopicPartition, Option<i64>>;
 
 /// Whether a partition may begin elsewhere than at its first message.
 pub(crate) fn decides(plan: &Plan) -> bool {
@@ -79,7 +51,7 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
         all.into_iter().zip(committed).filter(|(_, at)| at.is_none()).map(|(partition, _)| partition).collect();
     let mut begins = match plan.start {
         Start::Latest if new && plan.has_history => {
-            return Err(expired(&plan.config, &plan.group, plan.known.keys().map(|topic| &**topic)));
+            return Err(expired(&plan.config.place, &plan.group, plan.known.keys().map(|topic| &**topic)));
         }
         Start::Latest if new => ends(consumer, &fresh),
         Start::Earliest | Start::Latest => Begins::new(),
@@ -174,12 +146,12 @@ pub(crate) fn out_of_range<C: ConsumerContext>(
     let (low, high) = consumer.fetch_watermarks(&partition.topic, partition.number, patience).ok()?;
     let offset = offset.filter(|offset| !(low..=high).contains(offset))?;
     let range = format!("the partition has {low} to {high}");
-    Some(error::out_of_range(&plan.config, &plan.group, partition, Some(offset), &range))
+    Some(error::out_of_range(&plan.config.place, &plan.group, partition, Some(offset), &range))
 }
 
 /// What to say if the range of the partition cannot be told.
 pub(crate) fn passed(plan: &Plan, partition: &TopicPartition, offset: Option<i64>) -> String {
-    error::out_of_range(&plan.config, &plan.group, partition, offset, "so says the broker")
+    error::out_of_range(&plan.config.place, &plan.group, partition, offset, "so says the broker")
 }
 
 /// What the group has committed in each of these partitions.

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use crate::connection::resolve;
 use crate::error::{Loss, no_id};
-use crate::group::Member;
-use crate::horizon;
+use crate::member::Member;
+use crate::{horizon, start};
 
 /// How long an answer is waited for. Nothing else is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ impl Subscribed {
     pub(crate) fn begin(member: &Member, consumer: &BaseConsumer<Member>, runtime: Handle) -> Result<Self, Loss> {
         let topics: BTreeSet<_> = member.plan.known.keys().map(Arc::clone).collect();
         for topic in &topics {
-            consumer.fetch_metadata(Some(topic), crate::start::ANSWER).map_err(|error| member.broken(&error))?;
+            consumer.fetch_metadata(Some(topic), start::ANSWER).map_err(|error| member.broken(&error))?;
         }
         let every = member.plan.wanted.has_patterns().then(|| refresh(member)).flatten();
         let now = Instant::now();
@@ -57,7 +57,7 @@ impl Subscribed {
         let Some((topics, since)) = &self.next else { return Ok(()) };
         if let Some(topic) = topics.iter().find(|topic| !member.is_identified(topic)) {
             let patient = since.elapsed() < IDENTIFIED && !member.shared.lock().closing;
-            return if patient { Ok(()) } else { Err(no_id(&member.plan.config, topic)) };
+            return if patient { Ok(()) } else { Err(no_id(&member.plan.config.place, topic)) };
         }
         let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
         consumer.subscribe(&names).map_err(|error| member.broken(&error))?;

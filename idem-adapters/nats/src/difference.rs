@@ -1,13 +1,12 @@
 //! What a consumer has, and must not have.
 
 use std::fmt;
-use std::time::Duration;
 
 use async_nats::jetstream::consumer::AckPolicy;
 use idem_core::{Ordering, Terms};
 use serde_json::{Value, json};
 
-use crate::consumer::{ACK_WAIT, Found, MAX_ACK_PENDING, Wishes, filters, nanos};
+use crate::settings::{ACK_WAIT, Found, MAX_ACK_PENDING, SHORTEST, Wishes, filters, nanos};
 
 /// A setting that is not as it must be.
 #[derive(Debug)]
@@ -32,9 +31,6 @@ impl fmt::Display for Difference {
         write!(f, "{setting}: is {is}, must be {must}{cannot}")
     }
 }
-
-/// Shorter, and a lease could not be kept: it is extended at a third of it, over a network.
-pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
 
 /// All settings by which messages would be lost, kept back, or handed out while they are being handled.
 pub(crate) fn differences(found: &Found, wishes: &Wishes, terms: &Terms) -> Vec<Difference> {

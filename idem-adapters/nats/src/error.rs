@@ -8,7 +8,6 @@ use async_nats::rustls;
 use idem_core::{BoxError, Error};
 
 use crate::address::Address;
-use crate::config::Config;
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
@@ -39,8 +38,12 @@ const IDENTITY: &str = "the server refuses TLS with this client: where it asks f
                         .tls_identity(certificate, key) that comes from a CA of the server's and has not expired";
 
 /// The stream could not be looked at.
-pub(crate) fn stream(name: &str, config: &Config, error: async_nats::error::Error<GetStreamErrorKind>) -> Error {
-    let Config { address, api, .. } = config;
+pub(crate) fn stream(
+    name: &str,
+    address: &Address,
+    api: &str,
+    error: async_nats::error::Error<GetStreamErrorKind>,
+) -> Error {
     if let GetStreamErrorKind::JetStream(answer) = error.kind() {
         if answer.error_code() == ErrorCode::STREAM_NOT_FOUND {
             return Error::Refused(format!(
@@ -60,7 +63,7 @@ pub(crate) fn stream(name: &str, config: &Config, error: async_nats::error::Erro
         format!(
             "no answer about stream `{name}` from {address}: {ENABLE}, and check that the login may publish to \
              {api}.STREAM.INFO.{name} and subscribe to _INBOX.>{}",
-            if &**api == "$JS.API" { "" } else { "; and check the name given to .domain(..)" }
+            if api == "$JS.API" { "" } else { "; and check the name given to .domain(..)" }
         ),
         error,
     )

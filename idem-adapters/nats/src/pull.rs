@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::acker::NatsAcker;
 use crate::connection::{Connection, Link, Lost};
-use crate::consumer::nanos;
 use crate::delivery::{Facts, delivery};
 use crate::lease::{Lease, Leases};
+use crate::settings::nanos;
 
 /// What arrives, and at last why nothing more does.
 pub(crate) type Arrival = Result<(Delivery, NatsAcker), BoxError>;

@@ -1,11 +1,12 @@
 //! The stream as a source of deliveries.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use async_nats::jetstream::consumer::Info;
 use futures_util::future::join_all;
 use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -19,35 +20,8 @@ use crate::lag::lag;
 use crate::lease::Lease;
 use crate::pull::{Arrival, Pull};
 use crate::stream::Stream;
+use crate::subscription::{Made, Subscription};
 use crate::unreadable::{self, Unreadable};
-
-/// When stream and consumer were made. A stream of the same name that was made later counts from 1 again, so that the
-/// number of a delivery would be that of another message; with a consumer it is still that of the same.
-#[derive(Clone, Copy)]
-pub(crate) struct Made {
-    stream: SystemTime,
-    consumer: SystemTime,
-}
-
-impl Made {
-    /// A server of 2.9 tells another time after its restart, by a fraction of a millisecond.
-    fn consumer_is(self, made: SystemTime) -> bool {
-        let apart = made.duration_since(self.consumer).unwrap_or_else(|error| error.duration());
-        apart < Duration::from_secs(1)
-    }
-}
-
-/// What one `open` made.
-pub(crate) struct Subscription {
-    arrivals: UnboundedReceiver<Arrival>,
-    stop: CancellationToken,
-    puller: JoinSet<()>,
-    consumer: String,
-    /// How long its deliveries stay ours.
-    wait: Duration,
-    /// Whether deliveries may still come.
-    pub(crate) live: bool,
-}
 
 /// The limit to what a broker that does not answer can delay a shutdown by.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -59,7 +33,7 @@ impl Stream {
     async fn subscribe(&mut self, terms: &Terms, consumer: String, connection: Connection) -> Result<(), BoxError> {
         let jetstream = connection.jetstream();
         let stream = jetstream.get_stream(&*self.name).await;
-        let stream = stream.map_err(|error| error::stream(&self.name, &self.config, error))?;
+        let stream = stream.map_err(|error| error::stream(&self.name, &self.config.address, &connection.api, error))?;
         let stream = stream.cached_info();
         let place = Place {
             client: &connection.client,
@@ -73,28 +47,8 @@ impl Stream {
         let info = place.ensure(&self.wishes, terms, since).await?;
 
         let made = Made { stream: stream.created.into(), consumer: info.created.into() };
-        match self.made.replace(made) {
-            Some(before) if before.stream != made.stream => {
-                tracing::warn!(stream = %self.name, "the stream was made anew");
-                self.leases.void();
-            }
-            Some(before) if !before.consumer_is(made.consumer) => {
-                tracing::warn!(stream = %self.name, consumer, "the consumer was made anew: it starts again");
-                self.leases.forget();
-            }
-            _ => {}
-        }
-        let pending = info.config.max_ack_pending;
-        if (1..i64::from(terms.in_flight) * 2).contains(&pending) && terms.ordering == Ordering::None {
-            tracing::warn!(
-                stream = %self.name,
-                consumer,
-                max_ack_pending = pending,
-                in_flight = terms.in_flight,
-                "all workers together may have max_ack_pending unsettled, which leaves a second one little or nothing: set \
-                 it to -1, or to in_flight times their number (nats consumer edit)"
-            );
-        }
+        self.made(made, &consumer);
+        self.warn_of_little_room(&info, terms, &consumer);
         self.link.set(Some(connection.clone()));
         self.give_back(false).await;
         self.keeper.shutdown().await;
@@ -129,6 +83,35 @@ impl Stream {
             age => Horizon::Within(age),
         };
         Ok(())
+    }
+
+    /// Compares stream and consumer with those of the subscription before.
+    fn made(&mut self, made: Made, consumer: &str) {
+        match self.made.replace(made) {
+            Some(before) if before.stream != made.stream => {
+                tracing::warn!(stream = %self.name, "the stream was made anew");
+                self.leases.void();
+            }
+            Some(before) if !before.consumer_is(made.consumer) => {
+                tracing::warn!(stream = %self.name, consumer, "the consumer was made anew: it starts again");
+                self.leases.forget();
+            }
+            _ => {}
+        }
+    }
+
+    fn warn_of_little_room(&self, info: &Info, terms: &Terms, consumer: &str) {
+        let pending = info.config.max_ack_pending;
+        if (1..i64::from(terms.in_flight) * 2).contains(&pending) && terms.ordering == Ordering::None {
+            tracing::warn!(
+                stream = %self.name,
+                consumer,
+                max_ack_pending = pending,
+                in_flight = terms.in_flight,
+                "all workers together may have max_ack_pending unsettled, which leaves a second one little or nothing: set \
+                 it to -1, or to in_flight times their number (nats consumer edit)"
+            );
+        }
     }
 
     /// Hands on what async-nats cannot read, and answers the leases of it.

@@ -9,13 +9,13 @@ use idem_core::{BoxError, Error, Horizon, Ordering, Terms};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::config::{Config, unfit};
+use crate::config::Config;
 use crate::connection::Link;
-use crate::consumer::{Start, Wishes};
-use crate::difference::SHORTEST;
 use crate::error::broker;
 use crate::lease::Leases;
-use crate::source::{Made, Subscription};
+use crate::name::unfit;
+use crate::settings::{SHORTEST, Start, Wishes};
+use crate::subscription::{Made, Subscription};
 
 /// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
 /// it is read.

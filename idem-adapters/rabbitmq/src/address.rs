@@ -1,6 +1,7 @@
 //! Where the servers are.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use idem_core::Error;
 use lapin::uri::{AMQPScheme, AMQPUri};
@@ -64,6 +65,27 @@ impl Host {
                     .to_owned(),
             )
         })
+    }
+}
+
+/// With which host the next connection begins. All that comes from one server's options shares it.
+#[derive(Default)]
+pub(crate) struct First(AtomicUsize);
+
+impl First {
+    pub(crate) fn now(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    /// Begins with this host from now on: it is connected.
+    pub(crate) fn works(&self, host: usize) {
+        self.0.store(host, Relaxed);
+    }
+
+    /// Begins with the host behind this one from now on, where it would begin with this one: what it was connected for has
+    /// failed there.
+    pub(crate) fn leave(&self, host: usize) {
+        let _ = self.0.compare_exchange(host, host.wrapping_add(1), Relaxed, Relaxed);
     }
 }
 

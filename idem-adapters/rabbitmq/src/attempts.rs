@@ -1,7 +1,6 @@
 //! One connection, tried at each host in turn.
 
 use std::error::Error as _;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use idem_core::{BoxError, Error};
 use lapin::uri::{AMQPUri, SASLMechanism};
@@ -10,18 +9,6 @@ use crate::address::Address;
 use crate::config::Config;
 use crate::credentials::{Credentials, Login};
 use crate::error;
-
-/// With which host the next connection begins. All that comes from one server's options shares it.
-#[derive(Default)]
-pub(crate) struct First(AtomicUsize);
-
-impl First {
-    /// Begins with the host behind this one from now on, where it would begin with this one: what it was connected for has
-    /// failed there.
-    pub(crate) fn leave(&self, host: usize) {
-        let _ = self.0.compare_exchange(host, host.wrapping_add(1), Relaxed, Relaxed);
-    }
-}
 
 /// The hosts for one connection, each once, with the login for it.
 pub(crate) struct Attempts<'a> {
@@ -48,7 +35,7 @@ impl<'a> Attempts<'a> {
             );
             error::broker(what, source)
         })?;
-        let first = config.first.0.load(Relaxed);
+        let first = config.first.now();
         Ok(Self { config, credentials, first, failures: Vec::new() })
     }
 
@@ -72,7 +59,7 @@ impl<'a> Attempts<'a> {
     /// This host cannot be used.
     pub(crate) fn failed(&mut self, host: usize, error: lapin::Error) {
         let Config { address, login, .. } = self.config;
-        let failure = error::connecting(&address.of(&address.hosts[host]), login, error);
+        let failure = error::connecting(&address.of(&address.hosts[host]), login.cure(), error);
         if address.hosts.len() > 1 {
             tracing::warn!(error = chain(&failure), "a host of RabbitMQ cannot be used; the next one is tried");
         }
@@ -81,7 +68,7 @@ impl<'a> Attempts<'a> {
 
     /// This host is connected: the next connection begins with it.
     pub(crate) fn works(&self, host: usize) {
-        self.config.first.0.store(host, Relaxed);
+        self.config.first.works(host);
     }
 
     /// No host can be used.

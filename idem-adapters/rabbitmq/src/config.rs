@@ -3,16 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use idem_core::Error;
 use lapin::tcp::RustlsConnector;
 use lapin::uri::AMQPUri;
 
-use crate::address::Address;
-use crate::attempts::First;
-use crate::bare::Bare;
+use crate::address::{Address, First};
 use crate::credentials::Login;
-use crate::limit::Limits;
-use crate::queue_type::Expected;
 
 /// How the server is spoken to.
 pub(crate) struct Config {
@@ -25,22 +20,6 @@ pub(crate) struct Config {
     pub(crate) consumer_timeout: Duration,
     pub(crate) replay_horizon: Option<Duration>,
     pub(crate) limit_by_policy: bool,
-}
-
-impl Config {
-    /// What the server does with a queue that has no delivery limit. It is asked each time, since it may be another version
-    /// by now.
-    pub(crate) async fn limits(&self, expected: Expected) -> Result<Limits, Error> {
-        let by_policy = self.limit_by_policy;
-        // Nothing is checked there.
-        if expected == Expected::Unverified {
-            return Ok(Limits { major: None, by_policy });
-        }
-        let bare = Bare::open(self).await?;
-        let major = bare.major();
-        bare.close().await;
-        Ok(Limits { major, by_policy })
-    }
 }
 
 /// `AMQPUri` shows its password.

@@ -186,11 +186,10 @@ async fn report(events: impl Stream<Item = Event>, address: String, failed: impl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::captured::captured;
 
     #[tokio::test]
     async fn a_blocked_connection_is_warned_about() {
-        let (text, subscriber) = captured();
+        let (text, subscriber) = idem_test::captured();
         let guard = tracing::subscriber::set_default(subscriber);
         let events = [Event::Connected, Event::ConnectionBlocked("low on disk".to_owned())];
         report(futures_util::stream::iter(events), "here".to_owned(), || {}).await;

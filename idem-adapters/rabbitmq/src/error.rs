@@ -5,19 +5,18 @@ use lapin::ErrorKind;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
 use crate::address::Address;
-use crate::credentials::Login;
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
     Error::Broker { what, source: source.into() }
 }
 
-/// The connection could not be made.
-pub(crate) fn connecting(address: &Address, login: &Login, error: lapin::Error) -> Error {
+/// The connection could not be made. `login` is what helps where the login is refused.
+pub(crate) fn connecting(address: &Address, login: &str, error: lapin::Error) -> Error {
     let cure = match error.kind() {
         ErrorKind::ProtocolError(answer) => match answer.kind() {
             AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
-                login.cure().to_owned()
+                login.to_owned()
             }
             AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) if address.vhost.is_empty() => {
                 "the slash at the end of the URL names the virtual host without a name: leave it out, or write /%2f, to mean /".to_owned()

@@ -8,6 +8,8 @@ use idem_core::Error;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::address::Address;
+use crate::bare::Bare;
+use crate::config::Config;
 use crate::error::refused;
 
 pub(crate) const ARGUMENT: &str = "x-delivery-limit";
@@ -22,6 +24,19 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// What the server does with a queue that has no delivery limit. It is asked each time, since it may be another version
+    /// by now; not where no queue is `verified`.
+    pub(crate) async fn ask(config: &Config, verified: bool) -> Result<Self, Error> {
+        let by_policy = config.limit_by_policy;
+        if !verified {
+            return Ok(Self { major: None, by_policy });
+        }
+        let bare = Bare::open(config).await?;
+        let major = bare.major();
+        bare.close().await;
+        Ok(Self { major, by_policy })
+    }
+
     /// Whether a queue without the argument has a limit.
     fn is_limited(self) -> bool {
         self.major.is_none_or(|major| major >= 4)

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use idem_core::{BoxError, Delivery, Error};
+use idem_core::{BoxError, Error};
 use lapin::types::FieldTable;
 
-use crate::acker::RabbitMqAcker;
 use crate::address::Address;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::broker;
 use crate::limit::Limits;
-use crate::queue_type::{self, Expected};
-use crate::request::Request;
-use crate::single::Single;
+use crate::queue_type;
+use crate::request::{Expected, Request};
+use crate::single::{Single, Taken};
 use crate::wide::{End, Wide};
 
 /// One queue of a source.
@@ -36,9 +35,6 @@ pub(crate) enum By {
     Lapin(Wide),
     Bare(Single),
 }
-
-/// A delivery, or `None` once enough messages have passed one at a time.
-pub(crate) type Taken = Option<(Delivery, RabbitMqAcker)>;
 
 impl Member {
     pub(crate) fn new(name: String, request: Request, arguments: FieldTable) -> Self {

@@ -7,12 +7,9 @@ use std::time::Duration;
 use idem_core::{BoxError, Error};
 use lapin::uri::AMQPScheme;
 
-use crate::address::{Address, Host};
-use crate::attempts::First;
+use crate::address::{Address, First, Host};
 use crate::config::Config;
-use crate::connection::Link;
 use crate::credentials::{Ask, Credentials, Login};
-use crate::server::RabbitMq;
 use crate::tls::Tls;
 use crate::url::{self, Url};
 
@@ -136,18 +133,6 @@ impl Options {
         self
     }
 
-    /// Connects once, to see that the server answers and that the login works.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for a URL, a host or a certificate that cannot be read; [`Error::Broker`] where the server is away,
-    /// does not answer within 10 seconds, refuses the login or fails the verification of TLS: with several
-    /// [`hosts`](Self::hosts), where that is so of each. The texts name the cure, and each host.
-    pub async fn connect(self) -> Result<RabbitMq, Error> {
-        let config = self.config()?;
-        Link::open(&config, "connect").await?.close().await;
-        Ok(RabbitMq { config: Arc::new(config) })
-    }
-
     pub(crate) fn config(self) -> Result<Config, Error> {
         let url = url::parse(&self.url)?;
         let encrypted = url.uri.scheme == AMQPScheme::AMQPS;
@@ -198,17 +183,15 @@ mod tests {
         let config = Options::new("amqps://al%40ice:s3ntinel@broker.example:5679/shop".to_owned()).config().unwrap();
         let text = config.address.to_string();
         assert_eq!(text, "amqps://broker.example:5679 (user `al@ice`, virtual host `shop`)");
-        let options = RabbitMq::options("amqp://u:s3ntinel@h").tls_ca(SENTINEL).tls_identity(SENTINEL, SENTINEL);
+        let options = Options::new("amqp://u:s3ntinel@h".to_owned()).tls_ca(SENTINEL).tls_identity(SENTINEL, SENTINEL);
         let shown = [format!("{config:?}"), format!("{:?}", config.address), format!("{options:?}")];
         assert!(shown.iter().all(|text| !text.contains(SENTINEL)), "{shown:?}");
-        let public = format!("{:?}", RabbitMq { config: Arc::new(config) });
-        assert!(!public.contains(SENTINEL) && public.contains("broker.example"), "{public}");
     }
 
     #[test]
     fn a_user_in_the_url_and_a_callback_are_refused_together() {
-        let options = RabbitMq::options("amqp://u:s3ntinel@h").credentials(|| async { Ok(Credentials::new("u", "p")) });
-        let error = options.config().unwrap_err().to_string();
+        let options = Options::new("amqp://u:s3ntinel@h".to_owned());
+        let error = options.credentials(|| async { Ok(Credentials::new("u", "p")) }).config().unwrap_err().to_string();
         assert!(error.contains(".credentials(..)") && !error.contains(SENTINEL), "{error}");
     }
 }

@@ -22,18 +22,7 @@ use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{answer, broker, refused};
 use crate::limit::{self, Limits};
-use crate::request::Request;
-
-/// What is known of a queue before it is looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expected {
-    /// It is to be made where it does not exist.
-    Declared,
-    /// It exists, and its type is to be checked.
-    Existing,
-    /// It exists, and the user says that it is a quorum queue.
-    Unverified,
-}
+use crate::request::{Expected, Request};
 
 /// More than all arguments that RabbitMQ knows.
 const ROUNDS: usize = 32;

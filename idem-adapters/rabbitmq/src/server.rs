@@ -5,14 +5,15 @@ use std::sync::Arc;
 use idem_core::Error;
 
 use crate::config::Config;
+use crate::connection::Link;
+use crate::declare::{Declare, Existing};
 use crate::options::Options;
-use crate::queue_type::Expected;
-use crate::request::{Declare, Existing, Request};
+use crate::request::{Expected, Request};
 
 /// A RabbitMQ server and virtual host, with a login that works. It keeps no connection open.
 #[derive(Clone, Debug)]
 pub struct RabbitMq {
-    pub(crate) config: Arc<Config>,
+    config: Arc<Config>,
 }
 
 impl RabbitMq {
@@ -76,5 +77,31 @@ impl RabbitMq {
 
     fn existing(&self, name: String, expected: Expected) -> Existing {
         Existing { config: Arc::clone(&self.config), name, request: Request::new(expected) }
+    }
+}
+
+impl Options {
+    /// Connects once, to see that the server answers and that the login works.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a URL, a host or a certificate that cannot be read; [`Error::Broker`] where the server is away,
+    /// does not answer within 10 seconds, refuses the login or fails the verification of TLS: with several
+    /// [`hosts`](Self::hosts), where that is so of each. The texts name the cure, and each host.
+    pub async fn connect(self) -> Result<RabbitMq, Error> {
+        let config = self.config()?;
+        Link::open(&config, "connect").await?.close().await;
+        Ok(RabbitMq { config: Arc::new(config) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_shows_no_password() {
+        let config = RabbitMq::options("amqps://u:s3ntinel@broker.example").config().unwrap();
+        let shown = format!("{:?}", RabbitMq { config: Arc::new(config) });
+        assert!(!shown.contains("s3ntinel") && shown.contains("broker.example"), "{shown}");
     }
 }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use idem_core::{Acker, BoxError, Error};
+use idem_core::{Acker, BoxError, Delivery, Error};
 use lapin::types::FieldTable;
 
 use crate::acker::RabbitMqAcker;
 use crate::bare::{Bare, Consumer};
 use crate::config::Config;
-use crate::member::Taken;
 use crate::unreadable;
+
+/// A delivery, or `None` once enough messages have passed one at a time.
+pub(crate) type Taken = Option<(Delivery, RabbitMqAcker)>;
 
 pub(crate) struct Single {
     consumer: Consumer,

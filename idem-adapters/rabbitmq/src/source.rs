@@ -16,9 +16,9 @@ use crate::connection::Link;
 use crate::error::broker;
 use crate::lag::Asked;
 use crate::limit::Limits;
-use crate::member::{Member, Taken};
-use crate::queue_type::Expected;
-use crate::request::Request;
+use crate::member::Member;
+use crate::request::{Expected, Request};
+use crate::single::Taken;
 use crate::wide::End;
 
 /// A quorum queue of a RabbitMQ server, made by [`RabbitMq::queue`](crate::RabbitMq::queue) or
@@ -31,7 +31,7 @@ pub struct Queue {
     /// The names of all queues.
     pub(crate) name: Arc<str>,
     /// At least one. Before the link, which is dropped behind them.
-    members: Vec<Member>,
+    pub(crate) members: Vec<Member>,
     link: Option<Link>,
     subscription: Option<Subscription>,
     /// Which member is asked first for the next delivery.
@@ -68,41 +68,6 @@ impl Queue {
         let member = Member::new(name, request, arguments);
         let (name, asked) = (Arc::clone(&member.name), Asked::default());
         Self { config, name, members: vec![member], link: None, subscription: None, turn: 0, asked }
-    }
-
-    /// Another queue of the same server beside this one, for one worker by one connection. Each delivery names its own queue
-    /// as its source.
-    ///
-    /// Each queue has a prefetch of its own, so that up to so many deliveries of each are unsettled, and they take turns: a
-    /// queue with a backlog keeps no other one waiting. In an order each queue is a lane. Where one queue cannot be consumed,
-    /// the whole source is opened again.
-    ///
-    /// ```no_run
-    /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
-    /// let both = rabbit.queue("orders").await?.and(rabbit.declare("refunds").await?)?;
-    /// # let _ = both;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Refused`] where the queues come from different [`RabbitMq`](crate::RabbitMq)s, or one is given twice.
-    pub fn and(mut self, mut other: Self) -> Result<Self, Error> {
-        if !Arc::ptr_eq(&self.config, &other.config) {
-            return Err(Error::Refused(format!(
-                "queues `{}` and `{}` are of two connections, and a worker has one: make both by the same RabbitMq",
-                self.name, other.name
-            )));
-        }
-        self.members.append(&mut other.members);
-        let mut names: Vec<_> = self.members.iter().map(|member| &*member.name).collect();
-        let joined = names.join(", ");
-        names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::Refused(format!("queue `{}` is given twice to one worker: give it once", twice[0])));
-        }
-        self.name = joined.into();
-        Ok(self)
     }
 
     /// The queues and where they are, for errors.
@@ -210,7 +175,7 @@ impl Queue {
     /// What the server does with a queue that has no delivery limit.
     async fn limits(&self) -> Result<Limits, Error> {
         let verified = self.members.iter().any(|member| member.request.expected != Expected::Unverified);
-        self.config.limits(if verified { Expected::Existing } else { Expected::Unverified }).await
+        Limits::ask(&self.config, verified).await
     }
 }
 

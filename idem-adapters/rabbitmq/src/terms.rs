@@ -45,9 +45,7 @@ mod tests {
 
     use super::*;
     use crate::RabbitMq;
-    use crate::captured::captured;
-    use crate::queue_type::Expected;
-    use crate::request::Request;
+    use crate::request::{Expected, Request};
 
     fn queue(consumer_timeout: Duration) -> Queue {
         let config = RabbitMq::options("amqp://u:s3ntinel@h").consumer_timeout(consumer_timeout).config().unwrap();
@@ -57,7 +55,7 @@ mod tests {
     #[test]
     fn a_deadline_near_the_consumer_timeout_is_warned_about() {
         for (deadline, warned) in [(30, false), (31, true)] {
-            let (text, subscriber) = captured();
+            let (text, subscriber) = idem_test::captured();
             let terms = Terms { deadline: Duration::from_secs(deadline), ..Terms::new("billing", 1) };
             tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(&terms)).unwrap();
             let text = text.to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::{Acker, BoxError, Settled};
 
-use super::state::Shared;
+use super::shared::Shared;
 
 /// Settles one delivery of the in-process broker. An ack is [`Settled::Confirmed`].
 pub struct QueueAcker {

@@ -4,6 +4,7 @@ mod acker;
 mod counts;
 mod publication;
 mod queue;
+mod shared;
 mod state;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub use counts::Counts;
 pub use publication::Publication;
 pub use queue::Queue;
 
-use state::Shared;
+use shared::Shared;
 
 /// A queue broker in the process.
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
 
-use super::state::Shared;
+use super::shared::Shared;
 use super::{Counts, QueueAcker};
 
 /// A queue of the in-process broker: the source that a worker consumes, and what a test asks about it.

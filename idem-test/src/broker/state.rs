@@ -1,24 +1,16 @@
-//! The state of a broker, and the signal that it has changed.
+//! The state of a broker.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{Delivery, Horizon, Ordering, Settled};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::{Counts, Publication};
 
 /// A message's place in its queue; the second number tells copies apart.
 type Place = (u64, u32);
-
-/// The state behind its lock. Whoever changes it wakes whoever waits for it.
-#[derive(Default)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    changed: watch::Sender<()>,
-}
 
 #[derive(Default)]
 pub(super) struct State {
@@ -60,56 +52,6 @@ pub(super) struct HandedOut {
     pub(super) delivery: Delivery,
     pub(super) tag: u64,
     pub(super) lease: Option<Duration>,
-}
-
-impl Shared {
-    /// Changes the state, and says so.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let changed = change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.send_replace(());
-        changed
-    }
-
-    /// Looks at the state, and wakes nobody.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Waits until `ask` has an answer. What the answer took is lost only to whoever was told: there is no wait behind it.
-    pub(super) async fn when<T>(&self, mut ask: impl FnMut(&mut State) -> Option<T>) -> T {
-        let mut changed = self.changed.subscribe();
-        loop {
-            changed.mark_unchanged();
-            let (answer, wake) = {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let expired = state.expire();
-                let answer = ask(&mut state);
-                if expired || answer.is_some() {
-                    self.changed.send_replace(());
-                }
-                (answer, state.next_expiry())
-            };
-            if let Some(answer) = answer {
-                return answer;
-            }
-            let expiry = async {
-                match wake {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                // The sender lives in `self`.
-                _ = changed.changed() => {}
-                () = expiry => {}
-            }
-        }
-    }
-
-    /// Waits until it is so.
-    pub(super) async fn until(&self, mut is_so: impl FnMut(&State) -> bool) {
-        self.when(|state| is_so(state).then_some(())).await;
-    }
 }
 
 impl State {
@@ -281,12 +223,12 @@ impl State {
     }
 
     /// Takes back what was neither settled nor extended in time.
-    fn expire(&mut self) -> bool {
+    pub(super) fn expire(&mut self) -> bool {
         let now = Instant::now();
         self.take_back(|unsettled| unsettled.lease.is_some_and(|(_, until)| until <= now))
     }
 
-    fn next_expiry(&self) -> Option<Instant> {
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
         let unsettled = self.queues.values().flat_map(|queue| queue.unsettled.values());
         unsettled.filter_map(|unsettled| unsettled.lease.map(|(_, until)| until)).min()
     }

@@ -1,6 +1,6 @@
 //! The users' harness: a handler, delivered in every way that a broker and a crash can think of.
 
-mod armed;
+mod connect;
 mod crash;
 mod process;
 mod sending;
@@ -10,6 +10,4 @@ mod trial;
 
 pub use crash::Crash;
 pub use sending::Sending;
-pub use source::{CrashingAcker, CrashingSource};
-pub use store::{Crashing, CrashingTxn};
 pub use trial::{Bench, Trial};

@@ -9,12 +9,13 @@ use idem_core::{
 };
 use tokio::sync::{oneshot, watch};
 
-use crate::{Broker, Publication};
+use crate::tapped_store::{Over, TappedStore};
+use crate::{Broker, Publication, Tapped};
 
-use super::armed::Armed;
+use super::connect::{Connect, Connecting};
 use super::crash::Fate;
 use super::process::{Process, Running};
-use super::{Crash, Crashing, CrashingSource, Sending};
+use super::{Crash, Sending};
 
 const CONSUMER: &str = "trial";
 const QUEUE: &str = "trial";
@@ -113,13 +114,14 @@ impl<F, St> Bench<F, St> {
         let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
             let (connect, state) = (connect.clone(), state.clone());
             Box::pin(async move {
-                let store = Crashing::new(connect.connect().await?, fate.clone());
-                let source = CrashingSource::new(start.broker.queue(QUEUE), fate);
+                let store = TappedStore::new(connect.connect().await?, fate.clone());
+                let source = Tapped::new(start.broker.queue(QUEUE), fate);
                 let watched = start.watched;
                 let quick = RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(10));
-                let worker = Worker::new(CONSUMER, store, source)
-                    .state(state)
-                    .handler::<Armed<H, <F::Output as Connecting>::Store>>();
+                let worker =
+                    Worker::new(CONSUMER, store, source)
+                        .state(state)
+                        .handler::<Over<H, <F::Output as Connecting>::Store, Fate>>();
                 let worker = if inbox { worker.inbox() } else { worker };
                 let worker = if H::NEEDS_CLOUD_EVENT { worker.cloud_events() } else { worker };
                 worker
@@ -277,31 +279,4 @@ impl Watched {
         self.outcomes().push(outcome);
         self.changed.send_replace(());
     }
-}
-
-/// A function that connects to a database.
-pub trait Connect: Send + Sync + 'static {
-    /// The future of the connection.
-    type Output: Connecting;
-
-    /// Connects.
-    fn connect(&self) -> Self::Output;
-}
-
-/// The future of a connection to a database.
-pub trait Connecting: Future<Output = Result<Self::Store, Error>> + Send + 'static {
-    /// The store.
-    type Store: Store;
-}
-
-impl<F: Fn() -> Fut + Send + Sync + 'static, Fut: Connecting> Connect for F {
-    type Output = Fut;
-
-    fn connect(&self) -> Fut {
-        self()
-    }
-}
-
-impl<S: Store, Fut: Future<Output = Result<S, Error>> + Send + 'static> Connecting for Fut {
-    type Store = S;
 }

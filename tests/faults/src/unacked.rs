@@ -1,17 +1,15 @@
-//! A source whose acks are counted, and from some moment on never arrive, because the process ends before them.
+//! Acks that are counted, and from some moment on never arrive, because the process ends before them.
 
-use std::time::Duration;
-
-use idem::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms};
+use idem::{Acker, BoxError, Delivery, Settled};
+use idem_test::Tapped;
+use idem_test::tap::{AckTap, Tap};
 use tokio::sync::watch;
 
 use crate::within;
 
-/// A source whose acks can be kept from the broker: whoever comes to an ack then stops there for ever.
-pub struct Unacked<S> {
-    source: S,
-    asks: watch::Sender<Asks>,
-}
+/// Keeps acks from the broker once it is told to: an ack then waits for ever.
+#[derive(Clone)]
+pub struct Unacked(watch::Sender<Asks>);
 
 #[derive(Default)]
 struct Asks {
@@ -19,11 +17,11 @@ struct Asks {
     kept: bool,
 }
 
-impl<S> Unacked<S> {
+impl Unacked {
     /// This source, and how many acks were asked of it.
-    pub fn new(source: S) -> (Self, Asked) {
+    pub fn new<S>(source: S) -> (Tapped<S, Self>, Asked) {
         let asks = watch::Sender::default();
-        (Self { source, asks: asks.clone() }, Asked(asks))
+        (Tapped::new(source, Self(asks.clone())), Asked(asks))
     }
 }
 
@@ -43,76 +41,18 @@ impl Asked {
     }
 }
 
-impl<S: Source> Source for Unacked<S> {
-    type Acker = UnackedAcker<S::Acker>;
+impl Tap for Unacked {
+    type Ack = Self;
 
-    fn system(&self) -> &'static str {
-        self.source.system()
-    }
-
-    fn name(&self) -> &str {
-        self.source.name()
-    }
-
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.source.open(terms).await
-    }
-
-    fn horizon(&self) -> Horizon {
-        self.source.horizon()
-    }
-
-    fn unsettled_limit(&self) -> Option<Duration> {
-        self.source.unsettled_limit()
-    }
-
-    fn lag(&self) -> Option<Lag> {
-        self.source.lag()
-    }
-
-    async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
-        let (delivery, acker) = self.source.next().await?;
-        Ok((delivery, UnackedAcker { acker, asks: self.asks.clone() }))
-    }
-
-    async fn drain(&mut self) {
-        self.source.drain().await;
-    }
-
-    async fn close(&mut self) {
-        self.source.close().await;
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, Self) {
+        (delivery, self.clone())
     }
 }
 
-/// The acker of such a delivery.
-pub struct UnackedAcker<A> {
-    acker: A,
-    asks: watch::Sender<Asks>,
-}
-
-impl<A: Acker> Acker for UnackedAcker<A> {
-    async fn ack(self) -> Result<Settled, BoxError> {
-        self.asks.send_modify(|asks| asks.count += 1);
-        if self.asks.borrow().kept { std::future::pending().await } else { self.acker.ack().await }
-    }
-
-    fn stored(&mut self) {
-        self.acker.stored();
-    }
-
-    async fn release(self) -> Result<Settled, BoxError> {
-        self.acker.release().await
-    }
-
-    fn lease(&self) -> Option<Duration> {
-        self.acker.lease()
-    }
-
-    async fn extend(&mut self) -> Result<(), BoxError> {
-        self.acker.extend().await
-    }
-
-    fn is_live(&self) -> bool {
-        self.acker.is_live()
+impl AckTap for Unacked {
+    async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
+        self.0.send_modify(|asks| asks.count += 1);
+        let kept = self.0.borrow().kept;
+        if kept { std::future::pending().await } else { acker.ack().await }
     }
 }

@@ -8,9 +8,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use idem::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms};
+use idem::{Acker, BoxError, Delivery, Settled, Source, Terms};
+use idem_test::tap::{AckTap, Tap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -96,62 +96,26 @@ impl Drop for InHand {
     }
 }
 
-/// A source that is watched.
-pub(crate) struct Watched<S> {
-    pub(crate) source: S,
-    pub(crate) watch: Watch,
-}
+/// Notes each delivery, and the moment at which the source is open.
+impl Tap for Watch {
+    type Ack = WatchAck;
 
-impl<S: Source> Source for Watched<S> {
-    type Acker = WatchedAcker<S::Acker>;
-
-    fn system(&self) -> &'static str {
-        self.source.system()
-    }
-
-    fn name(&self) -> &str {
-        self.source.name()
-    }
-
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.source.open(terms).await?;
-        self.watch.opened.store(true, Ordering::SeqCst);
+    async fn open<S: Source>(&mut self, source: &mut S, terms: Terms) -> Result<(), BoxError> {
+        source.open(terms).await?;
+        self.opened.store(true, Ordering::SeqCst);
         Ok(())
     }
 
-    fn horizon(&self) -> Horizon {
-        self.source.horizon()
-    }
-
-    fn unsettled_limit(&self) -> Option<Duration> {
-        self.source.unsettled_limit()
-    }
-
-    fn lag(&self) -> Option<Lag> {
-        self.source.lag()
-    }
-
-    async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
-        let (delivery, acker) = self.source.next().await?;
-        let id = id(&delivery);
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, WatchAck) {
         let came = if delivery.redelivered() { Event::Redelivered } else { Event::Delivered };
-        let in_hand = InHand::begin(came, Event::Settled, id, &self.watch.journal);
+        let in_hand = InHand::begin(came, Event::Settled, id(&delivery), &self.journal);
         let has_key = serde_json::from_slice(delivery.payload()).is_ok_and(|order: Order| order.has_key());
-        Ok((delivery, WatchedAcker { acker, in_hand, has_key, stored: false, watch: self.watch.clone() }))
-    }
-
-    async fn drain(&mut self) {
-        self.source.drain().await;
-    }
-
-    async fn close(&mut self) {
-        self.source.close().await;
+        (delivery, WatchAck { in_hand, has_key, stored: false, watch: self.clone() })
     }
 }
 
-/// The acker of a watched delivery.
-pub(crate) struct WatchedAcker<A> {
-    acker: A,
+/// Goes with a delivery that is watched.
+pub(crate) struct WatchAck {
     in_hand: InHand,
     /// Whether the database holds a claim of it once it is stored.
     has_key: bool,
@@ -159,9 +123,9 @@ pub(crate) struct WatchedAcker<A> {
     watch: Watch,
 }
 
-impl<A: Acker> Acker for WatchedAcker<A> {
-    async fn ack(self) -> Result<Settled, BoxError> {
-        let Self { acker, in_hand, has_key, stored, watch } = self;
+impl AckTap for WatchAck {
+    async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
+        let Self { in_hand, has_key, stored, watch } = self;
         if stored && has_key || watch.returned.has(in_hand.id) {
             watch.failpoint(in_hand.id).await?;
         }
@@ -172,25 +136,6 @@ impl<A: Acker> Acker for WatchedAcker<A> {
 
     fn stored(&mut self) {
         self.stored = true;
-        self.acker.stored();
-    }
-
-    async fn release(self) -> Result<Settled, BoxError> {
-        let settled = self.acker.release().await;
-        drop(self.in_hand);
-        settled
-    }
-
-    fn lease(&self) -> Option<Duration> {
-        self.acker.lease()
-    }
-
-    async fn extend(&mut self) -> Result<(), BoxError> {
-        self.acker.extend().await
-    }
-
-    fn is_live(&self) -> bool {
-        self.acker.is_live()
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use idem::{Json, Outcome, Postgres, RetryPolicy, Source, Staffed, Worker};
 use idem_brokers::Broker;
+use idem_test::Tapped;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
@@ -15,7 +16,7 @@ use crate::journal::{Event, Journal};
 use crate::mode::Mode;
 use crate::servers::DATABASE;
 use crate::tables::SCHEMA;
-use crate::watched::{Watch, Watched, id};
+use crate::watched::{Watch, id};
 
 /// The queue's, stream's or topic's name. There is one demo at a time on a database, so that it need not be unique.
 pub(crate) const NAME: &str = "idem-demo";
@@ -40,7 +41,7 @@ pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode, end_at: Option<u6
     let over = end_of_input();
     patiently(&watch, || async {
         let store = Postgres::options(&database).schema(SCHEMA).connections(40).connect().await?;
-        let source = Watched { source: B::source(&broker, NAME).await?, watch: watch.clone() };
+        let source = Tapped::new(B::source(&broker, NAME).await?, watch.clone());
         let worker = Worker::new(CONSUMER, store, source).state(watch.clone());
         let (mut over, watch) = (over.clone(), &watch);
         let ended = async move { _ = over.wait_for(|over| *over).await };

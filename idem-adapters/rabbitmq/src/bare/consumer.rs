@@ -14,8 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::frames::{self, Duplex};
 use super::message::{Listener, Message, Said};
-use super::{Bare, CHANNEL, CONSUMER, frames};
+
+/// The one channel of a consumer, and the consumer's name on it.
+pub(super) const CHANNEL: u16 = 1;
+pub(super) const CONSUMER: &str = "idem";
 
 /// A consumer with a connection of its own, which reads short strings as bytes. A task of its own keeps the connection
 /// alive, and ends with this value or with the connection.
@@ -33,8 +37,8 @@ struct Write {
 
 impl Consumer {
     /// Of a connection that has subscribed.
-    pub(super) fn new(bare: Bare, heartbeat: Option<Duration>) -> Self {
-        let (from, to) = bare.stream.split();
+    pub(super) fn new(stream: Box<dyn Duplex>, heartbeat: Option<Duration>) -> Self {
+        let (from, to) = stream.split();
         let (found, messages) = mpsc::unbounded_channel();
         let (writes, asked) = mpsc::unbounded_channel();
         let mut task = JoinSet::new();

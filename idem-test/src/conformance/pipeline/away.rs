@@ -8,8 +8,9 @@ use idem_core::store::Fault;
 use idem_core::{BoxError, Delivery, Health, Source, Terms};
 use tokio::sync::watch;
 
-use crate::Queue;
+use crate::Tapped;
 use crate::conformance::soon;
+use crate::tap::Tap;
 
 use super::faulty::Do;
 use super::line::Line;
@@ -103,42 +104,34 @@ pub async fn an_outage_that_is_short_for_the_broker_costs_no_return<W: World>(wo
     worker.stop().await;
 }
 
-/// A source that can be opened, and fails at each first delivery.
+/// Can be opened, and fails at each first delivery.
 struct Useless {
-    queue: Queue,
     opened: watch::Sender<usize>,
 }
 
-impl Source for Useless {
-    type Acker = <Queue as Source>::Acker;
+impl Tap for Useless {
+    type Ack = ();
 
-    fn system(&self) -> &'static str {
-        self.queue.system()
-    }
-
-    fn name(&self) -> &str {
-        self.queue.name()
-    }
-
-    async fn open(&mut self, _: Terms) -> Result<(), BoxError> {
+    async fn open<S: Source>(&mut self, _: &mut S, _: Terms) -> Result<(), BoxError> {
         self.opened.send_modify(|opened| *opened += 1);
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
+    async fn next<S: Source>(&mut self, _: &mut S) -> Result<(Delivery, S::Acker), BoxError> {
         Err("it fails at the first delivery".into())
     }
 
-    async fn drain(&mut self) {}
-
-    async fn close(&mut self) {}
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
+        (delivery, ())
+    }
 }
 
 /// It is opened less and less often, though each time with success.
 pub async fn a_source_that_is_of_no_use_is_opened_less_and_less_often<W: World>(world: W) {
     let line = Line::new(world).await;
     let opened = watch::Sender::new(0);
-    let worker = line.start_at(Useless { queue: line.queue.clone(), opened: opened.clone() }, Settings::default());
+    let source = Tapped::new(line.queue.clone(), Useless { opened: opened.clone() });
+    let worker = line.start_at(source, Settings::default());
     let began = Instant::now();
     soon(opened.subscribe().wait_for(|opened| *opened >= 6)).await.unwrap();
     // 100 ms, and twice as long each time, for five times; ten times a second would take half a second to one.

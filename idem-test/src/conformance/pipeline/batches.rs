@@ -1,11 +1,11 @@
 //! Messages that are stored together, before they run.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{Claims, Identity, Promise, Transactions};
 use idem_core::{Fingerprint, Key, Lends, Reason};
 
+use crate::Tapped;
 use crate::conformance::soon;
 use crate::conformance::store::Setup;
 use crate::harness::Crash;
@@ -124,9 +124,9 @@ pub async fn a_batch_is_acked_after_its_commit<W: World>(world: W) {
     for n in 0..30 {
         line.publish(Order::ok(&n.to_string()));
     }
-    let source = Witness { queue: line.queue.clone(), world: line.world.clone(), acks: Arc::default() };
-    let acks = source.acks.clone();
-    let worker = line.start_at(source, wide());
+    let witness = Witness::new(&line.world);
+    let acks = witness.acks();
+    let worker = line.start_at(Tapped::new(line.queue.clone(), witness), wide());
     soon(line.queue.settled(30)).await;
     worker.stop().await;
     let taken_over = acks.lock().unwrap().clone();

@@ -14,8 +14,9 @@ use crate::conformance::soon;
 use crate::conformance::store::Setup;
 use crate::harness::{Crash, Trial};
 
-use super::line::{Line, Settings};
+use super::line::Line;
 use super::orders::{Act, Desk, Orders};
+use super::settings::Settings;
 use super::{Order, World};
 
 /// A trial of the suite's handler, each process with a store of its own.

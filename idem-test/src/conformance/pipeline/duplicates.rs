@@ -1,12 +1,13 @@
 //! Copies, conflicts, redeliveries.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::{Acker, BoxError, Delivery, Reason, RetryPolicy, Settled, Source, Terms};
+use idem_core::{Acker, BoxError, Delivery, Reason, RetryPolicy, Settled};
 
-use crate::Queue;
+use crate::Tapped;
 use crate::conformance::soon;
+use crate::tap::{AckTap, Tap};
 
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
@@ -182,10 +183,11 @@ pub async fn never_acks_before_commit<W: World>(world: W) {
     line.publish(crate::Publication::new("no JSON"));
     line.publish_redelivered(Order::ok("redelivered")).await;
     let messages = acts.len() + 2;
-    let source = Witness { queue: line.queue.clone(), world: line.world.clone(), acks: Arc::default() };
-    let acks = source.acks.clone();
+    let witness = Witness::new(&line.world);
+    let acks = witness.acks();
     // Handlers run one after the other, so that the number of messages taken over tells of the one at hand.
-    let worker = line.start_at(source, Settings { in_flight: 1, ..Settings::default() });
+    let worker =
+        line.start_at(Tapped::new(line.queue.clone(), witness), Settings { in_flight: 1, ..Settings::default() });
     soon(line.queue.settled(messages)).await;
     worker.stop().await;
     let taken_over = acks.lock().unwrap().clone();
@@ -195,59 +197,38 @@ pub async fn never_acks_before_commit<W: World>(world: W) {
     }
 }
 
-/// A source that looks into the database before each ack: how many messages are taken over?
+/// Looks into the database before each ack: how many messages are taken over?
 pub(super) struct Witness<W> {
-    pub(super) queue: Queue,
-    pub(super) world: Arc<W>,
-    pub(super) acks: Arc<std::sync::Mutex<Vec<i64>>>,
-}
-
-pub(super) struct WitnessAcker<W> {
-    within: <Queue as Source>::Acker,
     world: Arc<W>,
-    acks: Arc<std::sync::Mutex<Vec<i64>>>,
+    acks: Arc<Mutex<Vec<i64>>>,
 }
 
-impl<W: World> Source for Witness<W> {
-    type Acker = WitnessAcker<W>;
-
-    fn system(&self) -> &'static str {
-        self.queue.system()
+impl<W> Witness<W> {
+    pub(super) fn new(world: &Arc<W>) -> Self {
+        Self { world: Arc::clone(world), acks: Arc::default() }
     }
 
-    fn name(&self) -> &str {
-        self.queue.name()
-    }
-
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.queue.open(terms).await
-    }
-
-    async fn next(&mut self) -> Result<(Delivery, WitnessAcker<W>), BoxError> {
-        let (delivery, within) = self.queue.next().await?;
-        Ok((delivery, WitnessAcker { within, world: self.world.clone(), acks: self.acks.clone() }))
-    }
-
-    async fn drain(&mut self) {
-        self.queue.drain().await;
-    }
-
-    async fn close(&mut self) {
-        self.queue.close().await;
+    /// The numbers that it sees, ack by ack.
+    pub(super) fn acks(&self) -> Arc<Mutex<Vec<i64>>> {
+        Arc::clone(&self.acks)
     }
 }
 
-impl<W: World> Acker for WitnessAcker<W> {
-    async fn ack(self) -> Result<Settled, BoxError> {
+impl<W: World> Tap for Witness<W> {
+    type Ack = Self;
+
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, Self) {
+        (delivery, Self { world: Arc::clone(&self.world), acks: self.acks() })
+    }
+}
+
+impl<W: World> AckTap for Witness<W> {
+    async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
         let (claims, inbox) = (self.world.own("processed_messages"), self.world.own("inbox_messages"));
         let claimless = format!("SELECT count(*) FROM {inbox} WHERE length(key) = 0");
         let taken_over = format!("SELECT (SELECT count(*) FROM {claims}) + ({claimless})");
         let taken_over = self.world.number(&taken_over).await;
         self.acks.lock().unwrap().push(taken_over);
-        self.within.ack().await
-    }
-
-    async fn release(self) -> Result<Settled, BoxError> {
-        self.within.release().await
+        acker.ack().await
     }
 }

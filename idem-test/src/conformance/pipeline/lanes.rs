@@ -11,29 +11,29 @@ use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
 /// By key, with retries at once.
-fn ordered() -> Settings {
+pub(super) fn ordered() -> Settings {
     Settings { ordering: Ordering::Key, ..Settings::default() }
 }
 
 /// By key, with retries that nobody waits for.
-fn patient() -> Settings {
+pub(super) fn patient() -> Settings {
     let hour = Duration::from_secs(3600);
     Settings { retry: RetryPolicy::new().first(hour).longest(hour), ..ordered() }
 }
 
-fn lane(lane: u64, order: Order) -> Publication {
+pub(super) fn lane(lane: u64, order: Order) -> Publication {
     Publication::from(order).lane(lane)
 }
 
 /// Makes all rows due whose turn has come.
-async fn hurry<W: World>(line: &Line<W>) {
+pub(super) async fn hurry<W: World>(line: &Line<W>) {
     let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", Duration::from_secs(9000)));
     line.world
         .run(&format!("UPDATE {inbox} SET due_at = {earlier} WHERE state = 'parked' AND (attempts > 0 OR starts > 0)"))
         .await;
 }
 
-async fn waits<W: World>(line: &Line<W>, runs: usize) {
+pub(super) async fn waits<W: World>(line: &Line<W>, runs: usize) {
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == runs)).await.unwrap();
 }
 
@@ -49,7 +49,7 @@ async fn again<W: World>(line: &Line<W>, orders: impl IntoIterator<Item = Order>
 }
 
 /// Waits until this message has begun so often.
-async fn runs<W: World>(line: &Line<W>, id: &str, runs: usize) {
+pub(super) async fn runs<W: World>(line: &Line<W>, id: &str, runs: usize) {
     soon(async {
         while line.desk.runs(id) < runs {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -59,7 +59,7 @@ async fn runs<W: World>(line: &Line<W>, id: &str, runs: usize) {
 }
 
 /// Whatever could begin has begun after this while. Nothing tells that something will not.
-async fn a_while() {
+pub(super) async fn a_while() {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
@@ -201,141 +201,6 @@ pub async fn what_is_redelivered_keeps_its_order<W: World>(world: W) {
     line.run_with(ordered(), 9).await;
     assert_eq!(line.desk.log(), ["known", "a", "b", "b", "c"]);
     assert_eq!(line.queue.counts().stored, 3, "the source is told of those that had no claim");
-}
-
-/// A process that ends in the middle of a lane, while a message runs and while its retry waits: the next one goes on there.
-pub async fn a_crash_in_the_middle_keeps_the_order<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish(Order::new("a", &[Act::Hang, Act::Fail, Act::Ok]));
-    line.publish(Order::ok("b"));
-    line.publish(Order::new("c", &[Act::Fail, Act::Ok]));
-    line.publish(Order::ok("d"));
-    let first = line.start_with(ordered());
-    runs(&line, "a", 1).await;
-    soon(line.queue.delivered(4)).await;
-    first.crash().await;
-
-    let second = line.start_with(patient());
-    runs(&line, "a", 2).await;
-    a_while().await;
-    second.crash().await;
-    assert_eq!(line.desk.log(), ["a", "a"]);
-
-    let third = line.start_with(patient());
-    hurry(&line).await;
-    runs(&line, "c", 1).await;
-    a_while().await;
-    third.crash().await;
-
-    let fourth = line.start_with(patient());
-    hurry(&line).await;
-    soon(line.queue.idle()).await;
-    fourth.stop().await;
-    assert_eq!(line.desk.log(), ["a", "a", "a", "b", "c", "c", "d"]);
-    for id in ["a", "b", "c", "d"] {
-        assert_eq!(line.effects(id).await, 1, "{id}");
-    }
-}
-
-/// It gives back what waits, be it for its turn or for its row, and loses nothing.
-pub async fn a_drain_gives_a_lane_back_that_waits<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
-    line.publish(Order::ok("b"));
-    let worker = line.start_with(patient());
-    line.outcomes(1).await;
-    soon(line.queue.delivered(2)).await;
-    worker.stop().await;
-    let counts = line.queue.counts();
-    assert_eq!((counts.acks, counts.ready, counts.unsettled), (0, 2, 0));
-    assert_eq!((line.desk.log(), line.parked().await.len()), (vec!["a".to_owned()], 1));
-    hurry(&line).await;
-    line.run_with(ordered(), 3).await;
-    assert_eq!(line.desk.log(), ["a", "a", "b"]);
-}
-
-/// While a worker finishes what runs in a lane, no other one begins what comes behind it.
-pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world: W) {
-    // Where one transaction writes at a time, nothing could begin beside it anyway.
-    if !W::FEATURES.concurrent {
-        return;
-    }
-    let line = Line::new(world).await;
-    line.publish(Order::new("a", &[Act::Wait]));
-    line.publish(Order::ok("b"));
-    // What fills the room of the first one, which may have 16 unsettled for each lane.
-    for n in 2..32 {
-        line.publish(Order::ok(&format!("f{n}")));
-    }
-    let first = line.start_with(Settings { in_flight: 2, ..ordered() });
-    waits(&line, 1).await;
-    soon(line.queue.delivered(32)).await;
-    // The first one has no room for it, so that the second one is at work once it is delivered.
-    let second = line.start_with(ordered());
-    line.publish(lane(2, Order::ok("x")));
-    soon(line.queue.delivered(33)).await;
-    let ended = first.shut_down();
-    line.publish(Order::ok("c"));
-    a_while().await;
-    let log = line.desk.log();
-    assert!(!log.contains(&"b".to_owned()) && !log.contains(&"c".to_owned()), "{log:?}");
-    line.desk.go.send_replace(true);
-    soon(ended).await.unwrap().unwrap();
-    soon(line.queue.idle()).await;
-    second.stop().await;
-    let log = line.desk.log().into_iter().filter(|id| id != "x" && !id.starts_with('f'));
-    assert_eq!(log.collect::<Vec<_>>(), ["a", "b", "c"]);
-    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
-}
-
-/// A handler that does not come to an end is cut off, and its lane goes on elsewhere from there.
-pub async fn the_end_of_the_patience_leaves_a_lane_to_the_next<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish(Order::new("a", &[Act::Hang, Act::Ok]));
-    line.publish(Order::ok("b"));
-    let worker = line.start_with(Settings { drain: Duration::from_millis(50), ..ordered() });
-    runs(&line, "a", 1).await;
-    worker.stop().await;
-    assert_eq!(line.queue.counts().unsettled, 0);
-    line.run_with(ordered(), 3).await;
-    assert_eq!(line.desk.log(), ["a", "a", "b"]);
-    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
-}
-
-/// A connection that is lost while a lane waits: what comes again finds its place behind, and nothing runs twice.
-pub async fn a_lost_broker_keeps_the_order<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish(Order::new("a", &[Act::Wait]));
-    line.publish(Order::ok("b"));
-    line.publish(Order::new("c", &[Act::Fail, Act::Ok]));
-    line.publish(Order::ok("d"));
-    let worker = line.start_with(ordered());
-    waits(&line, 1).await;
-    soon(line.queue.delivered(4)).await;
-    line.broker.disconnect();
-    soon(line.queue.delivered(8)).await;
-    line.desk.go.send_replace(true);
-    soon(line.queue.idle()).await;
-    worker.stop().await;
-    assert_eq!(line.desk.log(), ["a", "b", "c", "c", "d"]);
-}
-
-/// Deliveries that are no longer ours leave their lanes, so that those that come again find room.
-pub async fn what_is_no_longer_ours_leaves_its_lane<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));
-    line.publish(lane(1, Order::ok("b")));
-    let worker = line.start_with(Settings { in_flight: 3, ..patient() });
-    line.outcomes(1).await;
-    soon(line.queue.delivered(2)).await;
-    line.broker.disconnect();
-    line.publish(lane(2, Order::ok("x")));
-    line.outcomes(2).await;
-    assert_eq!(line.desk.log(), ["a", "x"]);
-    hurry(&line).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
-    assert_eq!(line.desk.log(), ["a", "x", "a", "b"]);
 }
 
 /// A lane is woken by the run of its row, and need not wait for a poll.

@@ -4,19 +4,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{
-    Codec, Delivery, Error, Gate, Health, Inbox, Ordering, Outcome, RetryPolicy, Source, Staffed, Store, Terms, Worker,
-};
+use idem_core::{Codec, Delivery, Error, Gate, Inbox, Outcome, Source, Staffed, Store, Terms, Worker};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::conformance::soon;
 use crate::conformance::store::{Setup, World};
+use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Queue};
 
-use super::faulty::{Do, Faulty, Over};
+use super::faulty::{Do, Faulty};
 use super::orders::{Desk, Order, Orders};
 use super::sets::Sets;
+use super::settings::Settings;
 use super::tombstones::Rows;
 
 const QUEUE: &str = "orders";
@@ -30,50 +30,6 @@ pub(super) struct Line<W: World> {
     pub(super) desk: Desk,
     observed: Arc<Mutex<Vec<String>>>,
     changed: watch::Sender<()>,
-}
-
-/// How a worker is set up.
-#[derive(Clone)]
-pub(super) struct Settings {
-    /// The process that the worker plays; one of its own where there is none.
-    pub(super) gate: Option<Gate>,
-    pub(super) consumer: &'static str,
-    pub(super) in_flight: usize,
-    pub(super) deadline: Duration,
-    pub(super) prepare_timeout: Duration,
-    pub(super) retry: RetryPolicy,
-    pub(super) payload_limit: usize,
-    pub(super) drain: Duration,
-    pub(super) poll: Duration,
-    pub(super) event_type: Option<&'static str>,
-    pub(super) both: bool,
-    pub(super) ordering: Ordering,
-    pub(super) linger: Duration,
-    pub(super) unfit_limit: Option<(usize, usize)>,
-    /// Shows the health of the worker.
-    pub(super) health: Option<watch::Sender<Option<Health>>>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            gate: None,
-            consumer: "billing",
-            in_flight: 8,
-            deadline: Duration::from_secs(30),
-            prepare_timeout: Duration::from_secs(10),
-            retry: RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(5)),
-            payload_limit: 1024 * 1024,
-            drain: Duration::from_secs(30),
-            poll: Duration::from_millis(20),
-            event_type: None,
-            both: false,
-            ordering: Ordering::None,
-            linger: Duration::ZERO,
-            unfit_limit: Some((50, 100)),
-            health: None,
-        }
-    }
 }
 
 /// A worker that runs.
@@ -181,9 +137,9 @@ impl<W: World> Line<W> {
         hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
         settings: Settings,
     ) -> Running {
-        let store = Faulty::new(self.store.clone(), hook);
+        let store = TappedStore::new(self.store.clone(), Faulty::new(hook));
         let worker = Worker::new(settings.consumer, store, self.queue.clone()).state(self.desk.clone());
-        self.run_until_told(worker.handler::<Over<Orders<W>, W::Store>>(), settings)
+        self.run_until_told(worker.handler::<Over<Orders<W>, W::Store, Faulty>>(), settings)
     }
 
     /// Starts a worker with a codec of its own.

@@ -15,6 +15,7 @@ mod events;
 mod facts;
 mod failures;
 mod faulty;
+mod handovers;
 mod lanes;
 mod line;
 mod mode;
@@ -26,10 +27,12 @@ mod replay;
 mod routes;
 mod schemas;
 mod sets;
+mod settings;
 mod together;
 mod tombstones;
 mod unprepared;
 mod unregistered;
+mod watched;
 
 pub use super::store::World;
 pub use ages::*;
@@ -44,6 +47,7 @@ pub use endings::*;
 pub use events::*;
 pub use facts::*;
 pub use failures::*;
+pub use handovers::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
 pub use panics::*;
@@ -51,13 +55,15 @@ pub use redelivered::*;
 pub use refusals::*;
 pub use replay::*;
 pub use routes::*;
+pub use sets::*;
 pub use together::*;
 pub use tombstones::*;
 pub use unprepared::*;
 pub use unregistered::*;
 
-use line::{Line, Settings};
+use line::Line;
 use orders::Order;
+use settings::Settings;
 
 /// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`. With workers that go another
 /// way, each in a module of its own: `pipeline_suite!(path::to::World, inbox);` stores the messages before they run,

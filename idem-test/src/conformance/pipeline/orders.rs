@@ -194,37 +194,6 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             }
             Act::Wait => desk.wait().await?,
             Act::Swallow => drop(W::execute(tx, "INSERT INTO there_is_no_such_table VALUES (1)").await),
-            Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
-            Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
-            Act::RollbackWrite | Act::RollbackWriteFail => {
-                drop(W::execute(tx, "ROLLBACK").await);
-                drop(desk.write::<W>(&[&name], tx).await);
-                if act == Act::RollbackWriteFail {
-                    return Err("failed behind its own ROLLBACK".into());
-                }
-            }
-            Act::Commit => drop(W::execute(tx, "COMMIT").await),
-            Act::CommitBegin => drop(W::execute(tx, "COMMIT; BEGIN").await),
-            Act::CommitFail => {
-                W::execute(tx, "COMMIT").await?;
-                return Err("failed behind its own COMMIT".into());
-            }
-            Act::CommitHang => {
-                let _ = W::execute(tx, "COMMIT").await;
-                std::future::pending().await
-            }
-            Act::CommitSuicide => {
-                let _ = W::execute(tx, "COMMIT").await;
-                W::execute(tx, W::FEATURES.suicide.unwrap()).await?;
-            }
-            Act::CommitWait => {
-                let _ = W::execute(tx, "COMMIT").await;
-                desk.wait().await?;
-            }
-            Act::CommitWrite => {
-                let _ = W::execute(tx, "COMMIT").await;
-                desk.write::<W>(&["behind its COMMIT"], tx).await?;
-            }
             Act::Constraints => W::execute(tx, W::FEATURES.check_constraints.unwrap()).await?,
             Act::Stuck => W::execute(tx, W::FEATURES.stuck).await?,
             Act::WaitFail => {
@@ -243,9 +212,49 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
                 W::execute(tx, &touch).await?;
             }
             Act::Suicide => W::execute(tx, W::FEATURES.suicide.unwrap()).await?,
+            ends => end::<W>(ends, &desk, &name, tx).await?,
         }
         Ok(())
     }
+}
+
+/// Ends the transaction, which a handler must not do.
+async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W::Connection) -> Result<(), BoxError> {
+    match act {
+        Act::Rollback => drop(W::execute(tx, "ROLLBACK").await),
+        Act::RollbackBegin => drop(W::execute(tx, "ROLLBACK; BEGIN").await),
+        Act::RollbackWrite | Act::RollbackWriteFail => {
+            drop(W::execute(tx, "ROLLBACK").await);
+            drop(desk.write::<W>(&[name], tx).await);
+            if act == Act::RollbackWriteFail {
+                return Err("failed behind its own ROLLBACK".into());
+            }
+        }
+        Act::Commit => drop(W::execute(tx, "COMMIT").await),
+        Act::CommitBegin => drop(W::execute(tx, "COMMIT; BEGIN").await),
+        Act::CommitFail => {
+            W::execute(tx, "COMMIT").await?;
+            return Err("failed behind its own COMMIT".into());
+        }
+        Act::CommitHang => {
+            let _ = W::execute(tx, "COMMIT").await;
+            std::future::pending().await
+        }
+        Act::CommitSuicide => {
+            let _ = W::execute(tx, "COMMIT").await;
+            W::execute(tx, W::FEATURES.suicide.unwrap()).await?;
+        }
+        Act::CommitWait => {
+            let _ = W::execute(tx, "COMMIT").await;
+            desk.wait().await?;
+        }
+        Act::CommitWrite => {
+            let _ = W::execute(tx, "COMMIT").await;
+            desk.write::<W>(&["behind its COMMIT"], tx).await?;
+        }
+        act => unreachable!("{act:?} ends no transaction"),
+    }
+    Ok(())
 }
 
 /// Must not be dropped, as guards of some libraries.

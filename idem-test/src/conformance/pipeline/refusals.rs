@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use idem_core::Ordering;
 use idem_core::store::Fault;
-use idem_core::{Health, Ordering};
 use tokio::sync::watch;
 
 use crate::Publication;
@@ -13,50 +13,8 @@ use crate::conformance::soon;
 
 use super::faulty::Do;
 use super::orders::Act;
+use super::watched::{Watched, is_ready, watched};
 use super::{Line, Order, Settings, World};
-
-/// Settings that show the health of their worker.
-fn watched(in_flight: usize) -> (Settings, watch::Sender<Option<Health>>) {
-    let health = watch::Sender::default();
-    (Settings { in_flight, health: Some(health.clone()), ..Settings::default() }, health)
-}
-
-/// Whether a worker was ever not ready, since it was for the first time.
-struct Watched {
-    seen: Arc<AtomicBool>,
-    watch: tokio::task::JoinHandle<()>,
-}
-
-impl Watched {
-    async fn of(shown: watch::Sender<Option<Health>>) -> Self {
-        let health = shown.borrow().clone().unwrap();
-        is_ready(&health, true).await;
-        let seen = Arc::new(AtomicBool::new(false));
-        let unready = seen.clone();
-        let watch = tokio::spawn(async move {
-            loop {
-                unready.fetch_or(!health.is_ready(), SeqCst);
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        });
-        Self { seen, watch }
-    }
-
-    fn was_always_ready(self) {
-        self.watch.abort();
-        assert!(!self.seen.load(SeqCst), "the worker was not ready");
-    }
-}
-
-async fn is_ready(health: &Health, ready: bool) {
-    let turns = async {
-        while health.is_ready() != ready {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    // Each refusal costs a new connection, which takes its time on a busy machine.
-    tokio::time::timeout(Duration::from_secs(60), turns).await.unwrap();
-}
 
 async fn refuse<W: World>(line: &Line<W>, what: &str, table: &str, key: Option<&str>) {
     line.world.run(&line.world.refuse(what, table, key)).await;

@@ -1,11 +1,12 @@
-//! A handler that takes all new messages at once.
+//! Handlers that take all new messages at once.
 
 use std::marker::PhantomData;
 
 use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, State, permanent};
 
 use super::orders::{Act, Desk};
-use super::{Order, World};
+use super::together::{blocked, each_has_one_effect, ends, let_go, numbers};
+use super::{Line, Order, World};
 
 /// The handler of the events of the type `Set`: one statement for all of them. It fails where one of them is to fail.
 pub(super) struct Sets<W>(PhantomData<fn() -> W>);
@@ -39,4 +40,50 @@ impl<W: World> Handler for Sets<W> {
         }
         Ok(())
     }
+}
+
+/// The handler of a set is called once for all of it, and for halves of it until the one that does this is alone.
+pub async fn a_rollback_in_a_set_harms_nobody_else<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(6);
+    orders.insert(2, Order::new("culprit", &[Act::RollbackWrite]));
+    orders.iter().for_each(|order| line.publish_set(order.clone()));
+    let_go(&line, 7).await;
+    let outcomes = ends(&line, worker, 7).await;
+    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: rolled back by its handler", "processed"));
+    assert_eq!((line.effects("culprit").await, line.one_dead().await.attempts), (0, 1));
+    each_has_one_effect(&line, &numbers(6)).await;
+}
+
+/// A handler of sets is called once with what is new, and never with copies or duplicates.
+pub async fn a_set_is_what_is_new<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish_set(Order::ok("known"));
+    line.run(1).await;
+    let worker = blocked(&line).await;
+    for id in ["a", "known", "b", "a", "c"] {
+        line.publish_set(Order::ok(id));
+    }
+    let_go(&line, 6).await;
+    let outcomes = ends(&line, worker, 6).await;
+    assert_eq!(outcomes[..3], ["duplicate", "duplicate", "processed"]);
+    let mut calls = line.desk.log();
+    calls.sort();
+    assert_eq!(calls, ["a b c", "after", "before", "known"]);
+    each_has_one_effect(&line, &["known", "a", "b", "c"].map(Order::ok)).await;
+}
+
+/// An error of a handler of sets is that of nobody, so that the set is halved until the one that fails is alone.
+pub async fn a_set_that_fails_is_split_until_the_bad_one_is_alone<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let worker = blocked(&line).await;
+    let mut orders = numbers(7);
+    orders.insert(3, Order::new("bad", &[Act::Permanent]));
+    orders.iter().for_each(|order| line.publish_set(order.clone()));
+    let_go(&line, 8).await;
+    let outcomes = ends(&line, worker, 8).await;
+    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: permanent", "processed"));
+    assert_eq!((line.one_dead().await.attempts, line.effects("bad").await), (1, 0));
+    each_has_one_effect(&line, &numbers(7)).await;
 }

@@ -27,14 +27,14 @@ async fn taken_together<W: World>(line: &Line<W>, orders: &[Order]) -> Running {
     worker
 }
 
-async fn blocked<W: World>(line: &Line<W>) -> Running {
+pub(super) async fn blocked<W: World>(line: &Line<W>) -> Running {
     line.publish(Order::new("before", &[Act::Wait]));
     let worker = line.start_with(one_lane());
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     worker
 }
 
-async fn let_go<W: World>(line: &Line<W>, published: usize) {
+pub(super) async fn let_go<W: World>(line: &Line<W>, published: usize) {
     // It asks for one after the other, so that what is before the last one handed out is in its hands.
     line.publish(Order::ok("after"));
     soon(line.queue.delivered(published + 2)).await;
@@ -42,7 +42,7 @@ async fn let_go<W: World>(line: &Line<W>, published: usize) {
 }
 
 /// Waits for so many outcomes besides the two of before and after, and tells them all, sorted.
-async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec<String> {
+pub(super) async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec<String> {
     line.outcomes(outcomes + 2).await;
     soon(line.queue.idle()).await;
     worker.stop().await;
@@ -51,11 +51,11 @@ async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec
     outcomes
 }
 
-fn numbers(to: usize) -> Vec<Order> {
+pub(super) fn numbers(to: usize) -> Vec<Order> {
     (0..to).map(|n| Order::ok(&n.to_string())).collect()
 }
 
-async fn each_has_one_effect<W: World>(line: &Line<W>, orders: &[Order]) {
+pub(super) async fn each_has_one_effect<W: World>(line: &Line<W>, orders: &[Order]) {
     for order in orders {
         assert_eq!(line.effects(&order.id).await, 1, "{}", order.id);
     }
@@ -148,20 +148,6 @@ pub async fn a_rollback_and_an_error_in_a_batch_harm_nobody_else<W: World>(world
     if W::FEATURES.errors_abort {
         one_rolls_back(world, Act::RollbackWriteFail, 5).await;
     }
-}
-
-/// The handler of a set is called once for all of it, and for halves of it until the one that does this is alone.
-pub async fn a_rollback_in_a_set_harms_nobody_else<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let worker = blocked(&line).await;
-    let mut orders = numbers(6);
-    orders.insert(2, Order::new("culprit", &[Act::RollbackWrite]));
-    orders.iter().for_each(|order| line.publish_set(order.clone()));
-    let_go(&line, 7).await;
-    let outcomes = ends(&line, worker, 7).await;
-    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: rolled back by its handler", "processed"));
-    assert_eq!((line.effects("culprit").await, line.one_dead().await.attempts), (0, 1));
-    each_has_one_effect(&line, &numbers(6)).await;
 }
 
 /// A copy has one effect with its first, and another message under its key is a conflict beside it.
@@ -259,38 +245,6 @@ pub async fn a_batch_lingers_for_what_comes<W: World>(world: W) {
     // Had they not run together, the failure would not have cost another run.
     assert_eq!((line.desk.runs("a"), line.desk.runs("b")), (2, 3));
     each_has_one_effect(&line, &["a", "b"].map(Order::ok)).await;
-}
-
-/// A handler of sets is called once with what is new, and never with copies or duplicates.
-pub async fn a_set_is_what_is_new<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.publish_set(Order::ok("known"));
-    line.run(1).await;
-    let worker = blocked(&line).await;
-    for id in ["a", "known", "b", "a", "c"] {
-        line.publish_set(Order::ok(id));
-    }
-    let_go(&line, 6).await;
-    let outcomes = ends(&line, worker, 6).await;
-    assert_eq!(outcomes[..3], ["duplicate", "duplicate", "processed"]);
-    let mut calls = line.desk.log();
-    calls.sort();
-    assert_eq!(calls, ["a b c", "after", "before", "known"]);
-    each_has_one_effect(&line, &["known", "a", "b", "c"].map(Order::ok)).await;
-}
-
-/// An error of a handler of sets is that of nobody, so that the set is halved until the one that fails is alone.
-pub async fn a_set_that_fails_is_split_until_the_bad_one_is_alone<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let worker = blocked(&line).await;
-    let mut orders = numbers(7);
-    orders.insert(3, Order::new("bad", &[Act::Permanent]));
-    orders.iter().for_each(|order| line.publish_set(order.clone()));
-    let_go(&line, 8).await;
-    let outcomes = ends(&line, worker, 8).await;
-    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: permanent", "processed"));
-    assert_eq!((line.one_dead().await.attempts, line.effects("bad").await), (1, 0));
-    each_has_one_effect(&line, &numbers(7)).await;
 }
 
 /// What cannot be had together is refused at the start, with the cure.

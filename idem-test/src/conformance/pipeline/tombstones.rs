@@ -2,11 +2,10 @@
 
 use std::marker::PhantomData;
 
-use idem_core::{
-    BoxError, Delivery, Handler, Key, KeyError, PartitionKey, Reason, Source, State, Subject, Terms, Worker,
-};
+use idem_core::{BoxError, Delivery, Handler, Key, KeyError, PartitionKey, Reason, Source, State, Subject, Worker};
 
-use crate::Publication;
+use crate::tap::Tap;
+use crate::{Publication, Tapped};
 
 use super::orders::{Act, Desk};
 use super::{Line, Order, Settings, World};
@@ -130,49 +129,30 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
     assert_eq!(line.effects("written k3 orders.k3").await, 1);
 }
 
-/// A source of which no delivery has a partition key or a subject.
-struct Keyless<S>(S);
+/// No delivery has a partition key or a subject.
+struct Keyless;
 
-impl<S: Source> Source for Keyless<S> {
-    type Acker = S::Acker;
+impl Tap for Keyless {
+    type Ack = ();
 
-    fn system(&self) -> &'static str {
-        self.0.system()
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
+        (delivery, ())
     }
 
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn has_partition_keys(&self) -> bool {
+    fn has_partition_keys<S: Source>(&self, _: &S) -> bool {
         false
     }
 
-    fn has_subjects(&self) -> bool {
+    fn has_subjects<S: Source>(&self, _: &S) -> bool {
         false
-    }
-
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.0.open(terms).await
-    }
-
-    async fn next(&mut self) -> Result<(Delivery, S::Acker), BoxError> {
-        self.0.next().await
-    }
-
-    async fn drain(&mut self) {
-        self.0.drain().await;
-    }
-
-    async fn close(&mut self) {
-        self.0.close().await;
     }
 }
 
 /// All of its messages would be dead letters.
 pub async fn a_key_by_partition_key_refuses_a_broker_without_partition_keys<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = Worker::new("billing", line.store.clone(), Keyless(line.queue.clone())).state(line.desk.clone());
+    let source = Tapped::new(line.queue.clone(), Keyless);
+    let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
     let refused = worker.handler::<Deletions<W>>().run_until(std::future::ready(())).await.unwrap_err().to_string();
     for part in ["\"deletions\"", "partition key", "orders (in_process)", "a field of the message"] {
         assert!(refused.contains(part), "{part:?} is not in {refused}");
@@ -182,7 +162,8 @@ pub async fn a_key_by_partition_key_refuses_a_broker_without_partition_keys<W: W
 /// No pattern would match anything.
 pub async fn routing_by_subject_refuses_a_broker_without_subjects<W: World>(world: W) {
     let line = Line::new(world).await;
-    let worker = Worker::new("billing", line.store.clone(), Keyless(line.queue.clone())).state(line.desk.clone());
+    let source = Tapped::new(line.queue.clone(), Keyless);
+    let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
     let worker = worker.handler::<Rows<W>>().route_by_subject();
     let refused = worker.run_until(std::future::ready(())).await.unwrap_err().to_string();
     assert!(refused.contains("orders (in_process) has no subjects") && refused.contains(".event_type("), "{refused}");

@@ -1,0 +1,184 @@
+//! How to speak to a server.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use idem_core::{BoxError, Error};
+
+use crate::address::{Address, Login};
+use crate::config::{Config, Secret};
+use crate::credentials::{Credentials, Getter, user};
+use crate::name::unfit;
+use crate::tls;
+
+/// How to speak to a server, before it is tried.
+pub struct Options {
+    url: String,
+    tls_ca: Option<Vec<u8>>,
+    tls_identity: Option<(Vec<u8>, Vec<u8>)>,
+    login: Option<Secret>,
+    inbox_prefix: Option<String>,
+    domain: Option<String>,
+}
+
+impl Options {
+    pub(crate) fn new(url: String) -> Self {
+        Self { url, tls_ca: None, tls_identity: None, login: None, inbox_prefix: None, domain: None }
+    }
+
+    /// Logs in with this file of credentials (`.creds`: a JWT and a seed). It is read again for each connection.
+    pub fn credentials_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.login = Some(Secret::File(path.into()));
+        self
+    }
+
+    /// Logs in with the nkey of this seed, the text that begins with `SU`.
+    pub fn nkey(mut self, seed: impl Into<String>) -> Self {
+        self.login = Some(Secret::Seed(seed.into()));
+        self
+    }
+
+    /// Logs in with what this returns. It is called for each connection, so that a token or a JWT that expires is had anew: the
+    /// worker makes a connection when it starts and whenever the one before was lost, as it is when the server ends it
+    /// because a JWT has expired. What it takes counts against the 10 seconds in which a connection has to be there.
+    ///
+    /// ```no_run
+    /// # use idem_nats::{Credentials, Nats};
+    /// # async fn token() -> std::io::Result<String> { Ok(String::new()) }
+    /// let options = Nats::options("tls://nats.example").credentials(async || Ok(Credentials::token(token().await?)));
+    /// ```
+    ///
+    /// An error of it is one of the connection, tried again like others by a worker that runs, and shown with what it says:
+    /// it must hold no secret.
+    pub fn credentials<F, A>(mut self, get: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
+    {
+        self.login = Some(Secret::Got(Getter::new(get)));
+        self
+    }
+
+    /// Shows this certificate to a server that asks for one: a PEM with the certificate, and those between it and its CA, and a
+    /// PEM with its private key. A server with `verify_and_map` takes it for the login.
+    pub fn tls_identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.tls_identity = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Trusts the certificates in this PEM, and no longer those of the system: for a server with a private CA.
+    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls_ca = Some(pem.into());
+        self
+    }
+
+    /// Receives on subjects below this one, default `_INBOX`: for a login that may subscribe to others only.
+    pub fn inbox_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.inbox_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Uses the JetStream of this domain instead of that of the server which is connected to: the hub's from a leaf node, say,
+    /// or a leaf's from its hub.
+    ///
+    /// A login then needs to publish to `$JS.<domain>.API.` where it otherwise needs `$JS.API.`.
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domain = Some(domain.into());
+        self
+    }
+
+    pub(crate) fn config(self) -> Result<Config, Error> {
+        let (address, login) = Address::parse(&self.url)?;
+        let encrypted = address.encrypted();
+        if (self.tls_ca.is_some() || self.tls_identity.is_some()) && !encrypted {
+            return Err(Error::Refused(
+                "a CA or a certificate was given for TLS, and the URL asks for a connection without it: write tls://"
+                    .to_owned(),
+            ));
+        }
+        let login = match (self.login, login) {
+            (None, Login::None) => None,
+            (None, Login::Token(token)) => Some(Secret::Token(token)),
+            (None, Login::Password(user, word)) => Some(Secret::Password(user, word)),
+            (Some(login), Login::None) => Some(login),
+            (Some(_), _) => {
+                return Err(Error::Refused(
+                    "there is a login in the URL and another beside it: leave one of them out".to_owned(),
+                ));
+            }
+        };
+        if let Some(Secret::Seed(seed)) = &login {
+            user(seed)?;
+        }
+        if let Some(prefix) = &self.inbox_prefix
+            && (prefix.is_empty() || prefix.contains(['*', '>', ' ']) || prefix.ends_with('.'))
+        {
+            return Err(Error::Refused(format!(
+                "{prefix:?} cannot stand before a subject: write one like `_INBOX_billing`"
+            )));
+        }
+        let api = match &self.domain {
+            None => "$JS.API".into(),
+            Some(domain) => match unfit(domain) {
+                None => format!("$JS.{domain}.API").into(),
+                Some(why) => {
+                    return Err(Error::Refused(format!(
+                        "no domain of JetStream has the name {domain:?}, since it {why}: give the one in the block \
+                         `jetstream` of the server's configuration"
+                    )));
+                }
+            },
+        };
+        // Also where the URL does not ask for it: the server may.
+        let identity = self.tls_identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
+        let tls = match tls::client(self.tls_ca.as_deref(), identity) {
+            Err(_) if !encrypted => None,
+            tls => Some(tls?),
+        };
+        Ok(Config { address, login, encrypted, tls, inbox_prefix: self.inbox_prefix, api })
+    }
+}
+
+/// Shows neither the URL nor the login.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("inbox_prefix", &self.inbox_prefix)
+            .field("domain", &self.domain)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nkeys::KeyPair;
+
+    use super::*;
+
+    fn options(url: &str) -> Options {
+        Options::new(url.to_owned())
+    }
+
+    #[test]
+    fn a_seed_that_is_none_is_refused_and_not_repeated() {
+        for seed in ["s3ntinel".to_owned(), KeyPair::new_account().seed().unwrap(), String::new()] {
+            let error = options("nats://h").nkey(&seed).config().unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(".nkey") && (seed.is_empty() || !shown.contains(&seed)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn two_logins_are_refused() {
+        let error = options("nats://u:s3ntinel@h").credentials_file("f").config().unwrap_err().to_string();
+        assert!(error.contains("leave one of them out") && !error.contains("ntinel"), "{error}");
+    }
+
+    #[test]
+    fn a_domain_that_can_be_none_is_refused() {
+        for domain in ["", "a.b", "hub >"] {
+            let error = options("nats://h").domain(domain).config().unwrap_err().to_string();
+            assert!(error.contains(&format!("{domain:?}")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A server, and its streams.
+
+use std::sync::Arc;
+
+use idem_core::Error;
+
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::error;
+use crate::name::unfit;
+use crate::options::Options;
+use crate::stream::Stream;
+
+/// A NATS server with JetStream, or a cluster of them, with a login that works. It keeps no connection open.
+#[derive(Clone, Debug)]
+pub struct Nats {
+    config: Arc<Config>,
+}
+
+impl Nats {
+    /// The server at `nats://host:4222`, or `tls://` for TLS with the system's certificates. A login stands in front of
+    /// the host: `user:password@` or `token@`. Several servers of a cluster stand with commas between.
+    ///
+    /// # Errors
+    /// As [`Options::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
+        Self::options(url).connect().await
+    }
+
+    /// The same with options.
+    pub fn options(url: impl Into<String>) -> Options {
+        Options::new(url.into())
+    }
+
+    /// An existing stream.
+    ///
+    /// # Errors
+    /// It does not exist, or the account has no JetStream: the text names the cure.
+    pub async fn stream(&self, name: impl Into<String>) -> Result<Stream, Error> {
+        let name = name.into();
+        if let Some(why) = unfit(&name) {
+            return Err(Error::Refused(format!(
+                "no stream has the name {name:?}, since it {why}: give the name of one"
+            )));
+        }
+        let connection = Connection::open(&self.config, &name).await?;
+        let found = connection.jetstream().get_stream(&name).await;
+        found.map_err(|error| error::stream(&name, &self.config.address, &connection.api, error))?;
+        Ok(Stream::new(Arc::clone(&self.config), name))
+    }
+}
+
+impl Options {
+    /// Connects once, to see that the server answers and that the login works.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a URL, a file, a seed or a certificate that cannot be read; [`Error::Broker`] where the
+    /// server is away, does not answer within 10 seconds, refuses the login or fails the verification of TLS. The texts
+    /// name the cure.
+    pub async fn connect(self) -> Result<Nats, Error> {
+        let config = self.config()?;
+        Connection::open(&config, "connect").await?;
+        Ok(Nats { config: Arc::new(config) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nkeys::KeyPair;
+
+    use super::*;
+    use crate::credentials::Credentials;
+
+    #[test]
+    fn no_public_configuration_shows_a_secret() {
+        let seed = KeyPair::new_user().seed().unwrap();
+        for options in [
+            Nats::options("nats://u:s3ntinel@h"),
+            Nats::options("nats://s3ntinel@h"),
+            Nats::options("tls://h").nkey(&seed).tls_ca("s3ntinel"),
+        ] {
+            let shown = format!("{options:?}");
+            assert!(!shown.contains("ntinel") && !shown.contains(&seed), "{shown}");
+        }
+        let token = Credentials::token("s3ntinel");
+        assert_eq!(format!("{token:?}"), "Credentials(token)");
+        let got = Nats::options("nats://h").credentials(async || Ok(Credentials::password("u", "s3ntinel")));
+        for options in [Nats::options("nats://u:s3ntinel@h"), Nats::options("nats://h").nkey(&seed), got] {
+            let config = Arc::new(options.config().unwrap());
+            let stream = Stream::new(Arc::clone(&config), "ORDERS".to_owned());
+            for shown in [format!("{config:?}"), format!("{:?}", Nats { config }), format!("{stream:?}")] {
+                assert!(!shown.contains("ntinel") && !shown.contains(&seed) && shown.contains("nats://h"), "{shown}");
+            }
+        }
+    }
+}

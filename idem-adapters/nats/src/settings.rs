@@ -1,0 +1,94 @@
+//! What a consumer is to be like.
+
+use std::time::{Duration, SystemTime};
+
+use async_nats::jetstream::consumer::{self, DeliverPolicy};
+use idem_core::{Ordering, Terms};
+use serde_json::{Value, json};
+
+/// Where a consumer begins that is made anew. It says nothing about one that exists.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// With the oldest message that the stream has: the default.
+    #[default]
+    All,
+    /// With what is published from then on.
+    New,
+    /// With the message of this number.
+    Sequence(u64),
+    /// With the first message that was published at this time or later.
+    Time(SystemTime),
+}
+
+/// What is wanted of the consumer, as far as a user can say.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wishes {
+    pub(crate) filters: Vec<String>,
+    pub(crate) ack_wait: Option<Duration>,
+    pub(crate) start: Start,
+    pub(crate) reconcile: bool,
+}
+
+/// A consumer as it is on the server.
+pub(crate) struct Found {
+    pub(crate) info: consumer::Info,
+    /// All that the server says, also what async-nats does not know.
+    pub(crate) raw: Value,
+}
+
+/// The server's default, <https://docs.nats.io/nats-concepts/jetstream/consumers#ackwait>.
+pub(crate) const ACK_WAIT: Duration = Duration::from_secs(30);
+
+/// What may be unsettled in all workers together: no limit, since each worker has its own. With the server's default of
+/// 1000 the second worker with `.batch(100)`, each of which wants 3200, would get nothing.
+pub(crate) const MAX_ACK_PENDING: i64 = -1;
+
+/// Shorter, and a lease could not be kept: it is extended at a third of it, over a network.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
+
+/// A consumer that keeps what is promised.
+pub(crate) fn config(name: &str, wishes: &Wishes, terms: &Terms, since: Option<SystemTime>) -> Value {
+    let start = match (wishes.start, since) {
+        (Start::New, Some(since)) => Start::Time(since),
+        (start, _) => start,
+    };
+    let mut config = json!({
+        "durable_name": name,
+        "name": name,
+        "ack_policy": "explicit",
+        "ack_wait": nanos(wishes.ack_wait.unwrap_or(ACK_WAIT)),
+        "max_deliver": -1,
+        "max_ack_pending": match terms.ordering {
+            Ordering::Queue => 1,
+            _ => MAX_ACK_PENDING,
+        },
+        "replay_policy": "instant",
+    });
+    let policy = match start {
+        Start::All => DeliverPolicy::All,
+        Start::New => DeliverPolicy::New,
+        Start::Sequence(start_sequence) => DeliverPolicy::ByStartSequence { start_sequence },
+        Start::Time(time) => DeliverPolicy::ByStartTime { start_time: time.into() },
+    };
+    if let (Ok(Value::Object(policy)), Some(config)) = (serde_json::to_value(policy), config.as_object_mut()) {
+        config.extend(policy);
+    }
+    for (name, value) in filters(&wishes.filters) {
+        config[name] = value;
+    }
+    config
+}
+
+/// One filter goes where servers older than 2.10 look for it.
+pub(crate) fn filters(filters: &[String]) -> [(&'static str, Value); 2] {
+    match filters {
+        [] => [("filter_subject", "".into()), ("filter_subjects", json!([]))],
+        [one] => [("filter_subject", one.as_str().into()), ("filter_subjects", json!([]))],
+        many => [("filter_subject", "".into()), ("filter_subjects", json!(many))],
+    }
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

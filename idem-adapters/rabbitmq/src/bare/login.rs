@@ -1,0 +1,198 @@
+//! A connection that is logged in.
+
+use std::io;
+use std::time::Duration;
+
+use amq_protocol::auth::Credentials;
+use amq_protocol::protocol::connection::{AMQPMethod, Close, Open, StartOk, TuneOk};
+use amq_protocol::protocol::{AMQPClass, AMQPError, basic, channel, parse_class};
+use futures_util::AsyncWriteExt;
+use idem_core::Error;
+use lapin::ErrorKind;
+use lapin::tcp::AMQPUriTcpExt;
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::uri::{AMQPScheme, AMQPUri};
+use tokio::time::timeout;
+
+use crate::attempts::{Attempt, Attempts};
+use crate::config::Config;
+use crate::error;
+
+use super::consumer::{CHANNEL, CONSUMER, Consumer};
+use super::frames::{self, Duplex, unexpected};
+
+/// From the first packet to the end of the login, and for the goodbye.
+const CONNECT: Duration = Duration::from_secs(10);
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// A connection that is logged in. Until it has a consumer it sends no heartbeats, so it is for a moment.
+pub(crate) struct Bare {
+    stream: Box<dyn Duplex>,
+    /// As the server says it, `4.0.5`.
+    version: String,
+}
+
+impl Bare {
+    /// Connects and logs in, with the TLS and the login of the source.
+    pub(crate) async fn open(config: &Config) -> Result<Self, Error> {
+        Self::open_with(config, "connect", 0).await
+    }
+
+    /// Connects and subscribes to a queue, of which one message at a time comes.
+    pub(crate) async fn consume(config: &Config, queue: &str, arguments: FieldTable) -> Result<Consumer, Error> {
+        let heartbeat = config.uri.query.heartbeat.unwrap_or_default();
+        let mut bare = Self::open_with(config, queue, heartbeat).await?;
+        let subscribed = timeout(CONNECT, bare.subscribe(queue, arguments)).await.unwrap_or_else(|_| Err(silent()));
+        subscribed.map_err(|source| {
+            error::broker(format!("cannot subscribe to queue `{queue}` on {}", config.address), source)
+        })?;
+        let heartbeat = (heartbeat > 0).then(|| Duration::from_secs(heartbeat.into()));
+        Ok(Consumer::new(bare.stream, heartbeat))
+    }
+
+    async fn open_with(config: &Config, purpose: &str, heartbeat: u16) -> Result<Self, Error> {
+        let mut attempts = Attempts::new(config).await?;
+        while let Some(Attempt { uri, host }) = attempts.next() {
+            let login = Self::login(config, uri, purpose, heartbeat);
+            match timeout(CONNECT, login).await.unwrap_or_else(|_| Err(silent())) {
+                Ok(bare) => {
+                    attempts.works(host);
+                    return Ok(bare);
+                }
+                Err(error) => attempts.failed(host, answered(error)),
+            }
+        }
+        Err(attempts.error())
+    }
+
+    /// The first number of the server's version; `None` where it names none.
+    pub(crate) fn major(&self) -> Option<u32> {
+        self.version.split('.').next()?.parse().ok()
+    }
+
+    /// Says goodbye.
+    pub(crate) async fn close(mut self) {
+        let close = Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
+        let _ = timeout(CLOSE, async {
+            self.send(0, AMQPClass::Connection(AMQPMethod::Close(close))).await?;
+            while !matches!(self.method().await?, AMQPClass::Connection(AMQPMethod::CloseOk(_))) {}
+            self.stream.close().await
+        })
+        .await;
+    }
+
+    async fn login(config: &Config, uri: AMQPUri, purpose: &str, heartbeat: u16) -> io::Result<Self> {
+        let mut bare = Self { stream: dial(config, &uri).await?, version: String::new() };
+        bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
+        bare.stream.flush().await?;
+        let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };
+        if let Some(AMQPValue::LongString(version)) = start.server_properties.inner().get("version") {
+            bare.version = version.to_string();
+        }
+        let mechanism = uri.query.auth_mechanism.unwrap_or_default();
+        let credentials = Credentials::from(uri.authority.userinfo);
+        let answer = StartOk {
+            client_properties: properties(purpose),
+            mechanism: mechanism.name().into(),
+            response: credentials.sasl_auth_string(mechanism),
+            locale: "en_US".into(),
+        };
+        bare.send(0, AMQPClass::Connection(AMQPMethod::StartOk(answer))).await?;
+        let AMQPClass::Connection(AMQPMethod::Tune(tune)) = bare.method().await? else { return Err(unexpected()) };
+        let tuned = TuneOk { channel_max: tune.channel_max, frame_max: tune.frame_max, heartbeat };
+        bare.send(0, AMQPClass::Connection(AMQPMethod::TuneOk(tuned))).await?;
+        let open = Open { virtual_host: uri.vhost.as_str().into() };
+        bare.send(0, AMQPClass::Connection(AMQPMethod::Open(open))).await?;
+        match bare.method().await? {
+            AMQPClass::Connection(AMQPMethod::OpenOk(_)) => Ok(bare),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Opens a channel with one consumer, which has one unsettled message at a time.
+    async fn subscribe(&mut self, queue: &str, arguments: FieldTable) -> io::Result<()> {
+        use basic::AMQPMethod::{Consume, ConsumeOk, Qos, QosOk};
+        self.send(CHANNEL, AMQPClass::Channel(channel::AMQPMethod::Open(channel::Open {}))).await?;
+        let AMQPClass::Channel(channel::AMQPMethod::OpenOk(_)) = self.method().await? else { return Err(unexpected()) };
+        let one = basic::Qos { prefetch_count: 1, global: false };
+        self.send(CHANNEL, AMQPClass::Basic(Qos(one))).await?;
+        let AMQPClass::Basic(QosOk(_)) = self.method().await? else { return Err(unexpected()) };
+        let consume = basic::Consume {
+            queue: queue.into(),
+            consumer_tag: CONSUMER.into(),
+            no_local: false,
+            no_ack: false,
+            exclusive: false,
+            nowait: false,
+            arguments,
+        };
+        self.send(CHANNEL, AMQPClass::Basic(Consume(consume))).await?;
+        let AMQPClass::Basic(ConsumeOk(_)) = self.method().await? else { return Err(unexpected()) };
+        Ok(())
+    }
+
+    async fn send(&mut self, channel: u16, class: AMQPClass) -> io::Result<()> {
+        frames::write(&mut self.stream, &frames::method(channel, &class)?).await
+    }
+
+    /// The next method. An end that the server gives a reason for is an error with that reason.
+    async fn method(&mut self) -> io::Result<AMQPClass> {
+        loop {
+            let (kind, payload) = frames::read(&mut self.stream).await?;
+            if kind != frames::METHOD {
+                continue;
+            }
+            let (_, class) = parse_class(payload.as_slice()).map_err(|_| unexpected())?;
+            return Err(match class {
+                AMQPClass::Connection(AMQPMethod::Close(close)) => {
+                    end(close.reply_code, close.reply_text.clone(), close.try_into())
+                }
+                AMQPClass::Channel(channel::AMQPMethod::Close(close)) => {
+                    end(close.reply_code, close.reply_text.clone(), close.try_into())
+                }
+                class => return Ok(class),
+            });
+        }
+    }
+}
+
+async fn dial(config: &Config, uri: &AMQPUri) -> io::Result<Box<dyn Duplex>> {
+    let runtime = lapin::runtime::default_runtime().map_err(io::Error::other)?;
+    let plain = AMQPUri { scheme: AMQPScheme::AMQP, ..uri.clone() };
+    let stream = AMQPUriTcpExt::connect_async(&plain, &runtime).await?;
+    match &config.tls {
+        Some(tls) => Ok(Box::new(stream.into_rustls(tls, &plain.authority.host).await?)),
+        None => Ok(Box::new(stream)),
+    }
+}
+
+/// A refused login is answered instead of hung up on, and so is the end of a queue. `purpose` is what the server's list of
+/// connections shows.
+fn properties(purpose: &str) -> FieldTable {
+    let mut capabilities = FieldTable::default();
+    for name in ["authentication_failure_close", "consumer_cancel_notify", "basic.nack"] {
+        capabilities.insert(name.into(), true.into());
+    }
+    let mut properties = FieldTable::default();
+    properties.insert("product".into(), AMQPValue::LongString("idem".into()));
+    properties.insert("connection_name".into(), AMQPValue::LongString(format!("idem {purpose}").into()));
+    properties.insert("capabilities".into(), AMQPValue::FieldTable(capabilities));
+    properties
+}
+
+/// The server's answer, as the end of a connection.
+fn end(code: u16, text: ShortString, known: Result<AMQPError, impl Sized>) -> io::Error {
+    known.map_or_else(|_| io::Error::other(format!("{code} {text}")), io::Error::other)
+}
+
+/// As lapin tells it.
+fn answered(error: io::Error) -> lapin::Error {
+    match error.downcast::<AMQPError>() {
+        Ok(answer) => ErrorKind::ProtocolError(answer).into(),
+        Err(error) => error.into(),
+    }
+}
+
+fn silent() -> io::Error {
+    io::Error::other(format!("no answer within {} seconds", CONNECT.as_secs()))
+}

@@ -1,0 +1,65 @@
+//! The state of a broker behind its lock, and the signal that it has changed.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::watch;
+use tokio::time::sleep_until;
+
+use super::state::State;
+
+/// The state behind its lock. Whoever changes it wakes whoever waits for it.
+#[derive(Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+impl Shared {
+    /// Changes the state, and says so.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.send_replace(());
+        changed
+    }
+
+    /// Looks at the state, and wakes nobody.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until `ask` has an answer. What the answer took is lost only to whoever was told: there is no wait behind it.
+    pub(super) async fn when<T>(&self, mut ask: impl FnMut(&mut State) -> Option<T>) -> T {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let (answer, wake) = {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let expired = state.expire();
+                let answer = ask(&mut state);
+                if expired || answer.is_some() {
+                    self.changed.send_replace(());
+                }
+                (answer, state.next_expiry())
+            };
+            if let Some(answer) = answer {
+                return answer;
+            }
+            let expiry = async {
+                match wake {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                // The sender lives in `self`.
+                _ = changed.changed() => {}
+                () = expiry => {}
+            }
+        }
+    }
+
+    /// Waits until it is so.
+    pub(super) async fn until(&self, mut is_so: impl FnMut(&State) -> bool) {
+        self.when(|state| is_so(state).then_some(())).await;
+    }
+}

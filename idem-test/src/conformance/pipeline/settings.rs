@@ -1,0 +1,50 @@
+//! How a worker of a case is set up.
+
+use std::time::Duration;
+
+use idem_core::{Gate, Health, Ordering, RetryPolicy};
+use tokio::sync::watch;
+
+/// How a worker is set up.
+#[derive(Clone)]
+pub(super) struct Settings {
+    /// The process that the worker plays; one of its own where there is none.
+    pub(super) gate: Option<Gate>,
+    pub(super) consumer: &'static str,
+    pub(super) in_flight: usize,
+    pub(super) deadline: Duration,
+    pub(super) prepare_timeout: Duration,
+    pub(super) retry: RetryPolicy,
+    pub(super) payload_limit: usize,
+    pub(super) drain: Duration,
+    pub(super) poll: Duration,
+    pub(super) event_type: Option<&'static str>,
+    pub(super) both: bool,
+    pub(super) ordering: Ordering,
+    pub(super) linger: Duration,
+    pub(super) unfit_limit: Option<(usize, usize)>,
+    /// Shows the health of the worker.
+    pub(super) health: Option<watch::Sender<Option<Health>>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            gate: None,
+            consumer: "billing",
+            in_flight: 8,
+            deadline: Duration::from_secs(30),
+            prepare_timeout: Duration::from_secs(10),
+            retry: RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(5)),
+            payload_limit: 1024 * 1024,
+            drain: Duration::from_secs(30),
+            poll: Duration::from_millis(20),
+            event_type: None,
+            both: false,
+            ordering: Ordering::None,
+            linger: Duration::ZERO,
+            unfit_limit: Some((50, 100)),
+            health: None,
+        }
+    }
+}

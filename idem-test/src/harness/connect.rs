@@ -1,0 +1,30 @@
+//! How each process of a trial connects to its database.
+
+use idem_core::{Error, Store};
+
+/// A function that connects to a database.
+pub trait Connect: Send + Sync + 'static {
+    /// The future of the connection.
+    type Output: Connecting;
+
+    /// Connects.
+    fn connect(&self) -> Self::Output;
+}
+
+/// The future of a connection to a database.
+pub trait Connecting: Future<Output = Result<Self::Store, Error>> + Send + 'static {
+    /// The store.
+    type Store: Store;
+}
+
+impl<F: Fn() -> Fut + Send + Sync + 'static, Fut: Connecting> Connect for F {
+    type Output = Fut;
+
+    fn connect(&self) -> Fut {
+        self()
+    }
+}
+
+impl<S: Store, Fut: Future<Output = Result<S, Error>> + Send + 'static> Connecting for Fut {
+    type Store = S;
+}

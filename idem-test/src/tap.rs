@@ -1,0 +1,188 @@
+//! A source that does what another one does, except where a test says otherwise.
+
+use std::time::Duration;
+
+use idem_core::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms};
+
+/// What [`Tapped`] does otherwise than the source within. Each method is given the source and by default hands the call on,
+/// so that a tap writes down only what it changes.
+///
+/// ```
+/// # use idem_core::{Acker, BoxError, Delivery, Settled, Source, Worker};
+/// # use idem_test::tap::{AckTap, Tap, Tapped};
+/// /// Loses every ack on its way to the broker.
+/// struct LoseAcks;
+///
+/// impl Tap for LoseAcks {
+///     type Ack = Self;
+///
+///     fn receive(&mut self, delivery: Delivery) -> (Delivery, Self) {
+///         (delivery, Self)
+///     }
+/// }
+///
+/// impl AckTap for LoseAcks {
+///     async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
+///         drop(acker);
+///         Ok(Settled::Sent)
+///     }
+/// }
+///
+/// let source = Tapped::new(idem_test::Broker::new().queue("orders"), LoseAcks);
+/// # let _ = source.name();
+/// ```
+pub trait Tap: Send + 'static {
+    /// Goes with each delivery until it is settled. `()` where settling is not changed.
+    type Ack: AckTap;
+
+    /// Changes a delivery on its way to the worker, and makes what goes with it.
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, Self::Ack);
+
+    /// Instead of [`Source::open`].
+    fn open<S: Source>(&mut self, source: &mut S, terms: Terms) -> impl Future<Output = Result<(), BoxError>> + Send {
+        source.open(terms)
+    }
+
+    /// Instead of [`Source::next`]. It has to be cancel safe, as that is.
+    fn next<S: Source>(
+        &mut self,
+        source: &mut S,
+    ) -> impl Future<Output = Result<(Delivery, S::Acker), BoxError>> + Send {
+        source.next()
+    }
+
+    /// Instead of [`Source::has_partition_keys`].
+    fn has_partition_keys<S: Source>(&self, source: &S) -> bool {
+        source.has_partition_keys()
+    }
+
+    /// Instead of [`Source::has_subjects`].
+    fn has_subjects<S: Source>(&self, source: &S) -> bool {
+        source.has_subjects()
+    }
+}
+
+/// What [`TappedAcker`] does otherwise than the acker within. It lives until the delivery is settled or dropped.
+pub trait AckTap: Send + 'static {
+    /// Instead of [`Acker::ack`].
+    fn ack<A: Acker>(self, acker: A) -> impl Future<Output = Result<Settled, BoxError>> + Send
+    where
+        Self: Sized,
+    {
+        async move {
+            let settled = acker.ack().await;
+            drop(self);
+            settled
+        }
+    }
+
+    /// Before [`Acker::stored`].
+    fn stored(&mut self) {}
+}
+
+/// Changes nothing.
+impl AckTap for () {}
+
+/// A source that hands all calls on to the source within, by way of its tap.
+#[derive(Debug)]
+pub struct Tapped<S, T> {
+    source: S,
+    tap: T,
+}
+
+impl<S, T> Tapped<S, T> {
+    /// This source with this tap.
+    pub fn new(source: S, tap: T) -> Self {
+        Self { source, tap }
+    }
+}
+
+impl<S: Source, T: Tap> Source for Tapped<S, T> {
+    type Acker = TappedAcker<S::Acker, T::Ack>;
+
+    fn system(&self) -> &'static str {
+        self.source.system()
+    }
+
+    fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+        self.tap.open(&mut self.source, terms).await
+    }
+
+    fn horizon(&self) -> Horizon {
+        self.source.horizon()
+    }
+
+    fn has_positions(&self) -> bool {
+        self.source.has_positions()
+    }
+
+    fn has_partition_keys(&self) -> bool {
+        self.tap.has_partition_keys(&self.source)
+    }
+
+    fn has_subjects(&self) -> bool {
+        self.tap.has_subjects(&self.source)
+    }
+
+    fn unsettled_limit(&self) -> Option<Duration> {
+        self.source.unsettled_limit()
+    }
+
+    fn lag(&self) -> Option<Lag> {
+        self.source.lag()
+    }
+
+    async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {
+        let (delivery, acker) = self.tap.next(&mut self.source).await?;
+        let (delivery, tap) = self.tap.receive(delivery);
+        Ok((delivery, TappedAcker { acker, tap }))
+    }
+
+    async fn drain(&mut self) {
+        self.source.drain().await;
+    }
+
+    async fn close(&mut self) {
+        self.source.close().await;
+    }
+}
+
+/// The acker of a delivery of [`Tapped`].
+#[derive(Debug)]
+pub struct TappedAcker<A, T> {
+    acker: A,
+    tap: T,
+}
+
+impl<A: Acker, T: AckTap> Acker for TappedAcker<A, T> {
+    async fn ack(self) -> Result<Settled, BoxError> {
+        self.tap.ack(self.acker).await
+    }
+
+    fn stored(&mut self) {
+        self.tap.stored();
+        self.acker.stored();
+    }
+
+    async fn release(self) -> Result<Settled, BoxError> {
+        let settled = self.acker.release().await;
+        drop(self.tap);
+        settled
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        self.acker.lease()
+    }
+
+    fn extend(&mut self) -> impl Future<Output = Result<(), BoxError>> + Send {
+        self.acker.extend()
+    }
+
+    fn is_live(&self) -> bool {
+        self.acker.is_live()
+    }
+}

@@ -1,0 +1,99 @@
+//! Its claims.
+
+use std::time::Duration;
+
+use idem_core::store::{Claimed, Claims, Fault, HandlerId, Identity, Promise, Standing};
+use idem_core::{Key, Store};
+
+use crate::harness::Crash;
+
+use super::{StoreTap, TappedStore, TappedTxn};
+
+impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+        self.within.register(consumer, names).await
+    }
+
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+        self.tap.before("seen", &[]).await?;
+        self.within.seen(handlers).await
+    }
+
+    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+        self.within.has_history(consumer).await
+    }
+
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+        self.within.retention(handlers).await
+    }
+
+    async fn claim(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<Claimed, Fault> {
+        self.tap.before("claim", identity.key.as_bytes()).await?;
+        let claimed = self.within.claim(&mut txn.within, identity, promise).await?;
+        if claimed.is_new() {
+            self.tap.reach(Crash::AfterClaim).await;
+        }
+        Ok(claimed)
+    }
+
+    async fn begin_with_claim(
+        &self,
+        deadline: Duration,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(TappedTxn<S::Txn, T>, Claimed), Fault> {
+        self.tap.reach(Crash::BeforeBegin).await;
+        self.tap.before("claim", identity.key.as_bytes()).await?;
+        let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
+        if claimed.is_new() {
+            self.tap.reach(Crash::AfterClaim).await;
+        }
+        Ok((TappedTxn { within, tap: self.tap.clone() }, claimed))
+    }
+
+    async fn standing(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        handler: HandlerId,
+        key: &Key,
+    ) -> Result<Option<Standing>, Fault> {
+        self.within.standing(&mut txn.within, handler, key).await
+    }
+
+    async fn claim_many(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        identities: &[&Identity],
+        promise: Promise,
+    ) -> Result<Vec<Claimed>, Fault> {
+        for identity in identities {
+            self.tap.before("claim", identity.key.as_bytes()).await?;
+        }
+        let claimed = self.within.claim_many(&mut txn.within, identities, promise).await?;
+        if claimed.iter().any(Claimed::is_new) {
+            self.tap.reach(Crash::AfterClaim).await;
+        }
+        Ok(claimed)
+    }
+
+    async fn standing_many(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        identities: &[&Identity],
+    ) -> Result<Vec<Option<Standing>>, Fault> {
+        self.within.standing_many(&mut txn.within, identities).await
+    }
+
+    async fn known(&self, txn: &mut TappedTxn<S::Txn, T>, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+        self.within.known(&mut txn.within, ids).await
+    }
+
+    async fn reopen(&self, txn: &mut TappedTxn<S::Txn, T>, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+        self.within.reopen(&mut txn.within, handler, key).await
+    }
+}

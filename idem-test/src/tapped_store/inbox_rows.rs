@@ -1,0 +1,101 @@
+//! Its inbox rows.
+
+use std::time::Duration;
+
+use idem_core::Store;
+use idem_core::store::{Fault, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Note, Row, Survey};
+use uuid::Uuid;
+
+use crate::harness::Crash;
+
+use super::{StoreTap, TappedStore, TappedTxn};
+
+impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
+    async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<(), Fault> {
+        self.tap.before("insert", row.identity.key.as_bytes()).await?;
+        self.within.insert(&mut txn.within, row).await
+    }
+
+    async fn insert_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+        for row in rows {
+            self.tap.before("insert", row.identity.key.as_bytes()).await?;
+        }
+        self.within.insert_many(&mut txn.within, rows).await
+    }
+
+    async fn sight(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), Fault> {
+        self.within.sight(&mut txn.within, identity).await
+    }
+
+    async fn sight_many(&self, txn: &mut TappedTxn<S::Txn, T>, identities: &[&Identity]) -> Result<(), Fault> {
+        self.within.sight_many(&mut txn.within, identities).await
+    }
+
+    async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, Fault> {
+        let started = self.within.start(&mut txn.within, row).await?;
+        if started {
+            self.tap.reach(Crash::AfterClaim).await;
+        }
+        Ok(started)
+    }
+
+    async fn start_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+        let started = self.within.start_many(&mut txn.within, rows).await?;
+        if started.contains(&true) {
+            self.tap.reach(Crash::AfterClaim).await;
+        }
+        Ok(started)
+    }
+
+    async fn remove(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, Fault> {
+        self.within.remove(&mut txn.within, row).await
+    }
+
+    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+        self.tap.before("survey", &[]).await?;
+        self.within.survey(handlers, lease).await
+    }
+
+    async fn take(
+        &self,
+        handlers: &[HandlerId],
+        kind: Kind,
+        limit: Limit,
+        token: Uuid,
+        lease: Duration,
+    ) -> Result<Vec<Row>, Fault> {
+        self.within.take(handlers, kind, limit, token, lease).await
+    }
+
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+        self.within.count_start(row, lease).await
+    }
+
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+        self.within.extend(token, ids, lease).await
+    }
+
+    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
+        self.within.taken(token).await
+    }
+
+    async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
+        self.within.note(row, note).await
+    }
+
+    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+        self.within.is_parked(identity).await
+    }
+
+    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+        self.within.make_due(identity).await
+    }
+
+    async fn unstart(&self, row: &Row) -> Result<(), Fault> {
+        self.within.unstart(row).await
+    }
+
+    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+        self.within.judge(handlers, lease).await
+    }
+}

@@ -1,0 +1,41 @@
+//! What operators ask of it.
+
+use idem_core::store::{Cures, Fault, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, Waiting};
+use idem_core::{Key, Store};
+
+use super::{StoreTap, TappedStore};
+
+impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+        self.tap.before("level", &[]).await?;
+        self.within.level(handlers).await
+    }
+
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+        self.within.waiting(consumer).await
+    }
+
+    fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
+        self.within.cures(consumer, handler, new)
+    }
+
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+        self.within.list(consumer, filter, page).await
+    }
+
+    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+        self.within.replay(consumer, id, force).await
+    }
+
+    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+        self.within.replay_as(consumer, id, key).await
+    }
+
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+        self.within.discard(consumer, id).await
+    }
+
+    async fn prune(&self) -> Result<Pruned, Fault> {
+        self.within.prune().await
+    }
+}

@@ -1,0 +1,37 @@
+//! Its handlers.
+
+use std::marker::PhantomData;
+
+use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, Lends};
+
+use super::{StoreTap, TappedTxn};
+
+/// The handler `H` of the store `S`, over that store with the tap `T`.
+pub(crate) struct Over<H, S, T>(PhantomData<(H, S, T)>);
+
+impl<H: Handler, S: Lends<H::Connection>, T: StoreTap> Handler for Over<H, S, T> {
+    const NAME: &'static str = H::NAME;
+    const EVENT: Option<&'static str> = H::EVENT;
+    const TOMBSTONES: bool = H::TOMBSTONES;
+    const NEEDS_POSITION: bool = H::NEEDS_POSITION;
+    const NEEDS_PARTITION_KEY: bool = H::NEEDS_PARTITION_KEY;
+    const NEEDS_CLOUD_EVENT: bool = H::NEEDS_CLOUD_EVENT;
+
+    type Message = H::Message;
+    type Input = H::Input;
+    type Params = H::Params;
+    type Connection = TappedTxn<S::Txn, T>;
+
+    fn key(message: &H::Message, delivery: &Delivery) -> Result<Key, KeyError> {
+        H::key(message, delivery)
+    }
+
+    fn fingerprint(delivery: &Delivery) -> Fingerprint {
+        H::fingerprint(delivery)
+    }
+
+    async fn handle(input: H::Input, params: H::Params, tx: &mut TappedTxn<S::Txn, T>) -> Result<(), BoxError> {
+        let TappedTxn { within, tap } = tx;
+        tap.handle(H::handle(input, params, S::lend(within))).await
+    }
+}

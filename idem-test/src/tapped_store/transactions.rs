@@ -1,0 +1,60 @@
+//! Its transactions.
+
+use std::time::Duration;
+
+use idem_core::store::{Committed, Fate, Fault, Reservation, Ticket, Transactions, Undone};
+use idem_core::{Error, Store};
+
+use crate::harness::Crash;
+
+use super::{StoreTap, TappedStore, TappedTxn};
+
+impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
+    type Txn = TappedTxn<S::Txn, T>;
+
+    async fn ping(&self) -> Result<(), Fault> {
+        self.tap.before("ping", &[]).await?;
+        self.within.ping().await
+    }
+
+    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
+        self.within.reserve(connections)
+    }
+
+    async fn begin(&self, deadline: Duration) -> Result<Self::Txn, Fault> {
+        self.tap.reach(Crash::BeforeBegin).await;
+        let within = self.within.begin(deadline).await?;
+        Ok(TappedTxn { within, tap: self.tap.clone() })
+    }
+
+    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
+        self.within.between(&mut txn.within).await
+    }
+
+    async fn commit(&self, txn: Self::Txn) -> Committed {
+        self.tap.reach(Crash::BeforeCommit).await;
+        let committed = self.within.commit(txn.within).await;
+        self.tap.reach(Crash::AfterCommit).await;
+        committed
+    }
+
+    fn lost_race(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        self.within.lost_race(error)
+    }
+
+    fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        self.within.deadlocked(error)
+    }
+
+    async fn rollback(&self, txn: Self::Txn) -> Result<Undone, Fault> {
+        self.within.rollback(txn.within).await
+    }
+
+    fn ticket(&self, txn: &Self::Txn) -> Option<Ticket> {
+        self.within.ticket(&txn.within)
+    }
+
+    async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
+        self.within.fate(ticket).await
+    }
+}

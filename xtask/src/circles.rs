@@ -1,0 +1,231 @@
+//! The files of a crate: none imports from a file that, by whatever way, imports from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::root;
+use crate::layers::collect;
+
+/// The crates without circles.
+const CRATES: [&str; 3] = ["idem-adapters/kafka", "idem-adapters/nats", "idem-adapters/rabbitmq"];
+
+/// A module by its path below the crate, as `["bare", "consumer"]`. Each is one file; the crate's root is none.
+type Module = Vec<String>;
+
+/// Checks each crate. The error names each import within a circle.
+pub(crate) fn check() -> Result<()> {
+    let mut wrong = Vec::new();
+    for name in CRATES {
+        let circles = Files::read(&root().join(name).join("src"))?.circles();
+        wrong.extend(circles.into_iter().map(|import| format!("{name}: {import}")));
+    }
+    if !wrong.is_empty() {
+        bail!("files import from each other: move what they share to a file below both\n{}", wrong.join("\n"));
+    }
+    Ok(())
+}
+
+/// The files of one crate, without comments and tests.
+struct Files {
+    root: String,
+    modules: BTreeMap<Module, String>,
+}
+
+impl Files {
+    fn read(src: &Path) -> Result<Self> {
+        let (mut paths, mut files) = (Vec::new(), Self { root: String::new(), modules: BTreeMap::new() });
+        collect(src, &mut paths)?;
+        for path in paths {
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let inside = path.strip_prefix(src)?.with_extension("");
+            files.add(&inside.iter().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(), &text);
+        }
+        Ok(files)
+    }
+
+    fn add(&mut self, path: &[String], text: &str) {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+        let code: Vec<_> = text.lines().map(|line| line.split("//").next().unwrap_or(line)).collect();
+        let code = code.join("\n");
+        match path {
+            [name] if name == "lib" => self.root = code,
+            [.., name] if name == "tests" => {}
+            [module @ .., name] if name == "mod" => drop(self.modules.insert(module.to_vec(), code)),
+            module => drop(self.modules.insert(module.to_vec(), code)),
+        }
+    }
+
+    /// Each import that is part of a circle.
+    fn circles(&self) -> Vec<String> {
+        let imports: BTreeMap<_, _> = self.modules.keys().map(|module| (module, self.imports(module))).collect();
+        let mut found = Vec::new();
+        for (module, from) in &imports {
+            for other in from.iter().filter(|other| reaches(&imports, other, module)) {
+                found.push(format!("{} imports from {}", module.join("/"), other.join("/")));
+            }
+        }
+        found
+    }
+
+    /// The modules that this one imports from.
+    fn imports(&self, module: &Module) -> BTreeSet<Module> {
+        let Some(code) = self.modules.get(module) else { return BTreeSet::new() };
+        let mut paths = absolute(code, "crate::", &[]);
+        paths.extend(absolute(code, "super::", &module[..module.len().saturating_sub(1)]));
+        for child in self.modules.keys().filter(|other| other.len() == module.len() + 1 && other.starts_with(module)) {
+            let name = child.last().map_or("", String::as_str);
+            paths.extend(absolute(code, &format!("{name}::"), child));
+        }
+        paths.iter().filter_map(|path| self.home(path)).filter(|other| other != module).collect()
+    }
+
+    /// The module in which a path ends. A name that is re-exported on the way there is followed.
+    fn home(&self, path: &[String]) -> Option<Module> {
+        let module = (0..=path.len()).rev().map(|length| &path[..length]);
+        let module = module.into_iter().find(|part| part.is_empty() || self.modules.contains_key(*part))?;
+        let code = if module.is_empty() { &self.root } else { self.modules.get(module)? };
+        let shown = path.get(module.len()).and_then(|name| {
+            let shown = shown(code).into_iter().find(|shown| shown.last() == Some(name))?;
+            // Of this module's own children: what else is shown has its home elsewhere.
+            self.home(&[module, &shown].concat())
+        });
+        shown.or_else(|| (!module.is_empty()).then(|| module.to_vec()))
+    }
+}
+
+fn reaches(imports: &BTreeMap<&Module, BTreeSet<Module>>, from: &Module, to: &Module) -> bool {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = next.pop() {
+        if module == to {
+            return true;
+        }
+        if seen.insert(module) {
+            next.extend(imports.get(module).into_iter().flatten());
+        }
+    }
+    false
+}
+
+/// The paths that begin so, each below `base`.
+fn absolute(code: &str, beginning: &str, base: &[String]) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for (at, _) in code.match_indices(beginning) {
+        let is_part = code[..at].ends_with(|before: char| before.is_alphanumeric() || matches!(before, '_' | ':'));
+        if !is_part {
+            tree(&code[at + beginning.len()..], base, &mut paths);
+        }
+    }
+    paths
+}
+
+/// The paths that a file shows as its own: `pub use a::b;`, `pub(crate) use a::{b, c};`.
+fn shown(code: &str) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for line in code.split("\npub").skip(1) {
+        let rest = line.strip_prefix("(crate)").or_else(|| line.strip_prefix("(super)")).unwrap_or(line);
+        if let Some(path) = rest.strip_prefix(" use ") {
+            tree(path, &[], &mut paths);
+        }
+    }
+    paths
+}
+
+/// Adds the paths of a tree of imports, and returns what is behind it.
+fn tree<'a>(text: &'a str, base: &[String], paths: &mut Vec<Vec<String>>) -> &'a str {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        while !rest.trim_start().starts_with('}') && !rest.is_empty() {
+            rest = tree(rest, base, paths).trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest);
+        }
+        return rest.trim_start().strip_prefix('}').unwrap_or_default();
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    match name {
+        "" => {
+            paths.push(base.to_vec());
+            rest.get(1..).unwrap_or_default()
+        }
+        "self" => {
+            paths.push(base.to_vec());
+            rest
+        }
+        "super" => tree(rest.strip_prefix("::").unwrap_or(rest), &base[..base.len().saturating_sub(1)], paths),
+        name => {
+            let path = [base, &[name.to_owned()]].concat();
+            match rest.strip_prefix("::") {
+                Some(rest) => tree(rest, &path, paths),
+                None => {
+                    paths.push(path);
+                    rest
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn circles(files: &[(&str, &str)]) -> Vec<String> {
+        let mut all = Files { root: String::new(), modules: BTreeMap::new() };
+        for (path, text) in files {
+            all.add(&path.split('/').map(ToOwned::to_owned).collect::<Vec<_>>(), text);
+        }
+        all.circles()
+    }
+
+    #[test]
+    fn files_in_one_direction_are_no_circle() {
+        let files = [
+            ("lib", "mod a;\nmod b;\nmod c;\npub use a::A;\npub use c::{C, D};\n"),
+            ("a", "use crate::b::{self, B};\nuse crate::{c::C};\n"),
+            ("b", "use crate::c;\n/// Of [`A`](crate::a::A).\n#[cfg(test)]\nmod tests {\n    use crate::A;\n}\n"),
+            ("c", "pub(crate) struct C;\n"),
+        ];
+        assert_eq!(circles(&files), [""; 0]);
+    }
+
+    #[test]
+    fn a_circle_is_found_over_several_files_and_by_way_of_the_root() {
+        let files = [
+            ("lib", "mod a;\nmod b;\nmod c;\npub use a::{A, Z};\n"),
+            ("a", "use crate::b::B;\n"),
+            ("b", "fn b() { crate::c::c() }\n"),
+            ("c", "use crate::{A};\n"),
+            ("d", "use crate::a::A;\n"),
+        ];
+        assert_eq!(circles(&files), ["a imports from b", "b imports from c", "c imports from a"]);
+    }
+
+    #[test]
+    fn a_circle_is_found_between_a_file_and_those_of_its_folder() {
+        let files = [
+            ("bare", "\nmod consumer;\npub(crate) use consumer::Consumer;\npub(crate) struct Bare;\n"),
+            ("bare/consumer", "use super::{Bare, frames};\npub(crate) struct Consumer;\n"),
+            ("bare/frames", "\n"),
+        ];
+        assert_eq!(circles(&files), ["bare imports from bare/consumer", "bare/consumer imports from bare"]);
+    }
+
+    #[test]
+    fn a_name_that_is_shown_by_a_folder_is_at_home_in_its_file() {
+        let files = [
+            ("bare", "\nmod consumer;\nmod open;\npub(crate) use consumer::Consumer;\npub(crate) use open::Bare;\n"),
+            ("bare/consumer", "use super::Bare;\n"),
+            ("bare/open", "\n"),
+            ("user", "use crate::bare::{Bare, Consumer};\n"),
+        ];
+        assert_eq!(circles(&files), [""; 0]);
+    }
+
+    #[test]
+    fn the_adapters_have_no_circles() {
+        check().unwrap();
+    }
+}
