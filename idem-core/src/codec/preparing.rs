@@ -8,8 +8,10 @@ use std::task::{Context, Poll};
 use super::PrepareError;
 use crate::registry::panic_text;
 
+type Work<'a> = Pin<Box<dyn Future<Output = Result<(), PrepareError>> + Send + 'a>>;
+
 /// The future of a preparation. A panic in it is the fault of its message; one as it is dropped is only told.
-pub(crate) struct Preparing<'a>(Option<Pin<Box<dyn Future<Output = Result<(), PrepareError>> + Send + 'a>>>);
+pub(crate) struct Preparing<'a>(Option<Work<'a>>);
 
 impl<'a> Preparing<'a> {
     pub(crate) fn new(work: impl Future<Output = Result<(), PrepareError>> + Send + 'a) -> Self {
