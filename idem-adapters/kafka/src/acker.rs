@@ -10,7 +10,7 @@ use crate::ticket::Ticket;
 
 /// Settles one delivery of a [`Topic`](crate::Topic), in the assignment that brought it and in no other.
 ///
-/// An ack marks the delivery as finished. What Kafka is told, a little later, is the offset up to which all of the
+/// An ack marks the delivery as finished. Kafka is told, a little later, the offset up to which all of the
 /// partition is finished: that is why the best answer is [`Settled::Sent`]. When the partition has gone to another
 /// member of the group, or the subscription has ended, settling answers [`Settled::Stale`] and nothing is told.
 ///

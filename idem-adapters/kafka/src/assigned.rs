@@ -19,7 +19,7 @@ const ROOM: usize = 32 << 20;
 /// How many deliveries may be buffered over all partitions, in equal shares.
 const BUFFERED: usize = 2048;
 
-/// What is ours.
+/// The partitions that are assigned to this member.
 #[derive(Debug)]
 pub(crate) struct Assigned {
     window: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Assigned {
 pub(crate) enum Cause {
     /// No broker leads it. The client goes on by itself once one does.
     NoLeader,
-    /// What is there cannot be read from where the group stands. Only a person, and a new assignment, can help.
+    /// The records at the group's offset cannot be read. It takes a person, and a new assignment, to go on.
     Stuck,
 }
 
@@ -206,7 +206,8 @@ impl Assigned {
         self.window.saturating_sub(owned.tracker.reach()).min(share)
     }
 
-    /// A partition stands still, or no longer. `false`: that is known. What is stuck stays so until it is assigned anew.
+    /// Marks a partition as standing still, or as going on. `false`: nothing has changed. A stuck partition remains stuck
+    /// until it is assigned again.
     pub(crate) fn stand(&mut self, partition: &TopicPartition, cause: Option<Cause>) -> bool {
         let Some(owned) = self.partitions.get_mut(partition) else { return false };
         if owned.still == cause || owned.still == Some(Cause::Stuck) {

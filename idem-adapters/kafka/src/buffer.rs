@@ -6,15 +6,15 @@ use idem_core::Delivery;
 
 use crate::ticket::Ticket;
 
-/// What waits to be handed out, first in, first out; but of each ordering key one at a time.
+/// The records that wait to be handed out: first in, first out, but one at a time of each ordering key.
 ///
 /// A record whose key has one with somebody waits here, where it costs memory only. So a key that is hot or fails keeps
 /// neither the others nor their room in the worker.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
-    /// What can be handed out now: those in no order, and of each key the first.
+    /// The records that can be handed out now: those without a key, and the first of each key.
     ready: VecDeque<Waiting>,
-    /// What waits behind another one of its key.
+    /// The records that wait behind another one of their key.
     behind: HashMap<u64, VecDeque<Waiting>>,
     /// The keys of which one is ready or with somebody.
     taken: HashSet<u64>,
@@ -42,7 +42,7 @@ impl Buffer {
         Some((ticket, delivery))
     }
 
-    /// What was handed out of this key is finished: the next one can be.
+    /// The record of this key that was handed out is finished: the next one may be handed out.
     pub(crate) fn free(&mut self, key: u64) {
         let Some(behind) = self.behind.get_mut(&key) else {
             self.taken.remove(&key);

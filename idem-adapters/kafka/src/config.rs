@@ -1,4 +1,4 @@
-//! What a client is made from.
+//! The configuration that clients are made from.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A look at the brokers by a client of its own, which is in no group.
+//! Questions to the brokers by a separate client, which is in no group.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ async fn look<T: Send + 'static>(
     }
 }
 
-/// What of `wanted` there is, by asking for one topic or, with `None`, for all.
+/// The existing topics among `wanted`. `ask` fetches the metadata of one topic or, with `None`, of all.
 pub(crate) fn resolve(
     config: &Config,
     wanted: &Wanted,

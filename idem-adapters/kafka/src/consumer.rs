@@ -43,7 +43,7 @@ const TURN_BYTES: usize = 1 << 20;
 
 /// Starts the thread of one subscription. The receiver ends with it.
 ///
-/// A thread of its own, because the callbacks of a rebalance run where the client is polled, and they have to wait. It
+/// A separate thread, because the callbacks of a rebalance run where the client is polled, and they have to wait. It
 /// polls as long as it lives, however slow the handlers are, so that the group never misses it.
 pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result<oneshot::Receiver<()>> {
     let (ended, end) = oneshot::channel();
@@ -67,7 +67,7 @@ struct Last {
 impl Drop for Last {
     fn drop(&mut self) {
         let what = "the subscription has ended".to_owned();
-        self.shared.end(Loss::Broker(what, "the consumer's thread is gone: open it anew".to_owned()));
+        self.shared.end(Loss::Broker(what, "the consumer's thread is gone: open the source again".to_owned()));
     }
 }
 
@@ -84,7 +84,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> 
     let member = Arc::clone(consumer.context());
     let mut subscribed = Subscribed::begin(&member, &consumer, runtime)?;
     while !subscribed.has_begun() {
-        // What it answers besides is said again, since nothing is subscribed to yet. The client tells ids in its log, which
+        // Other answers are repeated later, since nothing is subscribed to yet. The client tells ids in its log, which
         // is served like other events.
         drop(consumer.poll(SERVED));
         subscribed.follow(&member, &consumer)?;
@@ -121,7 +121,7 @@ struct Thread<'a> {
 struct Queue {
     /// The assignment it was made for.
     epoch: u64,
-    /// What had come by the consumer's own queue before there was this one.
+    /// Records that arrived by the consumer's main queue before this queue existed.
     early: VecDeque<(i64, Delivery)>,
     fetched: Option<PartitionQueue<Member>>,
 }
@@ -241,8 +241,8 @@ impl Thread<'_> {
             }
             records.push((partition.clone(), queue.epoch, received));
         }
-        // What was said before these were fetched has come by now. If it ends the subscription, they are of another
-        // topic.
+        // All events from before this fetch have arrived by now. If one of them ends the subscription, these records are of
+        // another topic.
         self.serve()?;
         for (partition, epoch, received) in records {
             self.shared.receive((&partition, epoch), received);
@@ -251,7 +251,7 @@ impl Thread<'_> {
     }
 }
 
-/// What there is left to receive.
+/// Whether records are left to receive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Received {
     /// Nothing, as yet.

@@ -1,4 +1,4 @@
-//! Logins that are had anew: tokens, and passwords that change.
+//! Logins that change: tokens, and passwords from a callback.
 #![expect(unsafe_code, reason = "rdkafka gives tokens only to a client that is polled, which one that asks is not")]
 
 use std::ffi::CString;
@@ -71,7 +71,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What the user gave to have something anew.
+/// A callback of the user that returns fresh credentials.
 pub(crate) struct Getter<T>(Arc<dyn Fn() -> Getting<T> + Send + Sync>);
 
 type Getting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
@@ -209,11 +209,10 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// What to say where the user's callback has failed.
+/// The error text for a callback of the user that has failed.
 pub(crate) fn not_had(place: &str) -> String {
     format!(
-        "the login for Kafka at {place} could not be had: what was given to .sasl_oauthbearer(..) or .sasl_credentials(..) \
-         has failed"
+        "cannot log in to Kafka at {place}: the callback given to .sasl_oauthbearer(..) or .sasl_credentials(..) has failed"
     )
 }
 

@@ -1,4 +1,4 @@
-//! What Kafka delivers, as idem knows it.
+//! Conversion of Kafka's records to deliveries.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Once};
@@ -11,7 +11,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 
 use crate::headers::headers;
 
-/// The facts of a record. What cannot be represented is unfit from the start, so that it becomes a dead letter.
+/// The facts of a record. A record that cannot be represented is marked as such, and becomes a dead letter.
 pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, ordering: Ordering) -> Delivery {
     let (headers, unfit) = headers(record);
     facts(topic, record, ordering)
@@ -49,12 +49,12 @@ fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
     });
 }
 
-/// With the time, because a topic that is made anew starts at offset 0 again.
+/// With the time, because a recreated topic starts at offset 0 again.
 fn position(topic: &str, partition: i32, offset: i64, timestamp: Timestamp) -> Option<String> {
     timestamp.to_millis().map(|time| format!("{topic}/{partition}/{offset}@{time}"))
 }
 
-/// What is text; a value that is none stays a header alone.
+/// The content type, if the header is valid UTF-8. Otherwise it remains a header only.
 fn content_type(headers: &Headers) -> Option<String> {
     let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"))?;
     std::str::from_utf8(value).ok().map(ToOwned::to_owned)

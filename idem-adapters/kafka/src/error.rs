@@ -1,4 +1,4 @@
-//! What is said when Kafka cannot be used. No text holds a secret: they name addresses and settings, never values.
+//! The texts of errors. None holds a secret: they name addresses and settings, never the values of settings.
 
 use idem_core::Error;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -10,7 +10,7 @@ use crate::partition::TopicPartition;
 pub(crate) enum Loss {
     /// The cure is in the text.
     Refused(String),
-    /// What was tried, and what the client said.
+    /// The operation that failed, and the client's reason.
     Broker(String, String),
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn connecting(place: &str, code: Option<RDKafkaErrorCode>, reason: St
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             "check user, password and the SASL mechanism, or what is given to .sasl_credentials(..) or .sasl_oauthbearer(..)"
         }
-        // What the server says of the handshake. The client says otherwise what it has against the server's certificate.
+        // The server's alert in the handshake. Objections of the client to the server's certificate have other texts.
         _ if reason.contains("SSL alert number") => {
             "the server refuses TLS with this client: where it asks for a certificate, give one by \
              .tls_identity(certificate, key) that comes from a CA of the server's and has not expired"
@@ -48,29 +48,29 @@ pub(crate) fn connecting(place: &str, code: Option<RDKafkaErrorCode>, reason: St
     Loss::Broker(format!("cannot connect to Kafka at {place}: {cure}"), reason)
 }
 
-/// The topic is not there.
+/// The topic does not exist.
 pub(crate) fn no_topic(place: &str, topic: &str) -> Loss {
     Loss::Refused(format!(
-        "the topic `{topic}` does not exist at {place}, and idem makes none: create it, for example by \
+        "the topic `{topic}` does not exist at {place}, and idem creates none: create it, for example by \
          `kafka-topics.sh --bootstrap-server {place} --create --topic {topic} --partitions 3`"
     ))
 }
 
-/// No pattern takes a topic.
+/// No topic matches.
 pub(crate) fn no_match(place: &str, wanted: &str) -> Loss {
     Loss::Refused(format!(
-        "no topic at {place} matches `{wanted}`: create one, check the pattern (it is a regular expression that begins with ^, in \
-         which a dot stands for any letter and `\\.` for a dot), and allow the user to describe the topics"
+        "no topic at {place} matches `{wanted}`: create one, check the pattern (it is a regular expression that begins with ^; a \
+         dot stands for any character, `\\.` for a dot), and allow the user to describe the topics"
     ))
 }
 
-/// Another topic has come in its place.
-pub(crate) fn made_anew(place: &str, topic: &str) -> Loss {
-    let what = format!("the topic `{topic}` at {place} was deleted and made anew while it was consumed");
-    Loss::Broker(what, "it is begun at its first message when it is opened again".to_owned())
+/// The topic was deleted, and another one of its name was created.
+pub(crate) fn recreated(place: &str, topic: &str) -> Loss {
+    let what = format!("the topic `{topic}` at {place} was deleted and recreated while idem consumed it");
+    Loss::Broker(what, "the worker opens it again, and begins at the first message of the new topic".to_owned())
 }
 
-/// The group stands where the partition has nothing.
+/// The group's offset is outside of the partition's range.
 pub(crate) fn out_of_range(
     place: &str,
     group: &str,
@@ -80,15 +80,16 @@ pub(crate) fn out_of_range(
 ) -> String {
     let offset = offset.map_or_else(|| "the offset".to_owned(), |offset| format!("offset {offset}"));
     format!(
-        "{offset} of {partition}, where the group `{group}` goes on, is out of range: {range}. Messages in between were removed by the topic's retention before they were handled, or the \
-         topic was made anew. Nothing was skipped. To go on, stop all members of the group and tell it where, by \
+        "{offset} of {partition}, where the group `{group}` goes on, is out of range: {range}. Either the topic's retention has \
+         removed messages before they were handled, or the topic was recreated. idem has skipped nothing. To go on, stop all \
+         members of the group and set its offset, for example by \
          `kafka-consumer-groups.sh --bootstrap-server {place} --group {group} --topic {}:{} --reset-offsets \
-         --to-earliest --execute` (or --to-latest, which skips what is there)",
+         --to-earliest --execute` (or --to-latest, which skips the messages that are there)",
         partition.topic, partition.number
     )
 }
 
-/// The group has no offsets any more, and would skip what came meanwhile.
+/// The group's offsets have expired, so that it would skip the messages published since.
 pub(crate) fn expired<'a>(place: &str, group: &str, topics: impl Iterator<Item = &'a str>) -> Loss {
     let (mut names, mut options) = (Vec::new(), String::new());
     for topic in topics {
@@ -97,25 +98,25 @@ pub(crate) fn expired<'a>(place: &str, group: &str, topics: impl Iterator<Item =
         options.push_str(topic);
     }
     Loss::Refused(format!(
-        "Start::Latest would skip messages: the group `{group}` has committed nothing in the topic {}, and yet this consumer \
-         has handled messages before. Its offsets have expired, or it is another group or another topic. Use Start::Earliest, \
-         by which what was handled is told by its claims; or skip what is there, by `kafka-consumer-groups.sh \
+        "Start::Latest would skip messages: the group `{group}` has no committed offset in the topic {}, but this consumer has \
+         handled messages before. Its offsets have expired, or it is another group or another topic. Use Start::Earliest: claims \
+         tell which messages were handled before. Or skip the messages that are there, by `kafka-consumer-groups.sh \
          --bootstrap-server {place} --group {group}{options} --reset-offsets --to-latest --execute`",
         names.join(", ")
     ))
 }
 
-/// The client does not tell which topic of its name it is.
+/// The client does not tell the id of the topic.
 pub(crate) fn no_id(place: &str, topic: &str) -> Loss {
     let (_, version) = rdkafka::util::get_rdkafka_version();
     Loss::Refused(format!(
-        "the id of the topic `{topic}` at {place} is not known, so that a topic that was made anew could not be told from this \
-         one, and messages would be skipped: the brokers must be of Kafka 2.8 or later; if they are, librdkafka {version} \
-         tells the id otherwise than idem reads it: build with rdkafka 0.39, and report this"
+        "the id of the topic `{topic}` at {place} is not known. Without it idem cannot tell a recreated topic from this one, and \
+         would skip messages. The brokers must run Kafka 2.8 or later. If they do, librdkafka {version} logs the id in a form \
+         that idem does not know: build with rdkafka 0.39, and report this"
     ))
 }
 
-/// What a setting came to. librdkafka's words may hold the value, and values may be secrets.
+/// A setting was refused. librdkafka's own text may repeat the value, which may be a secret.
 pub(crate) fn setting(error: &KafkaError) -> Loss {
     Loss::Refused(match error {
         KafkaError::ClientConfig(_, said, key, _) if said.starts_with("No such") => {
@@ -136,7 +137,7 @@ pub(crate) fn setting(error: &KafkaError) -> Loss {
 pub(crate) const SSL: &str = "TLS, SCRAM and OAUTHBEARER need OpenSSL, which is linked only with the feature `ssl` of idem-kafka \
                               (`kafka-ssl` of idem-rs)";
 
-/// What librdkafka tries again by itself.
+/// Errors after which librdkafka retries by itself.
 pub(crate) fn passes(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(

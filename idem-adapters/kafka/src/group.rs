@@ -1,4 +1,4 @@
-//! What the group tells a member. All of it runs on the thread that polls.
+//! The callbacks of the consumer group. All of them run on the thread that polls.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,8 +44,8 @@ impl Member {
         Ok(())
     }
 
-    /// Writes down where a partition begins, before anything of it is delivered. Decided anew after a crash, the start
-    /// would skip what had come meanwhile.
+    /// Writes down where a partition begins, before anything of it is delivered. If this were decided again after a crash,
+    /// the start would skip what had come meanwhile.
     fn decide(&self, consumer: &BaseConsumer<Self>, begins: &[Begin]) -> Result<(), Loss> {
         let decided = begins.iter().filter(|begin| begin.decided);
         let mut any = false;

@@ -34,7 +34,7 @@ fn raw<'a>(record: &'a BorrowedMessage<'_>) -> Result<Raw<'a>, RDKafkaRespErr> {
     let mut headers = Vec::new();
     loop {
         let (mut name, mut value, mut size) = (ptr::null(), ptr::null(), 0);
-        // SAFETY: `list` is that of the message above. What is behind the last one is answered by an error.
+        // SAFETY: `list` is that of the message above. librdkafka answers an index beyond the last header with an error.
         let found = unsafe { rd_kafka_header_get_all(list, headers.len(), &mut name, &mut value, &mut size) };
         if found != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR || name.is_null() {
             return Ok(headers);

@@ -12,7 +12,7 @@ use crate::config::Config;
 
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What the longest retention of these topics comes to. A user who may not see it is warned, and not stopped.
+/// The replay horizon of these topics: the longest retention among them. Logs a warning where the user may not read it.
 pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> Horizon {
     let horizons = match ask(config, topics).await {
         Ok(horizons) => horizons,
@@ -32,7 +32,7 @@ pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> Horizon {
     horizons.into_iter().map(stated).fold(Horizon::Unstated, longest)
 }
 
-/// The longer of two. What nobody has stated hides nothing that was.
+/// The longer of two. An unstated horizon never hides a stated one.
 pub(crate) fn longest(one: Horizon, other: Horizon) -> Horizon {
     match (one, other) {
         (Horizon::Unlimited, _) | (_, Horizon::Unlimited) => Horizon::Unlimited,

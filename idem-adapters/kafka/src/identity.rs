@@ -1,6 +1,6 @@
 //! Which topic of its name it is.
 //!
-//! A topic that is deleted and made anew has its name and another id. librdkafka goes on in it at the old offset, which
+//! A topic that is deleted and recreated has its old name and another id. librdkafka goes on in it at the old offset, which
 //! skips what is below (the FIXME in `rd_kafka_topic_metadata_update`, 2.12.1), and tells of the id only in its log. So
 //! that is where it is read, and it is committed with each offset: an offset of another topic counts for nothing.
 
@@ -8,7 +8,7 @@ use std::panic::catch_unwind;
 
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 
-/// What stands before the id in the metadata of a committed offset.
+/// The prefix of the id in the metadata of a committed offset.
 const MARK: &str = "idem topic ";
 
 /// The part of librdkafka's log that it is in.
@@ -21,12 +21,12 @@ pub(crate) fn read(line: &str) -> Option<(&str, &str)> {
     Some((topic, ids.split_once(" to ")?.1.trim()))
 }
 
-/// What is committed with an offset.
+/// The metadata that is committed with an offset.
 pub(crate) fn metadata(id: &str) -> String {
     format!("{MARK}{id}")
 }
 
-/// Whether this offset was committed for another topic of the name. What others than idem have committed has no id.
+/// Whether this offset was committed for another topic of the name. Offsets committed by other programs carry no id.
 pub(crate) fn is_of_another(committed: &TopicPartitionListElem<'_>, id: &str) -> bool {
     // rdkafka panics at what is not UTF-8, which only another program can have committed.
     let committed = std::panic::AssertUnwindSafe(committed);

@@ -1,4 +1,4 @@
-//! What an error of the client means.
+//! The consequences of an error of the client.
 
 use std::sync::atomic::Ordering;
 
@@ -10,8 +10,8 @@ use crate::member::Member;
 use crate::partition::TopicPartition;
 
 impl Member {
-    /// What the client cures by itself is none. What is not known stops the partition that it is about, or else is the end,
-    /// so that nothing is passed over.
+    /// Ignores errors that the client recovers from by itself. An unknown error stops the partition that it concerns or, if it
+    /// concerns none, ends the subscription, so that nothing is skipped.
     pub(crate) fn judge(
         &self,
         consumer: &BaseConsumer<Self>,

@@ -29,7 +29,7 @@ impl Asked {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(consumer);
     }
 
-    /// The handle for a subscription. It asks on a thread of its own, which neither the consumer's thread nor a task waits for.
+    /// The handle for a subscription. It asks on a separate thread, which neither the consumer's thread nor a task waits for.
     pub(crate) fn lag(&self, shared: &Arc<Shared>) -> Lag {
         let (asked, shared) = (self.clone(), Arc::clone(shared));
         Lag::new(move || {

@@ -28,7 +28,7 @@
 //! | nothing | subject, message id and type of event: use a header, `key = header("id")` and `.event_type(..)` of the worker, or CloudEvents, `key = cloud_event_id` and `.cloud_events()` |
 //!
 //! `key = position` tells the redeliveries of one record from other records, also from those of a topic that was deleted
-//! and made anew, whose offsets start at 0 again: the timestamp differs. It does not see a message that its producer
+//! and recreated, whose offsets start at 0 again: the timestamp differs. It does not see a message that its producer
 //! publishes twice; for that the message needs an id of its own. A record without a timestamp (they are older than Kafka
 //! 0.10) has no such key and becomes a dead letter.
 //!
@@ -45,7 +45,7 @@
 //! | Which is it after a crash? | Kafka marks no redeliveries. So after each assignment the first deliveries count as redelivered, and are stored in the inbox before they run, until a window of them was stored that had no claim. |
 //! | A partition is taken away | what is buffered is dropped; what runs has two seconds to end; what is finished is committed; later acks are stale and do nothing. |
 //! | A partition was lost | nothing is committed. |
-//! | A handler is slow, the database is away | the client is polled all the time, on a thread of its own, so that the group waits. `max.poll.interval.ms` is no limit to a handler. |
+//! | A handler is slow, the database is away | the client is polled all the time, on a separate thread, so that the group waits. `max.poll.interval.ms` is no limit to a handler. |
 //! | The brokers are away | the worker says so and waits; deliveries stay ours, and acks count, as long as the group has not given the partition to another member. |
 //! | They are away for longer than `session.timeout.ms` (8 seconds) | the membership is over. When they are back the group waits for the old one until its session is over, once more as long, unless it is a [`Topic::static_member`]. |
 //! | A message is released | only when the worker drains: it comes again to the partition's next owner. |
@@ -61,8 +61,8 @@
 //! | it has not | at the oldest message, or as [`Topic::start`] (the latest, a time) and [`Topic::start_at`] (an offset of one partition) say |
 //! | a partition that is added later | at its first message. It is noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
 //! | the offset is out of range, because retention has removed what is there | an error with the cure, at the start or of a running worker. Nothing is ever skipped by itself |
-//! | the topic was deleted | an error, until it is made anew |
-//! | the topic was deleted and made anew | at its first message, be it between two runs or while a worker runs: an offset that was committed for the topic before counts for nothing |
+//! | the topic was deleted | an error, until it is recreated |
+//! | the topic was deleted and recreated | at its first message, be it between two runs or while a worker runs: an offset that was committed for the topic before counts for nothing |
 //!
 //! # Several topics, and patterns
 //!
@@ -76,7 +76,7 @@
 //! | a topic that is made later, and matches | is consumed from its first message, whatever the start: noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
 //! | a topic that is added to the names of a group that has committed | begins at its first message, too; to skip those, reset its offsets to the latest first |
 //! | a topic of a pattern that is deleted | is left out, with a warning; the others go on |
-//! | a topic that was named is deleted | an error, until it is made anew |
+//! | a topic that was named is deleted | an error, until it is recreated |
 //! | nothing that is there matches | refused |
 //!
 //! # Order
@@ -101,8 +101,9 @@
 //!
 //! * `acks=all` at the producers and `min.insync.replicas` of 2 or more: otherwise a message can be lost before anybody has
 //!   seen it. idem cannot look at that.
-//! * `offsets.retention.minutes` (7 days) longer than the longest time for which no member of the group runs. What the
-//!   group has committed is gone then, and it begins anew: claims answer for what was processed within their retention.
+//! * `offsets.retention.minutes` (7 days) longer than the longest time for which no member of the group runs. The group
+//!   loses its offsets then, and starts as a new group does: claims answer for messages that were processed within their
+//!   retention.
 //! * The user may `Read` and `Describe` the topic and the group, and should be allowed `DescribeConfigs` of the topic.
 //! * One group is used by workers of idem only, and all with the same window: a member that commits what it has not
 //!   finished loses messages for all.

@@ -10,7 +10,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 
 use crate::connection::Witness;
-use crate::error::{Loss, made_anew};
+use crate::error::{Loss, recreated};
 use crate::partition::TopicPartition;
 use crate::plan::Plan;
 use crate::shared::Shared;
@@ -71,7 +71,7 @@ impl Member {
         if self.plan.wanted.takes(topic) {
             let before = self.ids().insert(topic.into(), id.to_owned());
             if before.is_some_and(|before| before != id) && self.holds(topic) {
-                self.shared.end(made_anew(&self.plan.config.place, topic));
+                self.shared.end(recreated(&self.plan.config.place, topic));
             }
         }
     }
@@ -85,7 +85,7 @@ impl Member {
     /// the group was to begin in it holds for it only.
     pub(crate) fn forget(&self, topic: &Arc<str>) {
         if self.plan.begins.keys().any(|partition| partition.topic == *topic) {
-            self.shared.end(made_anew(&self.plan.config.place, topic));
+            self.shared.end(recreated(&self.plan.config.place, topic));
         }
         self.gone().insert(Arc::clone(topic));
         self.clear();

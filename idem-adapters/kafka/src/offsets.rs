@@ -1,4 +1,4 @@
-//! What a member commits.
+//! The offsets that a member commits.
 
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaResult, RDKafkaErrorCode as Code};
@@ -11,7 +11,7 @@ use crate::partition::TopicPartition;
 impl Member {
     /// Tells the client the finished prefixes.
     ///
-    /// Always by way of the client's store, which refuses a partition that is not ours: a commit of a list of one's own
+    /// Always by way of the client's store, which refuses a partition that is not ours: a commit of an explicit list
     /// is not checked, and moves a partition that another member owns
     /// (<https://github.com/apache/kafka/blob/4.1.1/group-coordinator/src/main/java/org/apache/kafka/coordinator/group/classic/ClassicGroup.java>,
     /// validateOffsetCommit).

@@ -37,7 +37,7 @@ impl Options {
     /// The same with what this returns, so that a password may change while a worker runs. It is called whenever clients are
     /// made: to connect, to look at topics, and when a worker starts or opens its source again. librdkafka asks nobody when it
     /// connects within the life of a client: if the brokers refuse what it has then, the subscription ends with an error, and
-    /// the worker opens it again with what is returned anew. Connections that are logged in stay so.
+    /// the worker opens it again with what the callback returns then. Connections that are logged in stay so.
     ///
     /// For SCRAM say so by the property `sasl.mechanisms` (`SCRAM-SHA-512`), which needs the feature `ssl`.
     ///
@@ -109,7 +109,9 @@ impl Options {
 
     pub(crate) fn config(self) -> Result<Config, Error> {
         if self.brokers.split(',').any(|broker| broker.trim().is_empty()) {
-            return Err(Error::Refused("there is a broker without an address: write host:port,host:port".to_owned()));
+            return Err(Error::Refused(
+                "the list of brokers has an empty address: write host:port,host:port".to_owned(),
+            ));
         }
         if self.tls && !cfg!(feature = "ssl") {
             return Err(Error::Refused(format!("TLS was not built in: {SSL}")));
@@ -151,7 +153,7 @@ impl Options {
         for (name, value) in self.properties {
             property::check(&name)?;
             if name.contains('\0') || value.contains('\0') {
-                return Err(Error::Refused("a setting of librdkafka holds no NUL: leave it out".to_owned()));
+                return Err(Error::Refused("a setting of librdkafka must not contain NUL: leave it out".to_owned()));
             }
             client.set(name, value);
         }
@@ -189,7 +191,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What idem sets otherwise than librdkafka, where the user does not.
+/// Idem's defaults where they differ from librdkafka's. The user's settings override them.
 fn defaults() -> ClientConfig {
     let mut client = ClientConfig::new();
     client

@@ -1,4 +1,4 @@
-//! What one subscription is to be.
+//! The plan of one subscription.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
     pub(crate) window: usize,
     pub(crate) ordering: Ordering,
     pub(crate) in_flight: usize,
-    /// What there was when it began.
+    /// The topics and partitions that existed when it began.
     pub(crate) known: Known,
     /// How far back that reaches.
     pub(crate) horizon: Horizon,

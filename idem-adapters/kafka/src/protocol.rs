@@ -22,7 +22,7 @@ pub enum GroupProtocol {
     Consumer,
 }
 
-/// What only the classic protocol has, and what only the other one has.
+/// Settings that exist only in the classic protocol, and one that exists only in the other.
 const CLASSIC: [&str; 2] = ["session.timeout.ms", "heartbeat.interval.ms"];
 const CONSUMER: &str = "group.remote.assignor";
 
@@ -47,7 +47,7 @@ impl GroupProtocol {
         }
     }
 
-    /// What to do about an error that ends the client, as it goes on from what has ended.
+    /// The cure for an error that ends the client, as the continuation of "the subscription has ended".
     pub(crate) fn cure(self, code: Code) -> &'static str {
         match code {
             Code::UnsupportedFeature | Code::UnsupportedVersion if self == Self::Consumer => {

@@ -17,8 +17,8 @@ use crate::start;
 const ANSWER: Duration = Duration::from_secs(1);
 
 impl Member {
-    /// Nothing more is received of this partition in its assignment, and its offset is not moved: nothing is skipped. What
-    /// was received of it goes on, and so do the other partitions.
+    /// Stops receiving from this partition until it is assigned again, and leaves its offset where it is, so that nothing
+    /// is skipped. Records that were already received are still handled, and the other partitions go on.
     pub(crate) fn quarantine(&self, consumer: &BaseConsumer<Self>, partition: &TopicPartition, why: &str) {
         if !self.shared.lock().assigned.stand(partition, Some(Cause::Stuck)) {
             return;

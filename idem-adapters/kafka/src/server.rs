@@ -38,7 +38,7 @@ impl Kafka {
         self.look_for(Wanted::one(&name.into())?).await
     }
 
-    /// Several existing topics in one worker, by one connection and in one group. What begins with `^` is a pattern: a
+    /// Several existing topics in one worker, by one connection and in one group. A name that begins with `^` is a pattern: a
     /// [regular expression](https://docs.rs/regex/1/regex/#syntax) that takes all topics whose names it matches, also
     /// those that are made later. It need not match to the end of the name, unless it ends with `$`, and never takes what
     /// begins with `__`, which Kafka keeps for itself.

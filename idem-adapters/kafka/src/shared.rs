@@ -1,4 +1,4 @@
-//! What the consumer's thread and the tasks of the worker share.
+//! The state that the consumer's thread and the worker's tasks share.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// No broker can be reached. What is handed out stays ours as long as the group says nothing else.
+    /// No broker can be reached. Deliveries that were handed out remain ours until the group revokes their partitions.
     pub(crate) fn lose(&self, loss: Loss) {
         let mut inner = self.lock();
         if inner.phase == Phase::Up {
@@ -186,7 +186,7 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// Blocks the thread until it is woken, but for no longer than this. A hungry one is woken by whatever is settled.
+    /// Blocks the thread until it is woken, but for no longer than this. With `hungry`, any settled delivery wakes it as well.
     pub(crate) fn sleep(&self, longest: Duration, hungry: bool) {
         let mut inner = self.lock();
         inner.hungry = hungry;
@@ -209,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// Ends what is handed out anew; what was can still be settled.
+    /// Hands out no more deliveries. Those that were handed out can still be settled.
     pub(crate) fn drain(&self) {
         let mut inner = self.lock();
         inner.draining = true;

@@ -20,9 +20,9 @@ use crate::wanted::Wanted;
 use crate::{connection, consumer, horizon};
 
 /// One topic, consumed as a member of a group, made by [`Kafka::topic`](crate::Kafka::topic); or several, made by
-/// [`Kafka::topics`](crate::Kafka::topics). What is said here of a topic holds for each of them.
+/// [`Kafka::topics`](crate::Kafka::topics). The documentation of one topic holds for each of them.
 ///
-/// Each [`open`](Source::open) joins the group anew and leaves it before. Only when no broker could be reached and nothing
+/// Each [`open`](Source::open) leaves the group and joins it again. Only when no broker could be reached and nothing
 /// else had changed it goes on as the member that it was, so that the group need not wait until its session is over.
 pub struct Topic {
     config: Arc<Config>,
@@ -39,7 +39,7 @@ pub struct Topic {
     subscription: Option<Subscription>,
 }
 
-/// What one `open` made.
+/// The state of one subscription, made by `open`.
 struct Subscription {
     plan: Plan,
     shared: Arc<Shared>,
@@ -122,19 +122,21 @@ impl Topic {
         let refused = |text: &str| Err(Error::Refused(text.to_owned()));
         let group = self.group.as_ref().unwrap_or(&terms.consumer);
         if terms.in_flight == 0 {
-            return refused("with 0 deliveries in flight nothing is ever delivered: allow at least 1");
+            return refused("with 0 deliveries in flight the worker receives nothing: allow at least 1");
         }
         if self.window == 0 {
-            return refused("a window of 0 delivers nothing: give `.window(..)` at least 1");
+            return refused("with a window of 0 the worker receives nothing: give `.window(..)` at least 1");
         }
         if group.is_empty() || group.contains('\0') || self.member.as_ref().is_some_and(|name| name.contains('\0')) {
-            return refused("a consumer group's name is not empty, and neither it nor a member's holds NUL");
+            return refused(
+                "the name of a consumer group must not be empty, and neither it nor a member's name may contain NUL: give others",
+            );
         }
         self.protocol.check(&self.config.client)?;
         if terms.ordering == Ordering::Queue {
             return refused(
                 "Kafka keeps no order between the partitions of a topic: ask for Ordering::Partition or Ordering::Key, \
-                 or for Ordering::Partition with a topic of one partition, which is all of it in order",
+                 or use a topic of one partition with Ordering::Partition, which keeps all of it in order",
             );
         }
         Ok(group.clone())

@@ -18,7 +18,7 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 /// The longest wait within a rebalance, where nothing else is served.
 const STEP: Duration = Duration::from_secs(2);
 
-/// Before what passes by itself is tried again.
+/// The pause before an operation is retried after a passing error.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Where one partition begins.
@@ -41,7 +41,7 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
     let all: Vec<_> = plan.partitions().collect();
     if let Some((partition, _)) = plan.offsets.iter().find(|(partition, _)| !all.contains(partition)) {
         return Err(Loss::Refused(format!(
-            "the partition {partition} that .start_at(..) was given is none of {}: leave it out, or give one that there is",
+            "the partition {partition}, which was given to .start_at(..), is none of {}: leave it out, or give one that exists",
             plan.place()
         )));
     }
@@ -135,7 +135,7 @@ pub(crate) fn begin<C: ConsumerContext>(
     Ok(assigned.iter().zip(committed).map(begin).collect())
 }
 
-/// What to say if this offset is neither there nor the next one. `None`: it is, or that cannot be found out now.
+/// The error text for an offset outside of the partition's range. `None`: it is inside, or the range cannot be read now.
 pub(crate) fn out_of_range<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
@@ -149,12 +149,12 @@ pub(crate) fn out_of_range<C: ConsumerContext>(
     Some(error::out_of_range(&plan.config.place, &plan.group, partition, Some(offset), &range))
 }
 
-/// What to say if the range of the partition cannot be told.
+/// The error text for an offset that the broker refuses, where the partition's range cannot be read.
 pub(crate) fn passed(plan: &Plan, partition: &TopicPartition, offset: Option<i64>) -> String {
     error::out_of_range(&plan.config.place, &plan.group, partition, offset, "so says the broker")
 }
 
-/// What the group has committed in each of these partitions.
+/// The offsets that the group has committed in these partitions.
 fn committed<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
@@ -193,7 +193,7 @@ fn committed<C: ConsumerContext>(
                 topic = %partition.topic,
                 partition = partition.number,
                 offset,
-                "the offset was committed for a topic of this name that was deleted: the new one is begun anew"
+                "the offset was committed for a topic of this name that was deleted: the new one is consumed from its beginning"
             );
             offset = None;
         }

@@ -25,7 +25,7 @@ pub(crate) const IDENTIFIED: Duration = Duration::from_secs(3);
 /// The topics that are subscribed to.
 pub(crate) struct Subscribed {
     topics: BTreeSet<Arc<str>>,
-    /// What is to be subscribed to as soon as the ids of its topics are known, and since when.
+    /// The topics to subscribe to once their ids are known, and the time since which they wait.
     next: Option<(BTreeSet<Arc<str>>, Instant)>,
     looked: Instant,
     /// How often it is looked for topics that are new. `None`: never.

@@ -15,7 +15,7 @@ pub(crate) struct Wanted {
     pub(crate) text: Arc<str>,
 }
 
-/// What Kafka keeps for itself begins with this. No pattern takes it.
+/// The prefix of Kafka's internal topics. No pattern takes them.
 const INTERNAL: &str = "__";
 
 impl Wanted {

@@ -96,7 +96,7 @@ async fn what_cannot_work_is_refused_before_the_group_is_joined() {
         (world.topic().await, queue, "Ordering::Partition"),
         (world.topic().await, terms(0), "allow at least 1"),
         (world.topic().await.window(0), terms(1), ".window("),
-        (world.topic().await.group(""), terms(1), "not empty"),
+        (world.topic().await.group(""), terms(1), "must not be empty"),
     ];
     for (mut topic, terms, cure) in cases {
         let error = topic.open(terms).await.unwrap_err().to_string();

@@ -14,9 +14,9 @@ use crate::lease::{Lease, Leases};
 ///
 /// An ack waits for the consumer's answer, and is [`Settled::Confirmed`] by that answer only; with
 /// [`Stream::unconfirmed_acks`](crate::Stream::unconfirmed_acks) it is [`Settled::Sent`]. The server does not tell the
-/// attempts of a message apart. So an ack is sent even where the lease has run out, since the message is taken over
-/// whoever has it by then; a release is sent only while the delivery is surely ours, and is [`Settled::Stale`]
-/// otherwise. Where the stream was made anew, and where the source was closed, nothing is sent at all.
+/// attempts of a message apart. So an ack is sent even where the lease has run out, since the message is taken over,
+/// regardless of which worker has it by then; a release is sent only while the delivery is surely ours, and is
+/// [`Settled::Stale`] otherwise. Where the stream was recreated, and where the source was closed, nothing is sent at all.
 pub struct NatsAcker {
     pub(crate) lease: Arc<Lease>,
     pub(crate) leases: Arc<Leases>,

@@ -13,7 +13,7 @@ pub(crate) struct Address {
     user: Option<String>,
 }
 
-/// What an URL says of the login.
+/// The login in a URL.
 pub(crate) enum Login {
     None,
     Token(String),
@@ -34,7 +34,7 @@ impl Address {
         }
         let user = match &login {
             Login::Password(user, _) => Some(user.clone()),
-            // What stands alone is a token, and secret.
+            // A login without a colon is a token, and secret.
             Login::None | Login::Token(_) => None,
         };
         Ok((Self { servers, user }, login))

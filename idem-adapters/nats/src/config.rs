@@ -1,4 +1,4 @@
-//! What a connection is made from.
+//! The configuration that connections are made from.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use crate::credentials::Getter;
 /// A login beside the URL.
 #[derive(Clone)]
 pub(crate) enum Secret {
-    /// Read anew for each connection, so that the file can be replaced while the worker runs.
+    /// Read again for each connection, so that the file can be replaced while the worker runs.
     File(PathBuf),
     Seed(String),
     Token(String),
     Password(String, String),
-    /// Had anew for each connection.
+    /// Asked for at each connection.
     Got(Getter),
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Config {
     pub(crate) encrypted: bool,
     pub(crate) tls: Option<ClientConfig>,
     pub(crate) inbox_prefix: Option<String>,
-    /// What the subjects of JetStream's own requests begin with.
+    /// The prefix of the subjects of JetStream's API.
     pub(crate) api: Arc<str>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// Cancelled at the first loss, and not revoked when the client has connected again.
     pub(crate) lost: CancellationToken,
-    /// What the subjects of JetStream's own requests begin with.
+    /// The prefix of the subjects of JetStream's API.
     pub(crate) api: Arc<str>,
 }
 
@@ -156,7 +156,7 @@ impl Link {
         let asked = async {
             loop {
                 let connection = self.soon().await;
-                // Whoever made this connection has looked whether the stream is the same.
+                // The subscription that made this connection has checked that the stream is the same.
                 if !meant() {
                     return Ok(false);
                 }

@@ -18,7 +18,7 @@ use crate::settings::{Found, Wishes, config};
 /// One consumer of one stream, to be looked for.
 pub(crate) struct Place<'a> {
     pub(crate) client: &'a Client,
-    /// What the subjects of JetStream's own requests begin with.
+    /// The prefix of the subjects of JetStream's API.
     pub(crate) api: &'a str,
     pub(crate) jetstream: &'a Context,
     pub(crate) address: &'a Address,
@@ -37,7 +37,7 @@ impl Place<'_> {
     ) -> Result<consumer::Info, Error> {
         if wishes.filters.len() > 1 && !self.client.is_server_compatible(2, 10, 0) {
             return Err(Error::Refused(format!(
-                "{self} is to have {} filters, and the server is older than 2.10, which would ignore them all in silence: \
+                "{self} is to have {} filters, but the server is older than 2.10, and would ignore all of them silently: \
                  give one .filter_subject, or upgrade the server",
                 wishes.filters.len()
             )));
@@ -70,7 +70,7 @@ impl Place<'_> {
     }
 
     async fn update(&self, mut raw: Value, different: &[Difference]) -> Result<Found, Error> {
-        // What the server says of the others goes back unchanged, also what this version does not know.
+        // All other settings go back as the server sent them, also those that this version does not know.
         let mut config = raw["config"].take();
         for Difference { setting, is, must, set } in different {
             tracing::info!(consumer = self.name, setting, %is, %must, "a setting of the consumer is updated");
@@ -121,7 +121,7 @@ impl Place<'_> {
         } else {
             "use .reconcile() to have it changed at start, or change it by hand (nats consumer edit)"
         };
-        Error::Refused(format!("{self} has settings that it must not have:{lines}\n{cure}"))
+        Error::Refused(format!("{self} has settings with which idem cannot consume it:{lines}\n{cure}"))
     }
 }
 

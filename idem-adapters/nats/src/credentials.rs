@@ -1,4 +1,4 @@
-//! Credentials that are had anew for each connection.
+//! Credentials from a callback, for each connection.
 
 use std::fmt;
 use std::pin::Pin;
@@ -66,7 +66,7 @@ impl Credentials {
 pub(crate) fn user(seed: &str) -> Result<KeyPair, Error> {
     KeyPair::from_seed(seed).ok().filter(|pair| pair.key_pair_type() == KeyPairType::User).ok_or_else(|| {
         Error::Refused(
-            "what was given as the seed of an nkey is none of a user: give the text that begins with SU to .nkey, \
+            "the seed of an nkey is not that of a user: give the text that begins with SU to .nkey, \
              Credentials::nkey or Credentials::jwt (nk -gen user)"
                 .to_owned(),
         )
@@ -104,9 +104,7 @@ impl Getter {
     pub(crate) async fn get(&self, address: &Address) -> Result<Credentials, Error> {
         (self.0)().await.map_err(|error| {
             broker(
-                format!(
-                    "the credentials for NATS at {address} could not be had: what was given to .credentials(..) has failed"
-                ),
+                format!("cannot log in to NATS at {address}: the callback given to .credentials(..) has failed"),
                 error,
             )
         })

@@ -1,4 +1,4 @@
-//! What JetStream delivers, as idem knows it.
+//! Conversion of JetStream's messages to deliveries.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
 use idem_core::{Delivery, Headers};
 
-/// What the subject of the ack says of a delivery (ADR-15 of nats-architecture-and-design).
+/// The facts of a delivery that are in the subject of its ack (ADR-15 of nats-architecture-and-design).
 #[derive(Debug, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) sequence: u64,
@@ -38,7 +38,7 @@ pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, lane:
         .with_content_type(content_type(&headers))
         .with_headers(headers)
         .with_message_id(id)
-        // With the time, because a stream that was made anew counts from 1 again.
+        // With the time, because a recreated stream counts from 1 again.
         .with_position(Some(format!("{stream}/{}@{}", facts.sequence, facts.published)))
         .with_published_at(SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(facts.published)))
         .with_redelivered(facts.delivered > 1)

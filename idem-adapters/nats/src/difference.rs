@@ -1,4 +1,4 @@
-//! What a consumer has, and must not have.
+//! Settings of a consumer that differ from those that idem needs.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub(crate) struct Difference {
     pub(crate) setting: &'static str,
     pub(crate) is: String,
     pub(crate) must: String,
-    /// What sets it right; nothing where the server changes it no more.
+    /// The settings that cure it. Empty if the server cannot change it any more.
     pub(crate) set: Vec<(&'static str, Value)>,
 }
 

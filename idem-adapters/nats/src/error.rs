@@ -1,5 +1,4 @@
-//! What is said when NATS cannot be used. No text holds a password, a token or a seed: they name an address, which has
-//! none.
+//! The texts of errors. None holds a password, a token or a seed: they name an address, which has none.
 
 use async_nats::ConnectErrorKind;
 use async_nats::jetstream::ErrorCode;
@@ -47,7 +46,7 @@ pub(crate) fn stream(
     if let GetStreamErrorKind::JetStream(answer) = error.kind() {
         if answer.error_code() == ErrorCode::STREAM_NOT_FOUND {
             return Error::Refused(format!(
-                "stream `{name}` on {address} does not exist: make it (nats stream add {name}), or check its name and \
+                "stream `{name}` on {address} does not exist: create it (nats stream add {name}), or check its name and \
                  the account of the login"
             ));
         }
@@ -78,7 +77,7 @@ fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     })
 }
 
-/// What the server says of the handshake; what the client says is of the server's certificate.
+/// Whether the server has refused the handshake. Objections of the client concern the server's certificate.
 fn is_refused_by_the_server(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
         let inner = error.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());

@@ -35,7 +35,7 @@ enum Holder {
     Nobody,
     /// It is being settled, or was, or may have been.
     Settling,
-    /// The source has given it back, or the stream was made anew: its number may be that of another message.
+    /// The source has given it back, or the stream was recreated: its number may be that of another message.
     Void,
 }
 
@@ -69,7 +69,7 @@ impl Lease {
         }
     }
 
-    /// It was dropped. What is being settled is left alone: it may have been settled already.
+    /// The acker was dropped. A lease that is being settled is left alone: it may have been settled already.
     pub(crate) fn drop_it(&self) {
         let mut state = self.state();
         if state.holder == Holder::Held {

@@ -27,7 +27,7 @@
 //! | count of deliveries above 1 | redelivered |
 //! | | no event type: send it in a header, and name that to the worker; or let the subject choose the handler |
 //!
-//! The time is part of the position because a stream that was made anew counts from 1 again. The count of deliveries is
+//! The time is part of the position because a recreated stream counts from 1 again. The count of deliveries is
 //! never counted with: it also rises for messages that were only prefetched.
 //!
 //! # What the server has to promise
@@ -80,7 +80,7 @@
 //! # How long claims have to be kept
 //!
 //! For longer than the stream's `max_age`, which is what the worker checks: after a power failure, or where a consumer was
-//! deleted or made anew, the stream delivers again whatever it still has. A stream without `max_age` can do so without
+//! deleted or recreated, the stream delivers again whatever it still has. A stream without `max_age` can do so without
 //! limit. With the retentions interest and work queue an acked message is gone from the stream, but the ack can be lost
 //! with the server's power, so that `max_age` counts there, too. The clock is the server's, so that what is older than
 //! the claims is known as such.
@@ -91,7 +91,7 @@
 //!   second loss within a minute, or within two ack waits, such messages are sought among the unsettled ones and become dead
 //!   letters (`unrepresentable`, with the raw headers in `idem-nats-headers`). That needs `$JS.API.STREAM.MSG.GET.ORDERS`, and
 //!   is not done in another domain; then the message has to be taken out of the stream by hand, and the error says so.
-//! * A server of 2.9 may deliver a message anew without counting it, when the process that had it was killed: it is then
+//! * A server of 2.9 may deliver a message again without counting it, when the process that had it was killed: it is then
 //!   not marked as redelivered.
 //! * A payload is as large as the server's `max_payload` allows, 1 MiB by default.
 

@@ -38,9 +38,9 @@ impl Options {
         self
     }
 
-    /// Logs in with what this returns. It is called for each connection, so that a token or a JWT that expires is had anew: the
+    /// Logs in with what this returns. It is called for each connection, so that a token or a JWT that expires is replaced: the
     /// worker makes a connection when it starts and whenever the one before was lost, as it is when the server ends it
-    /// because a JWT has expired. What it takes counts against the 10 seconds in which a connection has to be there.
+    /// because a JWT has expired. Its time counts towards the 10 seconds in which a connection must be made.
     ///
     /// ```no_run
     /// # use idem_nats::{Credentials, Nats};
@@ -92,7 +92,7 @@ impl Options {
         let encrypted = address.encrypted();
         if (self.tls_ca.is_some() || self.tls_identity.is_some()) && !encrypted {
             return Err(Error::Refused(
-                "a CA or a certificate was given for TLS, and the URL asks for a connection without it: write tls://"
+                "a CA or a certificate was given, but the URL asks for a connection without TLS: write tls://"
                     .to_owned(),
             ));
         }
@@ -103,7 +103,7 @@ impl Options {
             (Some(login), Login::None) => Some(login),
             (Some(_), _) => {
                 return Err(Error::Refused(
-                    "there is a login in the URL and another beside it: leave one of them out".to_owned(),
+                    "the URL has a login, and another one was given beside it: leave one of them out".to_owned(),
                 ));
             }
         };
@@ -114,7 +114,7 @@ impl Options {
             && (prefix.is_empty() || prefix.contains(['*', '>', ' ']) || prefix.ends_with('.'))
         {
             return Err(Error::Refused(format!(
-                "{prefix:?} cannot stand before a subject: write one like `_INBOX_billing`"
+                "{prefix:?} is not a valid prefix of subjects: write one like `_INBOX_billing`"
             )));
         }
         let api = match &self.domain {

@@ -18,7 +18,7 @@ use crate::delivery::{Facts, delivery};
 use crate::lease::{Lease, Leases};
 use crate::settings::nanos;
 
-/// What arrives, and at last why nothing more does.
+/// A delivery or, as the last one, the reason why no more arrive.
 pub(crate) type Arrival = Result<(Delivery, NatsAcker), BoxError>;
 
 /// How long the server keeps a pull that it cannot fill.
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The limit to what a broker that does not answer can delay a shutdown by.
 const REST: Duration = Duration::from_secs(2);
 
-/// What stays the same for all pulls of a subscription.
+/// The parts that all pulls of a subscription share.
 pub(crate) struct Pull {
     pub(crate) connection: Connection,
     pub(crate) link: Link,
@@ -75,7 +75,7 @@ struct Puller {
 }
 
 impl Pull {
-    /// Subscribes. What it returns hands on what comes until `stop`, or until it ends with an error.
+    /// Subscribes. The returned future hands on deliveries until `stop`, or until an error ends it.
     pub(crate) async fn start(
         self,
         arrivals: UnboundedSender<Arrival>,
@@ -126,7 +126,7 @@ impl Puller {
                 () = stop.cancelled() => return self.rest(arrivals).await,
                 message = self.subscriber.next() => self.take(message.ok_or(Lost)?, arrivals)?,
                 () = lost.cancelled() => {
-                    // What had come is ours all the same.
+                    // The messages that arrived before are ours all the same.
                     while let Some(Some(message)) = self.subscriber.next().now_or_never() {
                         self.take(message, arrivals)?;
                     }
@@ -152,7 +152,7 @@ impl Puller {
         let stream = jetstream.get_stream_no_info(&*self.pull.stream).await?;
         let info = timeout(SILENCE, stream.consumer_info(&self.pull.consumer)).await??;
         if SystemTime::from(info.created) != self.pull.made {
-            return Err("the consumer was deleted and made anew".into());
+            return Err("the consumer was deleted and recreated".into());
         }
         self.heard = Instant::now();
         Ok(())
@@ -199,7 +199,7 @@ impl Puller {
         Ok(())
     }
 
-    /// What the server says of a pull.
+    /// The server's status for a pull.
     fn status(&mut self, message: &Message) -> Result<(), BoxError> {
         let ours = message.subject.rsplit('.').next().is_some_and(|token| token == self.number.to_string());
         let text = message.description.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a consumer is to be like.
+//! The settings that a consumer is to have.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use async_nats::jetstream::consumer::{self, DeliverPolicy};
 use idem_core::{Ordering, Terms};
 use serde_json::{Value, json};
 
-/// Where a consumer begins that is made anew. It says nothing about one that exists.
+/// Where a new consumer begins. It changes nothing about an existing one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
@@ -21,7 +21,7 @@ pub enum Start {
     Time(SystemTime),
 }
 
-/// What is wanted of the consumer, as far as a user can say.
+/// The settings of the consumer that a user can choose.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wishes {
     pub(crate) filters: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Found {
 /// The server's default, <https://docs.nats.io/nats-concepts/jetstream/consumers#ackwait>.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(30);
 
-/// What may be unsettled in all workers together: no limit, since each worker has its own. With the server's default of
+/// The limit of unsettled messages over all workers: none, since each worker has its own. With the server's default of
 /// 1000 the second worker with `.batch(100)`, each of which wants 3200, would get nothing.
 pub(crate) const MAX_ACK_PENDING: i64 = -1;
 

@@ -89,11 +89,11 @@ impl Stream {
     fn made(&mut self, made: Made, consumer: &str) {
         match self.made.replace(made) {
             Some(before) if before.stream != made.stream => {
-                tracing::warn!(stream = %self.name, "the stream was made anew");
+                tracing::warn!(stream = %self.name, "the stream was recreated");
                 self.leases.void();
             }
             Some(before) if !before.consumer_is(made.consumer) => {
-                tracing::warn!(stream = %self.name, consumer, "the consumer was made anew: it starts again");
+                tracing::warn!(stream = %self.name, consumer, "the consumer was recreated: it starts again");
                 self.leases.forget();
             }
             _ => {}
@@ -151,7 +151,7 @@ impl Stream {
         self.ended(end)
     }
 
-    /// Releases what nobody holds any more, or with `all` whatever is unsettled, as far as it is ours.
+    /// Releases the deliveries that nobody holds any more, or with `all` every unsettled one, as far as they are ours.
     async fn give_back(&self, all: bool) {
         let left = self.leases.take(all);
         for answer in join_all(left.iter().map(|lease| release(&self.link, lease))).await {
@@ -195,7 +195,7 @@ impl Source for Stream {
         self.horizon
     }
 
-    /// What the consumer has not delivered to any worker yet.
+    /// The number of messages that the consumer has not delivered to any worker yet.
     fn lag(&self) -> Option<Lag> {
         let subscription = self.subscription.as_ref()?;
         Some(lag(&self.link, &self.name, &subscription.consumer))

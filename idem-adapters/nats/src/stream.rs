@@ -20,8 +20,8 @@ use crate::subscription::{Made, Subscription};
 /// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
 /// it is read.
 ///
-/// Each [`open`](idem_core::Source::open) makes a connection of its own. Deliveries of the earlier ones stay ours, are extended,
-/// and can be settled by the new one, unless the stream was made anew in the meantime.
+/// Each [`open`](idem_core::Source::open) makes a new connection. Deliveries of the earlier ones stay ours, are extended,
+/// and can be settled by the new one, unless the stream was recreated in the meantime.
 pub struct Stream {
     pub(crate) config: Arc<Config>,
     pub(crate) name: Arc<str>,
@@ -86,8 +86,8 @@ impl Stream {
         self
     }
 
-    /// Updates an existing consumer whose settings are not as they must be, instead of refusing it. What the server
-    /// cannot change is refused all the same.
+    /// Updates an existing consumer whose settings differ from those needed, instead of refusing it. Settings that the server
+    /// cannot change are refused all the same.
     pub fn reconcile(mut self) -> Self {
         self.wishes.reconcile = true;
         self
@@ -113,18 +113,18 @@ impl Stream {
     pub(crate) fn check(&self, terms: &Terms) -> Result<String, Error> {
         let refused = |text: String| Err(Error::Refused(text));
         if terms.in_flight == 0 {
-            return refused("with 0 deliveries in flight nothing would ever come: allow at least 1".to_owned());
+            return refused("with 0 deliveries in flight the worker receives nothing: allow at least 1".to_owned());
         }
         if matches!(terms.ordering, Ordering::Partition | Ordering::Key) {
             return refused(format!(
-                "JetStream has neither partitions nor keys, so that it cannot keep Ordering::{:?}: use Ordering::Queue, \
+                "JetStream has neither partitions nor keys, so it cannot keep Ordering::{:?}: use Ordering::Queue, \
                  or one stream or filter for each partition",
                 terms.ordering
             ));
         }
         if let Some(wait) = self.wishes.ack_wait.filter(|wait| *wait < SHORTEST) {
             return refused(format!(
-                "an ack wait of {wait:?} is too short to be extended in time, over a network: allow at least {SHORTEST:?}"
+                "an ack wait of {wait:?} is too short: idem could not extend it in time over a network. Allow at least {SHORTEST:?}"
             ));
         }
         let name = self.durable.as_deref().unwrap_or(&terms.consumer);

@@ -1,4 +1,4 @@
-//! What one `open` of a stream made.
+//! The state of one subscription.
 
 use std::time::{Duration, SystemTime};
 
@@ -24,7 +24,7 @@ impl Made {
     }
 }
 
-/// What one `open` made.
+/// The state of one subscription, made by `open`.
 pub(crate) struct Subscription {
     pub(crate) arrivals: UnboundedReceiver<Arrival>,
     pub(crate) stop: CancellationToken,

@@ -51,7 +51,7 @@ async fn look(connection: &Connection, stream: &Arc<str>, consumer: &str) -> Res
     let mut found = Vec::new();
     for sequence in (floor + 1..=delivered).take(MOST) {
         let Some(message) = message(connection, stream, sequence).await? else { continue };
-        // What other consumers take stands between ours.
+        // Messages of other consumers stand between ours.
         if filters().next().is_some() && !filters().any(|filter| matches(filter, &message.subject)) {
             continue;
         }

@@ -17,7 +17,7 @@ pub(crate) struct Binding {
     pub(crate) arguments: FieldTable,
 }
 
-/// Binds a queue. What is bound already stays so.
+/// Binds a queue. Existing bindings remain.
 pub(crate) async fn bind(link: &Link, address: &Address, name: &str, bindings: &[Binding]) -> Result<(), Error> {
     for binding in bindings {
         let Binding { exchange, routing_key, arguments } = binding.clone();

@@ -1,4 +1,4 @@
-//! What a connection is made from.
+//! The configuration that connections are made from.
 
 use std::fmt;
 use std::time::Duration;

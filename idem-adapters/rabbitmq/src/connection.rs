@@ -28,7 +28,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// A connection of lapin's and what watches it.
 ///
 /// Auto-recovery stays off: it would go on with other delivery tags without a word, and after an error of the channel
-/// its stream stays pending for ever. The worker opens anew instead.
+/// its stream stays pending for ever. The worker opens the source again instead.
 pub(crate) struct Link {
     pub(crate) connection: Arc<Connection>,
     /// Which of the hosts it is connected to.

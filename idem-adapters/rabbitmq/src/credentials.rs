@@ -61,7 +61,7 @@ pub(crate) type Ask =
 /// How long a callback may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What the callback answers now.
+/// Calls the callback, within its time limit.
 pub(crate) async fn ask(callback: &Ask) -> Result<Credentials, BoxError> {
     match timeout(LIMIT, callback()).await {
         Ok(asked) => asked,
@@ -70,7 +70,7 @@ pub(crate) async fn ask(callback: &Ask) -> Result<Credentials, BoxError> {
 }
 
 impl Login {
-    /// What this connection logs in with.
+    /// The credentials for one connection.
     pub(crate) async fn credentials(&self) -> Result<Credentials, BoxError> {
         match self {
             Self::Url(userinfo) => Ok(Credentials::new(&*userinfo.username, &*userinfo.password)),
@@ -88,7 +88,7 @@ impl Login {
         }
     }
 
-    /// What helps where the server refuses the login.
+    /// The cure if the server refuses the login.
     pub(crate) fn cure(&self) -> &'static str {
         match self {
             Self::Url(_) => "check user and password; RabbitMQ lets the user `guest` in from localhost only",

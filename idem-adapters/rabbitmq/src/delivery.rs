@@ -1,4 +1,4 @@
-//! What lapin delivers, as idem knows it.
+//! Conversion of lapin's deliveries.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use serde_json::Value;
 
-/// What the broker counts at each delivery.
+/// Headers in which the broker counts deliveries.
 pub(crate) const VOLATILE: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-delivered-count"];
 
 /// By which way a message has come to its queue.
@@ -42,7 +42,7 @@ pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, way: Way<'_>, facts: &Ba
         .with_delivery_count(facts.headers().as_ref().filter(|_| way.redelivered).and_then(count))
 }
 
-/// What other brokers do not have.
+/// Properties that other brokers do not have.
 fn properties(exchange: &str, facts: &BasicProperties) -> Properties {
     let number = |number: &Option<u8>| number.map(|number| number.to_string());
     let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! What is said when RabbitMQ cannot be used. No text holds a password: they name an address, which has none.
+//! The texts of errors. None holds a password: they name an address, which has none.
 
 use idem_core::{BoxError, Error};
 use lapin::ErrorKind;

@@ -43,7 +43,7 @@ impl Asked {
     }
 }
 
-/// On a channel of its own: a declaration that is refused closes its channel, and the consumer's must stay open.
+/// On a separate channel: a declaration that is refused closes its channel, and the consumer's must stay open.
 async fn ready(connection: &Connection, queue: &str) -> Result<u64, BoxError> {
     let channel = connection.create_channel().await?;
     let passive = QueueDeclareOptions { passive: true, ..Default::default() };

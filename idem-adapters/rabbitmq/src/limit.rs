@@ -14,7 +14,7 @@ use crate::error::refused;
 
 pub(crate) const ARGUMENT: &str = "x-delivery-limit";
 
-/// What is known of the server and said by the user.
+/// The server's version, and the user's word on policies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// The first number of the server's version.
@@ -24,8 +24,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// What the server does with a queue that has no delivery limit. It is asked each time, since it may be another version
-    /// by now; not where no queue is `verified`.
+    /// Asks how the server treats a queue without a delivery limit. It asks each time, since the server may have been
+    /// upgraded; it does not ask if no queue is to be `verified`.
     pub(crate) async fn ask(config: &Config, verified: bool) -> Result<Self, Error> {
         let by_policy = config.limit_by_policy;
         if !verified {
@@ -69,7 +69,7 @@ impl Limits {
 pub(crate) fn limited(name: &str, address: &Address, limit: &str) -> Error {
     refused(format!(
         "queue `{name}` on {address} has x-delivery-limit={limit}, so that RabbitMQ drops messages that never ran: lost \
-         connections count as deliveries. A queue's arguments cannot be changed, and no policy goes before them: declare a \
+         connections count as deliveries. A queue's arguments cannot be changed, and they override policies: declare a \
          queue of another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), bind it as this one is bound, and \
          move what is left"
     ))

@@ -46,7 +46,7 @@ impl Member {
         format!("queue `{}` on {address}", self.name)
     }
 
-    /// Looks at the queue again: it may have been made anew as another one.
+    /// Looks at the queue again: it may have been recreated with other arguments.
     pub(crate) async fn look(&mut self, config: &Config, link: &Link, limits: Limits) -> Result<(), Error> {
         let known = self.arguments.clone();
         self.arguments = queue_type::verify(link, config, &self.name, &self.request, limits, known).await?;
@@ -116,7 +116,7 @@ impl Member {
         matches!(self.subscription, Some(By::Lapin(_)))
     }
 
-    /// What comes next, if there is something.
+    /// The next delivery, if there is one.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Taken, End>> {
         match &mut self.subscription {
             Some(By::Lapin(wide)) => wide.poll_next(context, &self.name).map_ok(Some),

@@ -71,7 +71,7 @@ impl Options {
     /// Where the URL names no user (`amqps://host/vhost`) and there are no [`credentials`](Self::credentials), it is the login
     /// as well: SASL EXTERNAL, which the server's plugin `rabbitmq_auth_mechanism_ssl` takes. With a user, the server gets both.
     ///
-    /// It is read once: before it runs out, make the worker anew with another one.
+    /// It is read once: start a new worker with another certificate before it expires.
     pub fn tls_identity(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls.client = Some((chain.into(), key.into()));
         self
@@ -138,7 +138,7 @@ impl Options {
         let encrypted = url.uri.scheme == AMQPScheme::AMQPS;
         if !encrypted && let Some(what) = self.tls.given() {
             return Err(Error::Refused(format!(
-                "{what} was given for TLS, and the URL asks for a connection without it: write amqps://"
+                "{what} was given, but the URL asks for a connection without TLS: write amqps://"
             )));
         }
         let tls = if encrypted { Some(self.tls.connector()?) } else { None };
@@ -146,7 +146,7 @@ impl Options {
         let login = match self.ask {
             Some(_) if has_user => {
                 return Err(Error::Refused(
-                    "the URL of RabbitMQ names a user, and .credentials(..) is to be asked for one: take one of them out"
+                    "the URL of RabbitMQ names a user, and .credentials(..) was given as well: leave one of them out"
                         .to_owned(),
                 ));
             }

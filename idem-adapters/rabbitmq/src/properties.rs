@@ -2,7 +2,7 @@
 
 use crate::bare::Cursor;
 
-/// What a property list holds, as far as it can be read.
+/// The contents of a property list, as far as it can be read.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Properties<'a> {
     pub(crate) message_id: Option<&'a [u8]>,

@@ -27,8 +27,9 @@ use crate::request::{Expected, Request};
 /// More than all arguments that RabbitMQ knows.
 const ROUNDS: usize = 32;
 
-/// Declares the queue, where it is to be, and binds it. Refuses what is no quorum queue. Answers with the arguments of the queue, so that the next time one round is enough:
-/// each refused declaration costs a channel and a line in the server's log.
+/// Declares the queue, where it is to be, and binds it. Refuses any other than a quorum queue. Answers with the arguments
+/// of the queue, so that the next time one round is enough: each refused declaration costs a channel and a line in the
+/// server's log.
 pub(crate) async fn verify(
     link: &Link,
     config: &Config,
@@ -69,7 +70,7 @@ pub(crate) async fn verify(
                 Verdict::Has(argument, value) => {
                     arguments.insert(argument, value);
                 }
-                // It was made anew with other arguments since they were learned.
+                // It was recreated with other arguments since they were learned.
                 Verdict::Unclear if !started_anew => {
                     started_anew = true;
                     arguments = quorum(request, FieldTable::default());
@@ -133,8 +134,8 @@ async fn exists(link: &Link, address: &Address, name: &str) -> Result<(), Error>
 
 fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
     refused(format!(
-        "queue `{name}` on {address} is no quorum queue, and idem consumes from no other: a classic queue loses what \
-         it has with its node, and a stream is never acked. Declare a queue of another name with x-queue-type=quorum \
+        "queue `{name}` on {address} is not a quorum queue; idem consumes only from quorum queues: a classic queue loses its \
+         messages with its node, and a stream is never acked. Declare a queue of another name with x-queue-type=quorum \
          (or use .declare), bind it as this one is bound, and move what is left. The server says: {text}"
     ))
 }
@@ -158,7 +159,7 @@ fn no_permission(name: &str, address: &Address, expected: Expected) -> Error {
     refused(format!("the user may not declare queue `{name}` on {address}, nor see its type: {cure}"))
 }
 
-/// What a refused declaration says of the queue that is there.
+/// The reason why the server refused a declaration.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     NoQuorumQueue,

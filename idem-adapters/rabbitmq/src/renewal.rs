@@ -11,7 +11,7 @@ use crate::credentials::{Ask, ask};
 
 /// How long the server may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
-/// At most so often, whatever is said of the time for which they hold.
+/// The shortest interval between two renewals, however short the credentials are said to be valid.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Gives the server the next credentials before those of a connection run out.

@@ -1,4 +1,4 @@
-//! What is asked of a queue before it is consumed.
+//! The request for a queue, before it is consumed.
 
 use idem_core::Error;
 use lapin::types::{FieldTable, ShortString};
@@ -7,7 +7,7 @@ use crate::argument::Argument;
 use crate::bindings::Binding;
 use crate::limit;
 
-/// What is known of a queue before it is looked at.
+/// The caller's knowledge of a queue before it is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// It is to be made where it does not exist.

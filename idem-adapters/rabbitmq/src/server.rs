@@ -33,9 +33,9 @@ impl RabbitMq {
     /// An existing quorum queue, whatever its other arguments.
     ///
     /// # Errors
-    /// When it is awaited: it does not exist, or is no quorum queue, or has a delivery limit (from RabbitMQ 4.0 on also where it
-    /// has none of its own and [`delivery_limit_by_policy`](Options::delivery_limit_by_policy) was not said), or the user may not
-    /// see to that: the text names the cure.
+    /// When it is awaited: it does not exist, or is not a quorum queue, or has a delivery limit (from RabbitMQ 4.0 on also
+    /// where it has none of its own and [`delivery_limit_by_policy`](Options::delivery_limit_by_policy) was not said), or
+    /// the user may not see to that: the text names the cure.
     pub fn queue(&self, name: impl Into<String>) -> Existing {
         self.existing(name.into(), Expected::Existing)
     }

@@ -10,7 +10,7 @@ impl Queue {
     /// Another queue of the same server beside this one, for one worker by one connection. Each delivery names its own queue
     /// as its source.
     ///
-    /// Each queue has a prefetch of its own, so that up to so many deliveries of each are unsettled, and they take turns: a
+    /// Each queue has a prefetch of its own, which limits its own unsettled deliveries, and the queues take turns: a
     /// queue with a backlog keeps no other one waiting. In an order each queue is a lane. Where one queue cannot be consumed,
     /// the whole source is opened again.
     ///
@@ -27,7 +27,7 @@ impl Queue {
     pub fn and(mut self, mut other: Self) -> Result<Self, Error> {
         if !Arc::ptr_eq(&self.config, &other.config) {
             return Err(Error::Refused(format!(
-                "queues `{}` and `{}` are of two connections, and a worker has one: make both by the same RabbitMq",
+                "queues `{}` and `{}` belong to different connections, but a worker has one: make both by the same RabbitMq",
                 self.name, other.name
             )));
         }

@@ -24,7 +24,7 @@ use crate::wide::End;
 /// A quorum queue of a RabbitMQ server, made by [`RabbitMq::queue`](crate::RabbitMq::queue) or
 /// [`RabbitMq::declare`](crate::RabbitMq::declare); or several of them, joined by [`and`](Self::and).
 ///
-/// Each [`open`](Source::open) makes a connection of its own, with a channel for each queue, and ends those before: deliveries
+/// Each [`open`](Source::open) makes a new connection, with a channel for each queue, and ends those before: deliveries
 /// of the earlier ones go back to their queues, and their ackers answer [`Settled::Stale`](idem_core::Settled::Stale).
 pub struct Queue {
     pub(crate) config: Arc<Config>,
@@ -39,7 +39,7 @@ pub struct Queue {
     asked: Asked,
 }
 
-/// What one `open` made.
+/// The state of one subscription, made by `open`.
 #[derive(Clone, Copy)]
 struct Subscription {
     /// Whether it may still be asked for deliveries.
@@ -101,7 +101,7 @@ impl Queue {
         broker(what, error).into()
     }
 
-    /// What any of the members has next, and which it is. Cancel safe.
+    /// The next delivery of any member, and which member it is. Cancel safe.
     async fn any(&mut self) -> (usize, Result<Taken, End>) {
         let (members, turn) = (&mut self.members, &mut self.turn);
         poll_fn(|context| {
@@ -172,7 +172,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What the server does with a queue that has no delivery limit.
+    /// The server's treatment of queues without a delivery limit.
     async fn limits(&self) -> Result<Limits, Error> {
         let verified = self.members.iter().any(|member| member.request.expected != Expected::Unverified);
         Limits::ask(&self.config, verified).await
@@ -191,7 +191,7 @@ impl Source for Queue {
         &self.name
     }
 
-    /// Each queue is looked at again each time: it may have been made anew as another one.
+    /// Each queue is looked at again each time: it may have been recreated with other arguments.
     async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
         self.check(&terms)?;
         self.close().await;

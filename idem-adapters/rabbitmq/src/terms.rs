@@ -1,4 +1,4 @@
-//! What a worker may ask of its queues.
+//! Checks of the terms of a worker.
 
 use idem_core::{Error, Ordering, Terms};
 
@@ -9,13 +9,13 @@ impl Queue {
     pub(crate) fn check(&self, terms: &Terms) -> Result<(), Error> {
         if terms.in_flight == 0 {
             return Err(Error::Refused(
-                "0 deliveries in flight mean no limit to RabbitMQ, and all of the queue in memory: allow at least 1"
+                "0 deliveries in flight mean no limit to RabbitMQ, and would take the whole queue into memory: allow at least 1"
                     .to_owned(),
             ));
         }
         if !matches!(terms.ordering, Ordering::None | Ordering::Queue) {
             return Err(Error::Refused(format!(
-                "RabbitMQ knows neither partitions nor keys, so that it cannot keep the order {:?} of {}: ask for \
+                "RabbitMQ has neither partitions nor keys, so it cannot keep the order {:?} of {}: ask for \
                  Ordering::Queue, or for Ordering::None; messages that need no order among each other can go to \
                  different queues",
                 terms.ordering,

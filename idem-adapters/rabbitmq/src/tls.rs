@@ -5,7 +5,7 @@ use lapin::tcp::{RustlsConnector, RustlsConnectorConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What is given of it, as PEM.
+/// The certificates and keys that the user gave, as PEM.
 #[derive(Default)]
 pub(crate) struct Tls {
     /// The authorities that are trusted, instead of those of the system.
@@ -15,7 +15,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// What there is of it.
+    /// The option that was given, as an error names it.
     pub(crate) fn given(&self) -> Option<&'static str> {
         match self {
             Self { ca: Some(_), .. } => Some("a CA"),

@@ -1,4 +1,4 @@
-//! What becomes of a message that lapin cannot read.
+//! Conversion of messages that lapin cannot read.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::properties::{CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, Properties, RE
 /// The header with the whole property list, in bytes.
 pub(crate) const LIST: &str = "idem-amqp-properties";
 
-/// The broker changes a count in the list at each delivery, and the list with it. What cannot be read of it is in the reason.
+/// The broker changes a count in the list at each delivery, and the list with it. The parts that cannot be read are named
+/// in the reason.
 const VOLATILE_HERE: &[&str] = &[VOLATILE[0], VOLATILE[1], VOLATILE[2], LIST];
 
 /// The facts of a message that was read as bytes: those that lapin would tell, where it could read the message.

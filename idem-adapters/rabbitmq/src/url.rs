@@ -8,7 +8,7 @@ use lapin::uri::AMQPUri;
 /// recommends 5 to 20.
 const HEARTBEAT: u16 = 20;
 
-/// What a URL says.
+/// The parts of a URL.
 pub(crate) struct Url {
     pub(crate) uri: AMQPUri,
     /// It names a user: without one lapin takes `guest`.
@@ -28,7 +28,7 @@ pub(crate) fn parse(url: &str) -> Result<Url, Error> {
         .or_else(|| url.strip_prefix("amqps://"))
         .ok_or_else(|| bad("does not begin with amqp:// or amqps://"))?;
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // A password with a bare `/`, `?` or `#` ends the authority early. What is left of it would be taken for a host,
+    // A password with a bare `/`, `?` or `#` ends the authority early. The rest of it would be taken for a host,
     // a port and a virtual host, and would be named in errors.
     if path.contains('@') {
         return Err(bad("has an @ behind its host"));

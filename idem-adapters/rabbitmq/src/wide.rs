@@ -71,7 +71,7 @@ impl Wide {
         }
     }
 
-    /// Ends the subscription. What was prefetched comes first, then the end: it is released one by one, rather than by
+    /// Ends the subscription. Prefetched messages come first, then the end: they are released one by one, rather than by
     /// closing the channel, which counts it as failed.
     pub(crate) async fn drain(&mut self) -> lapin::Result<()> {
         self.channel.basic_cancel(self.consumer.tag(), BasicCancelOptions { nowait: false }).await?;

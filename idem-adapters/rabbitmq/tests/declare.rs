@@ -50,7 +50,7 @@ async fn another_value_than_the_queue_has_is_refused() {
 async fn what_no_quorum_queue_can_have_is_refused() {
     let Some(world) = World::empty().await else { return };
     let refused = refusal(declared(&world).await.argument("x-max-priority", 3)).await;
-    assert!(refused.contains("x-max-priority") && !refused.contains("is no quorum queue"), "{refused}");
+    assert!(refused.contains("x-max-priority") && !refused.contains("is not a quorum queue"), "{refused}");
     for (name, value) in [("x-queue-type", Argument::from("classic")), ("x-delivery-limit", Argument::from(5))] {
         let refused = refusal(declared(&world).await.argument(name, value)).await;
         assert!(refused.contains(name) && refused.contains(".declare(..)"), "{refused}");

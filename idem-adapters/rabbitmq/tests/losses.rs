@@ -117,7 +117,7 @@ async fn a_queue_that_was_made_anew_as_a_classic_one_is_refused() {
     loss(&mut queue).await;
     world.declare("classic", &[]).await;
     let error = queue.open(terms(4)).await.unwrap_err().to_string();
-    assert!(error.contains("no quorum queue"), "{error}");
+    assert!(error.contains("not a quorum queue"), "{error}");
 }
 
 #[tokio::test]

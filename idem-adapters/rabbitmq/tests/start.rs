@@ -36,7 +36,7 @@ async fn a_classic_queue_is_refused() {
         let Some(world) = World::empty().await else { return };
         world.declare("classic", arguments).await;
         for error in refusals(&world).await {
-            assert!(error.contains("no quorum queue") && error.contains("x-queue-type=quorum"), "{error}");
+            assert!(error.contains("not a quorum queue") && error.contains("x-queue-type=quorum"), "{error}");
             assert!(error.contains(&world.queue), "{error}");
         }
     }
@@ -52,7 +52,7 @@ async fn a_queue_that_does_not_outlive_its_server_is_refused() {
     ] {
         world.channel.queue_declare(world.queue.as_str().into(), options, FieldTable::default()).await.unwrap();
         for error in refusals(&world).await {
-            assert!(error.contains("no quorum queue"), "{error}");
+            assert!(error.contains("not a quorum queue"), "{error}");
         }
         world.delete().await;
     }
@@ -63,7 +63,7 @@ async fn a_stream_is_refused() {
     let Some(world) = World::empty().await else { return };
     world.declare("stream", &[("x-max-age", text("1h"))]).await;
     for error in refusals(&world).await {
-        assert!(error.contains("no quorum queue"), "{error}");
+        assert!(error.contains("not a quorum queue"), "{error}");
     }
     world.delete().await;
 }
@@ -200,7 +200,7 @@ async fn a_queue_with_a_long_name_is_judged_or_left_to_the_user() {
     let durable = QueueDeclareOptions { durable: true, ..Default::default() };
     world.channel.queue_declare(world.queue.as_str().into(), durable, FieldTable::default()).await.unwrap();
     for error in refusals(&world).await {
-        assert!(error.contains("no quorum queue"), "{error}");
+        assert!(error.contains("not a quorum queue"), "{error}");
     }
     world.delete().await;
 

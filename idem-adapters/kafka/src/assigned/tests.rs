@@ -1,4 +1,4 @@
-//! What is ours, by itself.
+//! Tests of the assignment, without a client.
 
 use super::*;
 

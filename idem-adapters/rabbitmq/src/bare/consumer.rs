@@ -72,7 +72,7 @@ impl Consumer {
         send(&self.writes, cancel()?).await
     }
 
-    /// Says goodbye. What is unsettled goes back.
+    /// Closes the connection in good order. Unsettled messages go back to the queue.
     pub(crate) async fn close(mut self) {
         let close = connection::Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
         let Ok(frame) = frames::method(0, &AMQPClass::Connection(Connection::Close(close))) else { return };

@@ -11,7 +11,7 @@ pub(super) const BODY: u8 = 3;
 pub(super) const HEARTBEAT: u8 = 8;
 const END: u8 = 0xCE;
 
-/// What frames are read from and written to.
+/// A connection that frames are read from and written to.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 

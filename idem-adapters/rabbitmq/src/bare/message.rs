@@ -22,7 +22,7 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
 }
 
-/// What the server says to a consumer.
+/// An event that the server sends to a consumer.
 pub(super) enum Said {
     Message(Message),
     /// The consumer is cancelled, as was asked for: no more messages come.
@@ -39,7 +39,7 @@ pub(super) struct Listener<R> {
 }
 
 impl<R: AsyncRead + Unpin> Listener<R> {
-    /// What the server says next. Not cancel safe.
+    /// The next event. Not cancel safe.
     pub(super) async fn said(&mut self) -> io::Result<Said> {
         loop {
             let content = self.frame(METHOD).await?;
