@@ -1,10 +1,10 @@
 //! The inbox: what runs from the database, and what an operator does with dead letters.
 
 mod batch;
-mod conclude;
 mod looks;
 mod memory;
 mod operator;
+mod rows;
 mod run;
 mod runner;
 mod storing;

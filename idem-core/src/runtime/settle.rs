@@ -7,7 +7,7 @@ use tracing::Span;
 
 use crate::{Acker, Delivery, Ordering, Outcome, Settled, Store, telemetry};
 
-use super::Pipeline;
+use super::pipeline::Pipeline;
 
 impl<S: Store> Pipeline<S> {
     /// The database has answered a delivery.
