@@ -6,13 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use crate::{Delivery, Key, KeyError};
+use crate::{Key, KeyError};
 
 mod binary;
 mod percent;
+mod read;
 mod structured;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use read::read;
 
 /// The attributes that each event has.
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
@@ -120,16 +123,4 @@ impl fmt::Debug for CloudEvent {
         let Event { id, source, kind, .. } = &*self.0;
         f.debug_struct("CloudEvent").field("id", id).field("source", source).field("type", kind).finish_non_exhaustive()
     }
-}
-
-/// What the delivery says of itself as a CloudEvent; `None` where it does not say that it is one. The error says why it is
-/// none although it says so.
-pub(crate) fn read(delivery: &Delivery) -> Option<Result<CloudEvent, Arc<str>>> {
-    let read = match structured::format(delivery.content_type()) {
-        Some(format) => Some(structured::read(delivery, &format)),
-        None => binary::read(delivery.headers()),
-    };
-    read.map(|event| {
-        event.map_err(|why| format!("the delivery says that it is a CloudEvent, and is none: {why}").into())
-    })
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::registry::{Job, Route, Work};
-use crate::runtime::{Flight, Pipeline};
+use crate::runtime::{Pipeline, Place};
 use crate::store::{Identity, Row};
 use crate::{Delivery, Outcome, Store};
 
@@ -20,7 +20,7 @@ pub(super) struct Item<'a, S: Store> {
     /// Copies in the same batch: they have the verdict of this one.
     copies: Vec<usize>,
     /// Keeps other deliveries of the key in this process out, for as long as the batch is worked on.
-    _flight: Option<Flight<'a>>,
+    _flight: Option<Place>,
 }
 
 /// What one message of a batch came to.
@@ -59,7 +59,7 @@ impl<S: Store> Pipeline<S> {
         let mut works: Vec<_> = works.into_iter().map(Some).collect();
         let item = |(first, copies): (usize, Vec<usize>)| {
             let (at, Work { route, identity, job }) = works[first].take()?;
-            let flight = Some(self.flights.try_enter(identity.handler, &identity.key)?);
+            let flight = Some(self.in_flight.first_place((identity.handler, &identity.key))?);
             Some(Item { at, route, identity, attempts: 0, job: Some(job), copies, _flight: flight })
         };
         firsts.into_iter().filter_map(item).collect()

@@ -11,7 +11,7 @@ use crate::store::{Isolation, Row};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, give};
-use super::together::{Opening, Round};
+use super::round::{Opening, Round};
 
 impl<S: Store> Pipeline<S> {
     /// Takes what was there all the way, one delivery or a batch, and leaves nothing of it in `batch`. What has to wait goes
@@ -97,25 +97,22 @@ impl<S: Store> Pipeline<S> {
     async fn verdicts(&self, items: Vec<Item<'_, S>>, facts: &[&Delivery], opening: Opening<'_>) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::Alone; facts.len()];
         let _turn = self.pace.turn().await;
-        let mut groups = vec![(items, false)];
-        let (mut holds, mut rounds) = (0, 0);
-        let mut extended = Instant::now();
-        while let Some((mut items, failed)) = groups.pop() {
+        let mut rounds = Rounds { groups: vec![(items, false)], holds: 0 };
+        let (mut first, mut extended) = (true, Instant::now());
+        while let Some((mut items, failed)) = rounds.groups.pop() {
             // Alone it goes the way of a single message, which is where failures are charged.
             if items.len() < 2 {
                 continue;
             }
-            if self.draining.is_cancelled() {
-                give(&mut verdicts, &items, &Verdict::Stopped);
-                continue;
-            }
-            if rounds > 0
-                && let Some(verdict) = self.makes_way(opening)
-            {
+            let instead = match self.draining.is_cancelled() {
+                true => Some(Verdict::Stopped),
+                false => self.makes_way(opening).filter(|_| !first),
+            };
+            if let Some(verdict) = instead {
                 give(&mut verdicts, &items, &verdict);
                 continue;
             }
-            rounds += 1;
+            first = false;
             let round = self.round(&mut items, facts, opening).await;
             if let Opening::Rows(rows) = opening
                 && !matches!(round, Round::Done(_))
@@ -125,49 +122,79 @@ impl<S: Store> Pipeline<S> {
                 self.extend_rows(rows).await;
                 extended = Instant::now();
             }
-            match round {
-                Round::Done(found) => {
-                    self.pace.grow();
-                    for (item, verdict) in items.chunks(1).zip(found) {
-                        give(&mut verdicts, item, &verdict);
-                    }
-                }
-                Round::Without(out) => {
-                    let mut place = 0;
-                    items.retain(|_| (!out.contains(&place), place += 1).0);
-                    // After a second failure the rest is halved, so that many failures do not cost a round each.
-                    if failed { halve(items, true, &mut groups) } else { groups.push((items, true)) }
-                }
-                Round::Split => halve(items, failed, &mut groups),
-                Round::Deadlock => {
-                    self.pace.shrink();
-                    halve(items, failed, &mut groups);
-                }
-                Round::Outage(fault) => {
-                    let hold = Hold::from(&fault);
-                    self.outage.report(&fault);
-                    self.hold(hold, holds).await;
-                    holds += 1;
-                    // It may be one of them that takes too long.
-                    if hold == Hold::Lost && holds > UNANSWERED {
-                        halve(items, failed, &mut groups);
-                    } else {
-                        groups.push((items, failed));
-                    }
-                }
-                Round::Broke => give(&mut verdicts, &items, &Verdict::Broke),
-                Round::CommittedEarly(new) => {
-                    for place in new {
-                        let item = &items[place];
-                        let attempts = item.attempts + 1;
-                        let outcome = self.committed_early(facts[item.at], &item.identity, attempts).await;
-                        give(&mut verdicts, &items[place..=place], &Verdict::Done(outcome));
-                    }
-                }
-                Round::Stopped => give(&mut verdicts, &items, &Verdict::Stopped),
-            }
+            self.conclude_round(round, (items, failed), facts, &mut rounds, &mut verdicts).await;
         }
         verdicts
+    }
+
+    /// Gives verdicts, or makes new groups of these items.
+    async fn conclude_round<'a>(
+        &self,
+        round: Round,
+        (mut items, failed): Group<'a, S>,
+        facts: &[&Delivery],
+        rounds: &mut Rounds<'a, S>,
+        verdicts: &mut [Verdict],
+    ) {
+        match round {
+            Round::Done(found) => {
+                self.pace.grow();
+                for (item, verdict) in items.chunks(1).zip(found) {
+                    give(verdicts, item, &verdict);
+                }
+            }
+            Round::Without(out) => {
+                let mut place = 0;
+                items.retain(|_| (!out.contains(&place), place += 1).0);
+                // After a second failure the rest is halved, so that many failures do not cost a round each.
+                if failed { rounds.halve((items, true)) } else { rounds.groups.push((items, true)) }
+            }
+            Round::Split => rounds.halve((items, failed)),
+            Round::Deadlock => {
+                self.pace.shrink();
+                rounds.halve((items, failed));
+            }
+            Round::Outage(fault) => {
+                let hold = Hold::from(&fault);
+                self.outage.report(&fault);
+                self.hold(hold, rounds.holds).await;
+                rounds.holds += 1;
+                // It may be one of them that takes too long.
+                if hold == Hold::Lost && rounds.holds > UNANSWERED {
+                    rounds.halve((items, failed));
+                } else {
+                    rounds.groups.push((items, failed));
+                }
+            }
+            Round::Broke => give(verdicts, &items, &Verdict::Broke),
+            Round::CommittedEarly(new) => {
+                for place in new {
+                    let (at, attempts) = (items[place].at, items[place].attempts + 1);
+                    let identity = items[place].identity.clone();
+                    let outcome = self.committed_early(facts[at], &identity, attempts).await;
+                    give(verdicts, &items[place..=place], &Verdict::Done(outcome));
+                }
+            }
+            Round::Stopped => give(verdicts, &items, &Verdict::Stopped),
+        }
+    }
+}
+
+/// Items that run in one round, and whether one of them has failed before.
+type Group<'a, S> = (Vec<Item<'a, S>>, bool);
+
+/// The groups that are still to run.
+struct Rounds<'a, S: Store> {
+    groups: Vec<Group<'a, S>>,
+    /// How often a round had no answer.
+    holds: usize,
+}
+
+impl<'a, S: Store> Rounds<'a, S> {
+    fn halve(&mut self, (mut items, failed): Group<'a, S>) {
+        let half = items.split_off(items.len() / 2);
+        self.groups.push((half, failed));
+        self.groups.push((items, failed));
     }
 }
 
@@ -179,10 +206,4 @@ impl Opening<'_> {
             Self::Rows(_) => Isolation::Inbox,
         }
     }
-}
-
-fn halve<'a, S: Store>(mut items: Vec<Item<'a, S>>, failed: bool, groups: &mut Vec<(Vec<Item<'a, S>>, bool)>) {
-    let half = items.split_off(items.len() / 2);
-    groups.push((half, failed));
-    groups.push((items, failed));
 }

@@ -6,11 +6,16 @@
 //! | `lane` | from deliveries to verdicts, and settling them |
 //! | `item` | a message of a batch that can run, and what it came to |
 //! | `together` | one transaction: claims, handlers, guard, commit |
-//! | `pace` | how large batches are, and how many run at once |
+//! | `round` | what such a transaction opens with, and comes to |
+//! | `calls` | the calls of handlers in it |
+//! | `blame` | whose failure the failure of a batch is |
 
+mod blame;
+mod calls;
 mod collect;
 mod item;
 mod lane;
+mod round;
 mod together;
 
 pub(crate) use collect::collect;

@@ -1,6 +1,7 @@
 //! What is a CloudEvent, and what only says so.
 
 use super::*;
+use crate::Delivery;
 use crate::Headers;
 
 fn with_headers(headers: &[(&str, &str)]) -> Delivery {

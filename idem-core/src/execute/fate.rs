@@ -50,7 +50,7 @@ impl<S: Store> Pipeline<S> {
         let mut wait = Duration::from_millis(5);
         let mut draining = None;
         loop {
-            match self.persist(|| self.store.fate(ticket)).await {
+            match self.outage.persist(|| self.store.fate(ticket)).await {
                 Fate::Running => {}
                 fate => return Some(fate),
             }

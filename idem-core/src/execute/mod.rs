@@ -1,50 +1,48 @@
 //! Handle, guard, commit: what a first delivery, a row of the inbox and a batch have in common.
 
+mod conclude;
 mod fate;
+mod handle;
 mod ran;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use crate::registry::{Job, Route, panic_text};
-use crate::runtime::{Pipeline, at};
+use crate::Store;
+use crate::registry::{Job, Route};
+use crate::runtime::Pipeline;
 use crate::store::{Committed, Undone};
-use crate::{BoxError, Store};
 
-pub(crate) use ran::{Failure, IN_PLACE, Ran};
-
-/// What a call of a handler came to.
-pub(crate) enum Handled {
-    Returned(Result<(), BoxError>),
-    Panicked(String),
-    Late,
-    Stopped,
-}
+pub(crate) use conclude::{Charge, Conclusion};
+pub(crate) use handle::Unhandled;
+pub(crate) use ran::{Failure, Ran};
 
 impl<S: Store> Pipeline<S> {
-    /// Handle, guard, commit, from now on: the part that a first delivery and a row of the inbox have in common.
+    /// Handle, guard, commit, from now on, in a transaction that holds the claim.
     pub(crate) async fn execute(&self, route: &Route<S>, job: Box<dyn Job<S>>, mut txn: S::Txn, now: Instant) -> Ran {
         let handled = self.handle(job, &mut txn, now).await;
         let ended = Instant::now();
         route.meters.handler.record(ended - now);
+        if let Err(unhandled) = handled {
+            return self.undo(txn, unhandled).await;
+        }
+        // The store's guard is a part of its commit: the transaction has to be the one that was begun.
+        let ran = Ran::of(self.store.commit(txn).await);
+        route.meters.commit.record(ended.elapsed());
+        ran
+    }
+
+    /// Ends the transaction of a handler that did not return `Ok`, and says what its run came to.
+    pub(crate) async fn undo(&self, txn: S::Txn, unhandled: Unhandled) -> Ran {
         let ticket = self.store.ticket(&txn);
-        let error = match handled {
-            Handled::Returned(Ok(())) => {
-                let ran = Ran::of(self.store.commit(txn).await);
-                route.meters.commit.record(ended.elapsed());
-                return ran;
-            }
-            Handled::Returned(Err(error)) => error,
-            Handled::Panicked(text) => format!("the handler panicked: {text}").into(),
+        let error = match unhandled {
+            Unhandled::Failed(error) => error,
             // The handler was dropped in the middle of whatever it did, so that the connection's state is unknown:
             // dropping the transaction closes it.
-            Handled::Late => {
+            Unhandled::Late => {
                 drop(txn);
                 return self.late(ticket).await;
             }
-            Handled::Stopped => {
+            Unhandled::Stopped => {
                 drop(txn);
                 return self.cut_off(ticket, Ran::Stopped).await;
             }
@@ -59,25 +57,5 @@ impl<S: Store> Pipeline<S> {
             // Only a statement of ours tells an outage, whatever the handler said.
             Err(fault) => self.cut_off(ticket, Ran::Broke(fault)).await,
         }
-    }
-
-    /// Runs the handler under its deadline, from now on. This is the one place where a panic of a handler is caught.
-    pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn, now: Instant) -> Handled {
-        let mut run = job.run(txn);
-        let handled = tokio::select! {
-            biased;
-            ran = AssertUnwindSafe(&mut run).catch_unwind() => match ran {
-                Ok(result) => Handled::Returned(result),
-                Err(panic) => Handled::Panicked(panic_text(panic.as_ref())),
-            },
-            // `None` where the deadline is beyond all time.
-            () = at(now.checked_add(self.settings.deadline)) => Handled::Late,
-            () = self.stop.cancelled() => Handled::Stopped,
-        };
-        // What is dropped is a user's code as well, and its panic must cost no more than its message.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(run))) {
-            tracing::warn!(panic = panic_text(panic.as_ref()), "a handler that was cut off panicked as it was dropped");
-        }
-        handled
     }
 }

@@ -5,9 +5,6 @@ use std::time::Duration;
 use crate::store::{Committed, Fault};
 use crate::{BoxError, Reason};
 
-/// How often a transaction that lost against a concurrent one is tried anew before that counts as a failure.
-pub(crate) const IN_PLACE: u32 = 5;
-
 /// What a run of a handler, in a transaction that holds the claim, came to.
 pub(crate) enum Ran {
     Processed,

@@ -1,27 +1,28 @@
 //! One batch of deliveries that are stored together.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::record::Found;
-use crate::record::{Kept, Known};
-use crate::runtime::{Flight, Hold, Pipeline, Step, extended_all};
-use crate::{Acker, Outcome, Reason, Store, telemetry};
+use crate::record::{Classified, Known};
+use crate::runtime::{Hold, Pipeline, Place, Step, extended_all};
+use crate::{Acker, Outcome, Store, telemetry};
 
 use super::storing::{Arrived, Counted};
 
 /// A delivery that can be stored.
-struct Item<'a, A> {
+struct Item<A> {
     message: Known,
     span: Span,
     acker: A,
     counted: Counted,
     /// Keeps other deliveries of the key in this process out, where there are lanes that run them.
-    _flight: Option<Flight<'a>>,
+    _flight: Option<Place>,
 }
 
-impl<A> Item<'_, A> {
+impl<A> Item<A> {
     /// Out of the batch, and on a way of its own.
     fn alone(self) -> Arrived<A> {
         Arrived::again(self.message.delivery, self.acker, self.counted)
@@ -58,13 +59,13 @@ impl<S: Store> Pipeline<S> {
     /// Limits, decode, key. What is unfit is found so again on its own way, which buries it. What is in flight here waits on
     /// its own way as well, and keeps nobody.
     #[expect(clippy::result_large_err, reason = "an error is the way back of what was given, and as large")]
-    fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<'_, A>, Arrived<A>> {
+    fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
         let identity = span.in_scope(|| self.receive(&arrived.delivery).map(|work| work.identity));
         let Ok(identity) = identity else { return Err(arrived) };
         let flight = match self.settings.inbox {
             true => None,
-            false => match self.flights.try_enter(identity.handler, &identity.key) {
+            false => match self.in_flight.first_place((identity.handler, &identity.key)) {
                 None => return Err(arrived),
                 flight => flight,
             },
@@ -75,12 +76,12 @@ impl<S: Store> Pipeline<S> {
 
     /// Stores sorted messages in one transaction, and repeats that until the database has answered. Where a claim is held
     /// up, or the database refuses a message, the half behind becomes a part of its own, until the one that is held up is alone.
-    async fn store_part<'a, A: Acker>(
+    async fn store_part<A: Acker>(
         &self,
-        mut part: Vec<Item<'a, A>>,
-        parts: &mut Vec<Vec<Item<'a, A>>>,
+        mut part: Vec<Item<A>>,
+        parts: &mut Vec<Vec<Item<A>>>,
         alone: &mut Vec<Arrived<A>>,
-    ) -> Vec<(Item<'a, A>, Kept)> {
+    ) -> Vec<(Item<A>, Classified)> {
         for holds in 0.. {
             part.retain(|item| item.acker.is_live());
             if part.is_empty() {
@@ -94,7 +95,7 @@ impl<S: Store> Pipeline<S> {
                 part.iter_mut().map(|item| (&item.message, &mut item.acker)).unzip();
             let hold = match extended_all(ackers, self.store_many(&messages)).await {
                 Ok(kept) => {
-                    let is_gone = |(_, kept): &(Item<'a, A>, Kept)| matches!(kept, Kept::Found(Found::Gone));
+                    let is_gone = |(_, kept): &(Item<A>, Classified)| *kept == Classified::Gone;
                     let (gone, kept): (Vec<_>, Vec<_>) = part.into_iter().zip(kept).partition(is_gone);
                     alone.extend(gone.into_iter().map(|(item, _)| item.alone()));
                     return kept;
@@ -120,23 +121,17 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Settles a delivery by its own answer, after the commit.
-    async fn finish<A: Acker>(&self, item: Item<'_, A>, kept: Kept) {
+    async fn finish<A: Acker>(&self, item: Item<A>, kept: Classified) {
         let Item { message: Known { delivery, identity }, span, mut acker, counted, .. } = item;
         let meters = self.routes.meters(identity.handler);
-        let outcome = match kept {
-            Kept::Stored => {
-                acker.stored();
-                Outcome::Parked { attempt: 0, due: std::time::Duration::ZERO }
-            }
-            Kept::TooOld => Outcome::Dead { reason: Reason::TooOld },
-            Kept::Found(Found::Conflict) => Outcome::Dead { reason: Reason::Conflict },
-            Kept::Found(Found::Duplicate(age)) => {
-                age.into_iter().for_each(|age| meters.duplicate_age(age));
-                Outcome::Duplicate
-            }
-            // It was taken out before.
-            Kept::Found(Found::Gone) => return,
+        let outcome = if kept == Classified::New {
+            acker.stored();
+            Some(Outcome::Parked { attempt: 0, due: Duration::ZERO })
+        } else {
+            kept.outcome(meters)
         };
+        // What is gone was taken out before.
+        let Some(outcome) = outcome else { return };
         self.answered(&outcome);
         self.settle(acker).await;
         drop(counted);

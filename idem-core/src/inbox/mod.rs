@@ -1,11 +1,11 @@
 //! The inbox: what runs from the database, and what an operator does with dead letters.
 
 mod batch;
-mod conclude;
 mod looks;
 mod memory;
 mod operator;
 mod preparing;
+mod rows;
 mod run;
 mod runner;
 mod storing;

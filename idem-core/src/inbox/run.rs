@@ -6,10 +6,10 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::batch::Verdict;
-use crate::execute::{Failure, IN_PLACE, Ran};
-use crate::record::{Promised, settled};
+use crate::execute::{Charge, Conclusion};
+use crate::record::{Classified, settled};
 use crate::registry::{NoJob, Route};
-use crate::runtime::{Isolated, Pipeline, Step};
+use crate::runtime::{Isolated, Pipeline, Step, warn_of_refusal};
 use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
 use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
 
@@ -24,15 +24,15 @@ impl<S: Store> Pipeline<S> {
     /// not been there when a process ended, the others go on before that: its run is over, and a new connection to write
     /// with takes a while.
     pub(super) async fn run_isolated(&self, row: &Row, quiet: &mut Option<Isolated>) {
-        self.conclude_in(row, Verdict::Alone, quiet).await;
+        self.finish_row_in(row, Verdict::Alone, quiet).await;
     }
 
     /// Writes what a batch has left to be written of a row, or runs it.
-    pub(crate) async fn conclude(&self, row: &Row, verdict: Verdict) {
-        self.conclude_in(row, verdict, &mut None).await;
+    pub(crate) async fn finish_row(&self, row: &Row, verdict: Verdict) {
+        self.finish_row_in(row, verdict, &mut None).await;
     }
 
-    async fn conclude_in(&self, row: &Row, verdict: Verdict, quiet: &mut Option<Isolated>) {
+    async fn finish_row_in(&self, row: &Row, verdict: Verdict, quiet: &mut Option<Isolated>) {
         let span = telemetry::span(self.system, &self.consumer, &row.delivery);
         span.record("idem.handler", row.handler.as_str());
         span.record("idem.key", tracing::field::display(&row.identity.key));
@@ -67,7 +67,7 @@ impl<S: Store> Pipeline<S> {
     async fn rerun(&self, row: &Row, quiet: &mut Option<Isolated>) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         let taken = Instant::now();
-        for round in 0.. {
+        for rounds in 0.. {
             let fits = self.limit(&row.delivery).map_err(NoJob::from);
             let job = match fits.and_then(|()| self.again(route, &row.delivery, &row.identity)) {
                 Ok(job) => job,
@@ -78,7 +78,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => return self.give_back(row, fault).await,
             };
             match self.store.start(&mut txn, row).await {
-                Ok(true) if round == 0 => {
+                Ok(true) if rounds == 0 => {
                     row.waited.into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + taken.elapsed()));
                 }
                 Ok(true) => {}
@@ -88,28 +88,26 @@ impl<S: Store> Pipeline<S> {
                     return self.give_back(row, fault).await;
                 }
             }
-            match self.execute(route, job, txn, Instant::now()).await {
-                Ran::Processed => return Some(Outcome::Processed),
-                Ran::Retry(_) if round < IN_PLACE => {}
-                Ran::Retry(error) => return self.failed(row, Failure::of(&error)).await,
-                Ran::Failed(failure) => return self.failed(row, failure).await,
-                Ran::CommittedEarly => {
-                    let attempts = row.attempts + 1;
-                    return Some(self.committed_early(&row.delivery, &row.identity, attempts).await);
+            let ran = self.execute(route, job, txn, Instant::now()).await;
+            return match self.conclude(ran, row.attempts, rounds) {
+                Conclusion::Retry => continue,
+                Conclusion::Processed => Some(Outcome::Processed),
+                Conclusion::Charge(charge) => self.charge_row(row, charge).await,
+                Conclusion::CommittedEarly { attempts } => {
+                    Some(self.committed_early(&row.delivery, &row.identity, attempts).await)
                 }
-                Ran::Broke(fault) => {
-                    self.outage.report(&fault);
+                Conclusion::Broke(fault) => {
                     // The only start is this one's.
                     if row.starts == 1 {
                         drop(quiet.take());
                     }
-                    return self.broke(row, &crate::error::text(&fault)).await;
+                    self.broke(row, &crate::error::text(&fault)).await
                 }
-                Ran::Stopped => {
+                Conclusion::Stopped => {
                     self.note(row, &Note::GivenBack { due: Duration::ZERO }).await;
-                    return None;
+                    None
                 }
-            }
+            };
         }
         None
     }
@@ -141,24 +139,20 @@ impl<S: Store> Pipeline<S> {
     /// One transaction: the null claim and the keyed row go in, the row without a key goes.
     async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, Fault> {
         let mut txn = self.store.begin(self.settings.deadline).await?;
-        let promised = self.promise(&mut txn, &row.delivery, identity, Promise::Waiting).await?;
-        let outcome = match promised {
-            Promised::New(old) => {
-                let (delivery, attempts) = (&row.delivery, row.attempts);
-                let (state, error) =
-                    old.as_deref().map_or((Ok(Duration::ZERO), row.error.as_str()), |why| (Err(Reason::TooOld), why));
-                self.store.insert(&mut txn, &NewRow { identity, delivery, attempts, state, error }).await?;
-                match state {
-                    Ok(due) => Outcome::Parked { attempt: attempts, due },
-                    Err(reason) => Outcome::Dead { reason },
-                }
-            }
-            Promised::Found(crate::record::Found::Duplicate(age)) => {
-                age.into_iter().for_each(|age| route.meters.duplicate_age(age));
-                Outcome::Duplicate
-            }
-            Promised::Found(crate::record::Found::Conflict) => Outcome::Dead { reason: Reason::Conflict },
-            Promised::Found(crate::record::Found::Gone) => return Err(Fault::Busy),
+        let claimed = self.store.claim(&mut txn, identity, Promise::Waiting).await?;
+        let classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
+        let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
+        let state = match &classified {
+            Classified::New => Some((Ok(due), row.error.as_str())),
+            Classified::TooOld(why) => Some((Err(Reason::TooOld), why.as_str())),
+            _ => None,
+        };
+        if let Some((state, error)) = state {
+            self.store.insert(&mut txn, &NewRow { identity, delivery, attempts, state, error }).await?;
+        }
+        let outcome = match classified {
+            Classified::New => Outcome::Parked { attempt: attempts, due },
+            known => known.outcome(&route.meters).ok_or(Fault::Busy)?,
         };
         if !self.store.remove(&mut txn, row).await? {
             self.store.rollback(txn).await?;
@@ -168,13 +162,12 @@ impl<S: Store> Pipeline<S> {
         Ok(Some(outcome))
     }
 
-    /// A failure that is charged to the row.
-    async fn failed(&self, row: &Row, failure: Failure) -> Option<Outcome> {
-        let attempt = row.attempts + 1;
-        let next = self.next(attempt, &failure);
-        let noted = self.note(row, &Note::Failed { next, error: failure.error }).await;
+    /// Writes a failure of the row.
+    async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
+        let Charge { attempts, next, error } = charge;
+        let noted = self.note(row, &Note::Failed { next, error }).await;
         noted.then_some(match next {
-            Ok(due) => Outcome::Parked { attempt, due },
+            Ok(due) => Outcome::Parked { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
         })
     }
@@ -193,7 +186,7 @@ impl<S: Store> Pipeline<S> {
             self.store.rollback(txn).await?;
             Ok(standing)
         };
-        let standing = self.insist(read).await.flatten();
+        let standing = self.outage.insist(&self.stop, read).await.flatten();
         standing.is_some_and(|standing| standing.age.is_some()).then_some(Outcome::Processed)
     }
 
@@ -213,10 +206,10 @@ impl<S: Store> Pipeline<S> {
 
     /// It was not run. One that the database refuses waits longer each time.
     async fn give_back(&self, row: &Row, fault: Fault) -> Option<Outcome> {
-        let due = match self.hold_for(fault) {
+        let due = match self.outage.hold_for(fault) {
             Step::Refused { error, .. } => {
                 let (tries, wait) = self.refusals.count(row.id);
-                self.warn_of_refusal(&row.delivery, tries, error.as_ref());
+                warn_of_refusal(&row.delivery, tries, error.as_ref());
                 wait
             }
             _ => Duration::from_millis(100),
@@ -228,7 +221,7 @@ impl<S: Store> Pipeline<S> {
     /// Somebody else has the row now. Our start of it was no crash.
     async fn lease_lost(&self, row: &Row, txn: S::Txn) -> Option<Outcome> {
         if let Err(fault) = self.store.rollback(txn).await {
-            self.hold_for(fault);
+            self.outage.hold_for(fault);
         }
         self.unstart(row).await
     }
@@ -242,7 +235,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     pub(super) async fn note(&self, row: &Row, note: &Note) -> bool {
-        let noted = self.insist(|| self.store.note(row, note)).await.unwrap_or(false);
+        let noted = self.outage.insist(&self.stop, || self.store.note(row, note)).await.unwrap_or(false);
         if !noted {
             Span::current().record("idem.outcome", "unknown");
         }

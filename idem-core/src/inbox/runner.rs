@@ -124,7 +124,7 @@ impl<S: Store> Runner<S> {
             let held = Held { _room: room.clone(), _memory: room_in_memory.clone() };
             let (pipeline, slots) = (self.pipeline.clone(), self.slots.clone());
             running.spawn(async move {
-                pipeline.task("inbox", pipeline.run_rows(&batch, &slots)).await;
+                pipeline.defect.task("inbox", pipeline.run_rows(&batch, &slots)).await;
                 drop((slot, held));
             });
         }

@@ -36,7 +36,7 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
             Ok(room) = room.clone().acquire_owned(), if !waiting.is_empty() => {
                 let (pipeline, batch) = (pipeline.clone(), next(&mut waiting));
                 working.spawn(async move {
-                    let stored = pipeline.task("storing", pipeline.store_batch(batch, room)).await;
+                    let stored = pipeline.defect.task("storing", pipeline.store_batch(batch, room)).await;
                     stored.unwrap_or_default()
                 });
             }
@@ -74,7 +74,7 @@ fn follow<S: Store, A: Acker>(
         alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
             let pipeline = pipeline.clone();
             working.spawn(async move {
-                pipeline.task("storing", pipeline.deliver_beside(delivery, acker)).await;
+                pipeline.defect.task("storing", pipeline.deliver_beside(delivery, acker)).await;
                 drop(counted);
                 Vec::new()
             });

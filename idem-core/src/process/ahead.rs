@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::delivery::Refused;
 use crate::registry::NoJob;
-use crate::runtime::{Held, Hold, Pipeline, Step, extended, hold_wait};
+use crate::runtime::{Held, Hold, Pipeline, Step, extended, hold_wait, warn_of_refusal};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store};
 
@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 (Step::Refused { error, .. }, _) => {
                     self.meters(delivery).held();
-                    self.warn_of_refusal(delivery, refused.again(|| Held::new(&self.outage)), error.as_ref());
+                    warn_of_refusal(delivery, refused.again(|| Held::new(&self.outage)), error.as_ref());
                     extended(acker, self.hold(Hold::Refused, holds)).await;
                     holds += 1;
                 }
@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
                 return (self.bury(delivery, unfit).await, None);
             }
         };
-        let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        let _flight = self.in_flight.enter((work.identity.handler, &work.identity.key)).await;
         let _room = self.alone.acquire().await;
         let step = self.store_for_later(delivery, &work.identity, DROPPED).await;
         (step, Some(Box::new(work.identity)))
@@ -80,7 +80,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn make_due(&self, identity: &Identity) {
         let mut holds = 0;
         while let Err(fault) = self.store.make_due(identity).await {
-            drop(self.hold_for(fault));
+            drop(self.outage.hold_for(fault));
             self.outage.over().await;
             tokio::time::sleep(hold_wait(holds)).await;
             holds += 1;

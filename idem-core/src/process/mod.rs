@@ -1,22 +1,37 @@
-//! The way of one delivery: receive, limits, decode, key, begin, claim, handle, guard, commit, settle, emit.
+//! The walk of one delivery, from top to bottom: receive, decode, key, claim, handle, guard, commit, settle.
+//!
+//! A step that is more than a few lines is called from here, once, and returns to here:
+//!
+//! | step | where it is |
+//! |---|---|
+//! | decode, key | `runtime/decode` |
+//! | claim | `record/claim`, by the rule of `record/classify` |
+//! | handle, guard, commit | `execute` |
+//! | what follows from a failure | `execute/conclude`; `record` writes it |
+//! | settle | `runtime/settle` |
+//!
+//! What leaves the walk has to wait: for its turn (`turn`), for the row of its message (`waiting`), or for a database that
+//! refuses it (`set_aside`). It comes back to the start.
 
 mod ahead;
 mod preparing;
+mod room;
 mod set_aside;
 mod turn;
 pub(crate) mod waiting;
 
 use std::pin::pin;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use crate::execute::{Failure, IN_PLACE, Ran};
+use crate::execute::{Charge, Conclusion};
+use crate::record::Classified;
 use crate::registry::{Job, NoJob, Route};
 use crate::runtime::{Hold, Pipeline, Place, Step, UNANSWERED, Unwinding, extended, unanswered};
 use crate::store::{Identity, Promise};
-use crate::{Acker, Delivery, Ordering, Outcome, Store, telemetry};
+use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 pub(crate) use waiting::{RowWait, Waiting};
 
@@ -45,6 +60,7 @@ impl<S: Store> Pipeline<S> {
         pin!(self.drive(room, delivery, acker, place)).instrument(span).await
     }
 
+    /// Tries until the database has answered, and settles.
     async fn drive<A: Acker>(
         &self,
         room: Option<&Semaphore>,
@@ -100,6 +116,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
         };
+        // Settle. The database has answered, and nothing depends on what comes of it.
         self.settle(acker).await;
         self.emit(self.meters(&delivery), &delivery, &outcome);
         None
@@ -107,6 +124,7 @@ impl<S: Store> Pipeline<S> {
 
     /// One try: what the database answers decides.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Step {
+        // Decode, key.
         let work = match self.receive(delivery) {
             Ok(work) => work,
             Err(NoJob::Unprepared) => return Step::Unprepared,
@@ -116,15 +134,15 @@ impl<S: Store> Pipeline<S> {
             }
         };
         // Waited for in memory, so before the room.
-        let _flight = self.flights.enter(work.identity.handler, &work.identity.key).await;
+        let _key = self.in_flight.enter((work.identity.handler, &work.identity.key)).await;
         let _room = self.room(room, delivery).await;
         let in_lane = delivery.lane.map(|_| Box::new(work.identity.clone()));
         let step = if delivery.redelivered() || self.settings.inbox {
             self.store_first(delivery, &work.identity).await
         } else {
-            match self.run_beside(delivery, work.route, &work.identity, work.job).await {
+            match self.run(delivery, work.route, &work.identity, work.job).await {
                 Ok(step) => step,
-                Err(failure) => self.charge(delivery, &work.identity, &failure).await,
+                Err(charge) => self.charge(delivery, &work.identity, &charge).await,
             }
         };
         match (step, in_lane) {
@@ -136,71 +154,51 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Room for one more connection. The caller's room, where there is one; else that of what is stored beside the lanes,
-    /// which have connections of their own: redelivered messages in no order, and all messages with `.inbox()`.
-    async fn room<'a>(&'a self, room: Option<&'a Semaphore>, delivery: &Delivery) -> Option<SemaphorePermit<'a>> {
-        if let Some(room) = room {
-            return room.acquire().await.ok();
-        }
-        let beside_lanes = self.settings.ordering == Ordering::None && (self.settings.inbox || delivery.redelivered());
-        if beside_lanes { self.alone.acquire().await.ok() } else { None }
-    }
-
-    /// Runs beside others, unless a suspect runs.
-    async fn run_beside(
-        &self,
-        delivery: &Delivery,
-        route: &Route<S>,
-        id: &Identity,
-        job: Box<dyn Job<S>>,
-    ) -> Result<Step, Failure> {
-        let _room = self.gate.direct().await;
-        if self.draining.is_cancelled() {
-            return Ok(Step::Stopped);
-        }
-        self.run(delivery, route, id, job).await
-    }
-
-    /// The short way of a first delivery: begin, claim, handle, guard, commit. The error is a failure to charge it with.
+    /// The short way of a first delivery, beside others unless a suspect runs: one transaction from its claim to its commit.
+    /// The error is a failure to charge it with, of which nothing is in the database.
     async fn run(
         &self,
         delivery: &Delivery,
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
-    ) -> Result<Step, Failure> {
+    ) -> Result<Step, Charge> {
+        let _beside = self.gate.direct().await;
+        if self.draining.is_cancelled() {
+            return Ok(Step::Stopped);
+        }
         let mut job = Some(job);
-        for round in 0.. {
+        for rounds in 0.. {
             let ready = match job.take().map_or_else(|| self.again(route, delivery, identity), Ok) {
                 Ok(ready) => ready,
                 Err(NoJob::Unprepared) => return Ok(Step::Unprepared),
                 Err(NoJob::Unfit(unfit)) => return Ok(self.bury(delivery, unfit).await),
             };
+            // Claim.
             let began = Instant::now();
-            let claimed = self.claimed(route, delivery, identity, Promise::Processed).await;
+            let claimed = self.claim(delivery, identity, Promise::Processed).await;
             let opened = Instant::now();
             route.meters.claim.record(opened - began);
-            let (txn, old) = match claimed {
-                Ok(claimed) => claimed,
+            let txn = match claimed {
+                Ok((txn, Classified::New)) => txn,
+                Ok((txn, Classified::TooOld(why))) => {
+                    return Ok(self.bury_too_old(txn, delivery, identity, &why).await);
+                }
+                Ok((txn, known)) => return Ok(self.answer(txn, route, &known).await),
                 Err(step) => return Ok(step),
             };
-            if let Some(why) = old {
-                return Ok(self.bury_too_old(txn, delivery, identity, &why).await);
-            }
-            match self.execute(route, ready, txn, opened).await {
-                Ran::Processed => return Ok(Step::Done(Outcome::Processed)),
-                Ran::Retry(error) if round < IN_PLACE => {
-                    tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried anew");
+            // Handle, guard, commit.
+            let ran = self.execute(route, ready, txn, opened).await;
+            return match self.conclude(ran, 0, rounds) {
+                Conclusion::Retry => continue,
+                Conclusion::Processed => Ok(Step::Done(Outcome::Processed)),
+                Conclusion::Charge(charge) => Err(charge),
+                Conclusion::CommittedEarly { attempts } => {
+                    Ok(Step::Done(self.committed_early(delivery, identity, attempts).await))
                 }
-                Ran::Retry(error) => return Err(Failure::of(&error)),
-                Ran::Failed(failure) => return Err(failure),
-                Ran::CommittedEarly => return Ok(Step::Done(self.committed_early(delivery, identity, 1).await)),
-                Ran::Broke(fault) => {
-                    self.outage.report(&fault);
-                    return Ok(Step::Hold(Hold::Broke));
-                }
-                Ran::Stopped => return Ok(Step::Stopped),
-            }
+                Conclusion::Broke(_) => Ok(Step::Hold(Hold::Broke)),
+                Conclusion::Stopped => Ok(Step::Stopped),
+            };
         }
         Ok(Step::Stopped)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Held, Pipeline, Place};
+use crate::runtime::{Held, Pipeline, Place, warn_of_refusal};
 use crate::{Acker, BoxError, Delivery, Store};
 
 use super::Waiting;
@@ -21,24 +21,12 @@ impl<S: Store> Pipeline<S> {
         delivery.redelivered |= ran;
         self.meters(&delivery).held();
         let tries = delivery.refused.again(|| Held::new(&self.outage));
-        self.warn_of_refusal(&delivery, tries, error.as_ref());
+        warn_of_refusal(&delivery, tries, error.as_ref());
         if self.draining.is_cancelled() {
             self.release(acker).await;
             return None;
         }
         Some(Waiting::Refused(delivery, acker, place))
-    }
-
-    /// Names the message, since it is the one that has to be looked at.
-    pub(crate) fn warn_of_refusal(&self, delivery: &Delivery, tries: usize, error: &(dyn std::error::Error + 'static)) {
-        tracing::warn!(
-            source = delivery.source(),
-            message_id = delivery.message_id(),
-            position = delivery.position(),
-            tries,
-            error = crate::error::text(error),
-            "the database refuses what idem writes for a message; it is held, unacked, and tried again"
-        );
     }
 
     /// Waits for so long before a delivery that the database has refused is tried again. `false` as with its turn.

@@ -36,7 +36,7 @@ impl<S: Store> Pipeline<S> {
                 match parked {
                     Ok(true) => {}
                     Ok(false) => return,
-                    Err(fault) => drop(self.hold_for(fault)),
+                    Err(fault) => drop(self.outage.hold_for(fault)),
                 }
                 tokio::select! {
                     () = ran => {}

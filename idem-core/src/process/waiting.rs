@@ -49,7 +49,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
     while open || !waits.is_empty() {
         tokio::select! {
             received = waiting.recv(), if open => match received {
-                Some(wait) => waits.push(pipeline.task("waiting", pipeline.wait(wait))),
+                Some(wait) => waits.push(pipeline.defect.task("waiting", pipeline.wait(wait))),
                 None => open = false,
             },
             Some(ended) = waits.next() => ended.flatten().into_iter().for_each(|arrival| lanes.push(arrival)),

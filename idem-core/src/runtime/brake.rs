@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::registry::Unfit;
 use crate::{Outcome, Reason};
 
-use super::Health;
+use super::health::Health;
 
 /// Pauses consumption where so many of the last deliveries had no handler, no key or no readable payload, and none of the
 /// others was processed: then it is not the messages that are wrong, but what the worker was told about them.

@@ -7,7 +7,7 @@ use crate::registry::{Job, NoJob, Route, Unfit, Work};
 use crate::store::Identity;
 use crate::{Delivery, Key, Reason, Store};
 
-use super::Pipeline;
+use super::pipeline::Pipeline;
 
 impl<S: Store> Pipeline<S> {
     /// Limits, decode, key: all that can refuse a delivery before a transaction begins.

@@ -7,9 +7,8 @@ use std::sync::OnceLock;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::Error;
 use crate::registry::panic_text;
-use crate::runtime::Pipeline;
-use crate::{Error, Store};
 
 /// The first panic among the tasks of a worker.
 #[derive(Default)]
@@ -25,6 +24,18 @@ impl Defect {
         // The first one is the cause, where others follow.
         let _ = self.first.set((task, text));
         self.seen.cancel();
+    }
+
+    /// Does the work of a task. A panic in it ends the worker with an error that names the task, and answers `None`: a task
+    /// that vanishes silently, or begins again for ever, would look like a worker that works.
+    pub(crate) async fn task<T>(&self, name: &'static str, work: impl Future<Output = T>) -> Option<T> {
+        match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(done) => Some(done),
+            Err(panic) => {
+                self.report(name, panic.as_ref());
+                None
+            }
+        }
     }
 
     /// Waits until a task has panicked. Cancel safe.
@@ -47,20 +58,6 @@ impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.cancel();
-        }
-    }
-}
-
-impl<S: Store> Pipeline<S> {
-    /// Does the work of a task. A panic in it ends the worker with an error that names the task, and answers `None`: a task
-    /// that vanishes silently, or begins again for ever, would look like a worker that works.
-    pub(crate) async fn task<T>(&self, name: &'static str, work: impl Future<Output = T>) -> Option<T> {
-        match AssertUnwindSafe(work).catch_unwind().await {
-            Ok(done) => Some(done),
-            Err(panic) => {
-                self.defect.report(name, panic.as_ref());
-                None
-            }
         }
     }
 }

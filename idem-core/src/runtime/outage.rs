@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use crate::Store;
 use crate::store::Fault;
 
-use super::Health;
 use super::count::Count;
+use super::health::Health;
 use super::waits::{Damped, short};
 
 /// Whether the database can be used. While it cannot, no delivery is taken from the broker and those at hand are held.
@@ -231,16 +231,5 @@ async fn answers<S: Store>(store: &S) {
     while let Err(fault) = store.ping().await {
         tracing::debug!(error = crate::error::text(&fault), "the database is still away");
         tokio::time::sleep(waits.next().unwrap_or_default()).await;
-    }
-}
-
-impl From<&Fault> for super::Hold {
-    fn from(fault: &Fault) -> Self {
-        match fault {
-            Fault::Busy | Fault::Retry(_) => Self::Busy,
-            Fault::Message(_) => Self::Refused,
-            Fault::Lost(_) => Self::Lost,
-            Fault::Outage(_) => Self::Outage,
-        }
     }
 }

@@ -5,7 +5,7 @@ use tokio::time::timeout;
 use crate::registry::Route;
 use crate::{Delivery, PrepareError, Store};
 
-use super::Pipeline;
+use super::pipeline::Pipeline;
 
 impl<S: Store> Pipeline<S> {
     /// Lets the codec prepare for a delivery, within the limit. A codec that hangs hangs on somebody else, whom no message is

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::runtime::refused_wait;
+use super::waits::refused_wait;
 
 /// How often this process has seen each row refused: those rows run alone, and wait longer each time.
 #[derive(Debug, Default)]

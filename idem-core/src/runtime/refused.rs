@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::BoxError;
+use crate::{BoxError, Delivery};
 
-use super::Outage;
+use super::outage::Outage;
 
 /// After so many tries in a row without an answer, a delivery leaves its lane to others.
 pub(crate) const UNANSWERED: usize = 3;
@@ -31,4 +31,16 @@ impl Drop for Held {
             self.0.show();
         }
     }
+}
+
+/// Names the message, since it is the one that has to be looked at.
+pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: usize, error: &(dyn std::error::Error + 'static)) {
+    tracing::warn!(
+        source = delivery.source(),
+        message_id = delivery.message_id(),
+        position = delivery.position(),
+        tries,
+        error = crate::error::text(error),
+        "the database refuses what idem writes for a message; it is held, unacked, and tried again"
+    );
 }

@@ -1,10 +1,13 @@
 //! The settings of a worker, with their defaults.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::registry::RouteBy;
-use crate::runtime::Observer;
-use crate::{Error, Ordering, RetryPolicy};
+use crate::{Delivery, Error, Ordering, Outcome, RetryPolicy};
+
+/// Called with each delivery and its outcome.
+pub(crate) type Observer = Arc<dyn Fn(&Delivery, &Outcome) + Send + Sync>;
 
 #[derive(Clone)]
 pub(crate) struct Settings {

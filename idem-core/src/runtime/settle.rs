@@ -9,7 +9,7 @@ use tracing::Span;
 
 use crate::{Acker, BoxError, Delivery, Ordering, Outcome, Settled, Store, telemetry};
 
-use super::Pipeline;
+use super::pipeline::Pipeline;
 
 /// How long the broker may take to answer. A client that never answers must not hold up a lane.
 const ANSWER: Duration = Duration::from_secs(10);

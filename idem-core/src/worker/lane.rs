@@ -20,7 +20,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
         let number = taken.len() as f64;
         pipeline.gauges.in_flight.increment(number);
         // What is a user's is caught elsewhere. A delivery that was not settled comes again, after the end of the worker.
-        pipeline.task("lane", pin!(pipeline.deliver_some(&mut taken, &waiting))).await;
+        pipeline.defect.task("lane", pin!(pipeline.deliver_some(&mut taken, &waiting))).await;
         pipeline.gauges.in_flight.decrement(number);
     }
 }

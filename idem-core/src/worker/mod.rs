@@ -1,14 +1,20 @@
 //! The worker: the running loop of one source and its handlers.
 
 mod builder;
+mod drain;
 mod fitness;
 mod housekeeping;
 mod lag;
 mod lane;
 mod leave;
+mod options;
+mod parts;
 mod receive;
+mod register;
 mod reopen;
 mod run;
+mod start;
+mod tasks;
 mod unregistered;
 
 pub use builder::{Bare, Staffed, Worker};

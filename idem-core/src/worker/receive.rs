@@ -13,7 +13,7 @@ use crate::{Delivery, Ordering, Source, Store, Terms};
 use super::reopen::Reopening;
 
 /// How long the end of a subscription may take, before it is left to the broker.
-const CLOSE: Duration = Duration::from_secs(5);
+pub(super) const CLOSE: Duration = Duration::from_secs(5);
 
 /// Hands deliveries to the lanes until the worker drains. A source that fails is opened again, for ever: a lost broker
 /// never ends a worker, it makes it unready. So does a database that is away for long: nothing is held for it meanwhile.
@@ -80,7 +80,7 @@ async fn forward<S: Store, Src: Source>(
             Ok((mut delivery, acker)) => {
                 pipeline.recognize(&mut delivery);
                 delivery.lane = delivery.lane.filter(|_| pipeline.settings.ordering != Ordering::None);
-                let place = delivery.lane.map(|lane| pipeline.lanes.place(lane));
+                let place = delivery.lane.map(|lane| pipeline.order.place(lane));
                 to.push(delivery, acker, place);
             }
             Err(error) => return error,
@@ -99,7 +99,20 @@ pub(crate) struct Arrivals<A> {
     pub(crate) redelivered: Queue<Arrival<A>>,
 }
 
+impl<A> Clone for Arrivals<A> {
+    fn clone(&self) -> Self {
+        Self { lanes: self.lanes.clone(), waiting: self.waiting.clone(), redelivered: self.redelivered.clone() }
+    }
+}
+
 impl<A> Arrivals<A> {
+    /// Closes all of them. What is in them is still taken.
+    pub(super) fn close(&self) {
+        self.lanes.close();
+        self.waiting.close();
+        self.redelivered.close();
+    }
+
     fn push(&self, delivery: Delivery, acker: A, place: Option<Place>) {
         warn_of_many(&delivery);
         match place {

@@ -8,8 +8,9 @@ use crate::store::tables::{self, TABLES};
 use crate::{BoxError, Error};
 
 use super::answer::Failure;
-use super::lanes::{Lane, OWN};
-use super::migrate;
+use super::cure::{CURE, place};
+use super::lane::Lane;
+use super::limits::OWN;
 use super::session::literal;
 
 /// Makes an error of what was tried.
@@ -50,7 +51,7 @@ pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> 
     if lane.ask(OWN, asked).await.map_err(unclear)?.is_empty() {
         return Ok(());
     }
-    let name = super::sql::quoted(schema);
+    let name = super::statement::quoted(schema);
     Err(Error::Refused(format!(
         "the schema {schema:?} has the name of the role, whose search path begins with \"$user\": what the application \
          makes without naming a schema would land among idem's tables, and hide what it has in other schemas. Choose \
@@ -85,16 +86,16 @@ pub(super) async fn tables(
             return Err(Error::Refused(format!(
                 "the role {role:?} may not use the table {table:?} of the schema {schema:?}: GRANT SELECT, INSERT, \
                  UPDATE, DELETE ON ALL TABLES IN SCHEMA {} TO {}",
-                super::sql::quoted(schema),
-                super::sql::quoted(&role)
+                super::statement::quoted(schema),
+                super::statement::quoted(&role)
             )));
         }
         if !logged {
             let why = format!(
                 "the table {table:?} of the schema {schema:?} is not logged, and empty after a crash: ALTER TABLE {}.{} \
                  SET LOGGED",
-                super::sql::quoted(schema),
-                super::sql::quoted(&table)
+                super::statement::quoted(schema),
+                super::statement::quoted(&table)
             );
             judge(why, allow_unsafe)?;
         }
@@ -130,18 +131,14 @@ async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Fai
     for row in lane.alone(asked.bind(schema).bind(&names[..])).await? {
         found.insert(row.try_get(0)?, row.try_get(1)?);
     }
-    let place = migrate::place(schema);
-    if let Err(refused) = tables::check(&place, migrate::CURE, &[&TABLES[..], &BATCHES].concat(), &found) {
+    let place = place(schema);
+    if let Err(refused) = tables::check(&place, CURE, &[&TABLES[..], &BATCHES].concat(), &found) {
         return Ok(Err(refused));
     }
     Ok(if refuses_commits(lane, schema).await? {
         Ok(())
     } else {
-        Err(tables::lacks(
-            &place,
-            migrate::CURE,
-            "the enabled trigger `refuse_commit` of the table `processed_messages`",
-        ))
+        Err(tables::lacks(&place, CURE, "the enabled trigger `refuse_commit` of the table `processed_messages`"))
     })
 }
 

@@ -9,7 +9,7 @@ use crate::{Fingerprint, Key};
 
 use super::answer::About;
 use super::rows::time;
-use super::{Postgres, Txn, commit, lanes, txn};
+use super::{Postgres, Txn, begin, commit, limits};
 
 /// `WHERE NOT EXISTS` answers at once where a committed claim is being updated by an inbox run, for which a plain ON
 /// CONFLICT would wait. An uncommitted insert is still waited for. The lock timeout is given back to the session's own
@@ -98,7 +98,7 @@ impl Claims for Postgres {
         if !lane.is_pooled() {
             lane.prepare_claim(&self.sql().prepare_claim).await?;
         }
-        let begin = txn::text(&lane, deadline);
+        let begin = begin::text(lane.session(), lane.kind(), deadline);
         let lock_timeout = match promise {
             // The server's own number in milliseconds.
             Promise::Processed => format!("'{}'", lane.session().lock_timeout),
@@ -116,7 +116,7 @@ impl Claims for Postgres {
             true => self.sql().claim.with(&values),
             false => format!("EXECUTE idem_claim({})", values.join(", ")),
         };
-        let answer = lane.ask(lanes::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
+        let answer = lane.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
         let mut txn = Txn::of(lane, deadline);
         match answer {
             Ok(rows) => {

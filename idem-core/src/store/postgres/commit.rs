@@ -8,8 +8,9 @@ use crate::store::{Committed, Fault, Undone};
 use super::answer::Failure;
 use super::clean::PREPARED;
 use super::guard::{CHANGED, ENDED, check};
-use super::lanes::{Answer, OWN};
-use super::txn::Txn;
+use super::lane::Answer;
+use super::limits::OWN;
+use super::txn::{Txn, not_answered};
 
 /// Guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> Committed {
@@ -19,24 +20,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     if let Err(lost) = txn.lane.flush().await {
         return Committed::Unknown(lost.into());
     }
-    let durable = txn.lane.is_durable().then(|| txn.lane.session().synchronous_commit());
-    let same = (txn.shared && !txn.lane.resets()).then(|| txn.lane.session().same());
-    // One more statement, which gives leave to the COMMIT behind it.
-    let (leave, needed) = match &txn.xid {
-        Some(xid) if txn.batch => (format!("; SELECT pg_catalog.set_config('idem.commit', '{xid}', true)"), 3),
-        _ => (String::new(), 2),
-    };
-    let text = match &txn.xid {
-        // The number comes from the server and consists of digits.
-        Some(xid) if txn.lane.is_pooled() => {
-            format!("{}{leave}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
-        }
-        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'){leave}; COMMIT"),
-        Some(xid) => format!("EXECUTE idem_guard('{xid}'){leave}; COMMIT"),
-        // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
-        None => "SELECT 1; COMMIT".to_owned(),
-    };
-    let text = text + txn.cleaning();
+    let (text, needed) = question(&txn);
     let mut answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     if answer.failure.is_none() && answer.finished < needed {
         // It is the answer to a COPY of the handler. Ours is still to come, and COMMIT may be refused.
@@ -56,6 +40,33 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         Some(Failure::Lost(error)) => return Committed::Unknown(Fault::Lost(error)),
         Some(failure @ Failure::Refused(_)) => failure,
     };
+    refused(txn, finished, failure).await
+}
+
+/// Guard and COMMIT in one string, with the cleaning behind them, and how many of its statements make the commit.
+fn question(txn: &Txn) -> (String, usize) {
+    let durable = txn.lane.is_durable().then(|| txn.lane.session().synchronous_commit());
+    let same = (txn.shared && !txn.lane.resets()).then(|| txn.lane.session().same());
+    // One more statement, which gives leave to the COMMIT behind it.
+    let (leave, needed) = match &txn.xid {
+        Some(xid) if txn.batch => (format!("; SELECT pg_catalog.set_config('idem.commit', '{xid}', true)"), 3),
+        _ => (String::new(), 2),
+    };
+    let text = match &txn.xid {
+        // The number comes from the server and consists of digits.
+        Some(xid) if txn.lane.is_pooled() => {
+            format!("{}{leave}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
+        }
+        Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'){leave}; COMMIT"),
+        Some(xid) => format!("EXECUTE idem_guard('{xid}'){leave}; COMMIT"),
+        // An aborted transaction answers COMMIT with ROLLBACK and no error; any statement before it raises one.
+        None => "SELECT 1; COMMIT".to_owned(),
+    };
+    (text + txn.cleaning(), needed)
+}
+
+/// What it means that the server has refused the guard or COMMIT.
+async fn refused(txn: Txn, finished: usize, failure: Failure) -> Committed {
     let says = |text: &str| matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(text));
     let ended = says(ENDED);
     if says(CHANGED) {
@@ -91,10 +102,6 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         code if code == "40003" || code == "25006" || code.starts_with("53") => Committed::Unknown(failure.into()),
         _ => closed(txn, finished, Committed::Refused, failure).await,
     }
-}
-
-pub(super) fn not_answered() -> Fault {
-    Fault::Lost("a statement of this transaction was not answered".into())
 }
 
 /// That a batch was split for its settings is told once.

@@ -7,7 +7,7 @@ use crate::store::{Fate, Fault, Ticket};
 
 use super::Postgres;
 use super::answer::Failure;
-use super::lanes::Lane;
+use super::lane::Lane;
 
 const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 

@@ -1,7 +1,5 @@
 //! The question before each COMMIT: whether the transaction is still the one that made the claim.
 
-use super::session::Session;
-
 /// The text by which the guard's own error is known from a handler's.
 pub(super) const ENDED: &str = "idem: the handler ended the transaction";
 
@@ -29,11 +27,10 @@ pub(super) fn check(xid: &str, same: Option<&str>, durable: Option<&str>) -> Str
 }
 
 /// Prepared for the life of a connection, since the server would plan them anew for each message.
-pub(super) fn guards(session: &Session, durable: bool) -> String {
-    let durable = durable.then(|| session.synchronous_commit());
+pub(super) fn guards(same: &str, durable: Option<&str>) -> String {
     format!(
         "PREPARE idem_guard (pg_catalog.xid8) AS {}; PREPARE idem_guard_shared (pg_catalog.xid8) AS {}",
         check("$1", None, durable),
-        check("$1", Some(session.same()), durable)
+        check("$1", Some(same), durable)
     )
 }

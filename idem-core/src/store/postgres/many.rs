@@ -8,9 +8,8 @@ use sqlx::Row as _;
 use crate::Fingerprint;
 use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Row, Standing, envelope};
 
-use super::inbox_rows::number;
-use super::rows::{secs, time};
-use super::sql::Statement;
+use super::rows::{number, secs, time};
+use super::statement::Statement;
 use super::{Postgres, Txn};
 
 /// How long many claims wait for one that is held up, in milliseconds: time for a commit. Each of the others would wait as

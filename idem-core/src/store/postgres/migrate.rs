@@ -10,8 +10,10 @@ use crate::store::tables;
 
 use super::answer::Failure;
 use super::check::{self, Failed};
-use super::lanes::{Lane, OWN};
-use super::sql::quoted;
+use super::cure::{CURE, place};
+use super::lane::Lane;
+use super::limits::OWN;
+use super::statement::quoted;
 
 /// Number, name and text of each migration, in order. The files write the ledger themselves, so that they can be run by
 /// hand. A migration keeps the version of idem before it working, and says so in the ledger (`supports`): both run side by
@@ -20,10 +22,6 @@ const MIGRATIONS: &[Migration] =
     &[(1, "0001_claims_and_inbox.sql", include_str!("../../../migrations/postgres/0001_claims_and_inbox.sql"))];
 
 type Migration = (i32, &'static str, &'static str);
-
-/// How what is missing is made.
-pub(super) const CURE: &str = "add it as idem-core/migrations/postgres has it, or give `.schema(..)` a new name, under \
-                               which nothing is known of what was processed before";
 
 /// A migration may wait for another process that migrates, and for the tables' locks.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -106,11 +104,6 @@ fn unknown(schema: &str, applied: Vec<Applied>) -> Result<Vec<Migration>, Error>
     ledger::check(&place(schema), latest, &applied)?;
     let is_there = |version: i32| applied.iter().any(|applied| applied.version == i64::from(version));
     Ok(MIGRATIONS.iter().filter(|(version, ..)| !is_there(*version)).copied().collect())
-}
-
-/// The schema, in the words of an error.
-pub(super) fn place(schema: &str) -> String {
-    format!("the schema {schema:?}")
 }
 
 async fn ledger(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {

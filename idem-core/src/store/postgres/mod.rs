@@ -5,28 +5,34 @@
 //! | `options` | how to reach the database |
 //! | `check` | settings that would lose messages |
 //! | `migrate` | idem's own tables |
-//! | `lanes`, `room`, `session` | connections, how many there are, and what their sessions are like |
+//! | `lanes`, `lane` | connections, and one in use |
+//! | `ready`, `room`, `session`, `limits` | what is idle or new, how many there are, what their sessions are like, and for how long one is waited for |
 //! | `answer` | what the server's errors mean |
-//! | `txn` | begin, guard and commit, roll back |
+//! | `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
 //! | `fate` | what became of a transaction that was cut off |
 //! | `register` | handlers as small integers |
-//! | `claim` | claims |
-//! | `inbox`, `rows` | inbox rows |
+//! | `claims` | claims |
+//! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
 //! | `many` | claims and inbox rows of several messages at once |
 //! | `operator` | list, replay, discard |
 //! | `ping` | a sign of life |
 //! | `prune` | old claims go |
-//! | `sql` | the statements with the schema's name in them |
+//! | `sql`, `statement` | the statements with the schema's name in them |
 
 mod answer;
+mod begin;
 mod check;
 mod claims;
 mod clean;
 mod commit;
+mod cure;
 mod fate;
 mod guard;
 mod inbox_rows;
+mod inbox_sql;
+mod lane;
 mod lanes;
+mod limits;
 mod many;
 mod migrate;
 mod operator;
@@ -35,11 +41,13 @@ mod ping;
 #[cfg(test)]
 mod plans;
 mod prune;
+mod ready;
 mod register;
 mod room;
 mod rows;
 mod session;
 mod sql;
+mod statement;
 mod transactions;
 mod txn;
 

@@ -7,9 +7,8 @@ use sqlx::Row as _;
 use crate::store::{Cures, Fault, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, Waiting};
 use crate::{Key, Reason};
 
-use super::inbox_rows::ids;
-use super::rows::{self, COLUMNS};
-use super::{Postgres, sql};
+use super::rows::{self, COLUMNS, ids};
+use super::{Postgres, statement};
 
 pub(super) const LEVEL: &str = "
     SELECT count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead'),
@@ -107,7 +106,7 @@ impl Operator for Postgres {
     }
 
     fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {
-        let schema = sql::quoted(self.schema());
+        let schema = statement::quoted(self.schema());
         Cures::new(|table| format!("{schema}.{table}"), "now()", consumer, handler, new)
     }
 

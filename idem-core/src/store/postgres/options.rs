@@ -9,7 +9,8 @@ use sqlx::postgres::PgConnectOptions;
 use crate::Error;
 
 use super::lanes::Lanes;
-use super::sql::{Statements, quoted};
+use super::sql::Statements;
+use super::statement::quoted;
 use super::{Inner, Postgres, check, migrate};
 
 /// How to reach a PostgreSQL database, and what to ask of it. Made by [`Postgres::options`].

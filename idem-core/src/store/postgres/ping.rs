@@ -6,13 +6,14 @@ use uuid::Uuid;
 use crate::store::Fault;
 
 use super::Postgres;
-use super::lanes::OWN;
+use super::begin;
+use super::limits::OWN;
 
 /// Writes and commits, as the work of a worker does: a database that is read-only, full or without its tables answers a
 /// `SELECT 1` as ever, and consumption would go on and pause for each message. No handler has the number 0.
 pub(super) async fn ping(store: &Postgres) -> Result<(), Fault> {
     let mut lane = store.lanes().own_at_once().await?;
-    let begin = super::txn::text(&lane, OWN);
+    let begin = begin::text(lane.session(), lane.kind(), OWN);
     let key = Uuid::new_v4().simple();
     let probe = store.sql().ping.with(&[format!("'\\x{key}'::bytea")]);
     lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {probe}; COMMIT")))).await?;

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::store::Claims;
 
-use super::sql::quoted;
-use super::{Postgres, inbox_rows, many, prune};
+use super::statement::quoted;
+use super::{Postgres, inbox_sql, many, prune};
 
 /// Half of each million belongs to another consumer, which nobody serves at the moment.
 const FILL: &str = "
@@ -88,19 +88,19 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let statements = [
         (
             "ordinary",
-            inbox_rows::take(inbox_rows::ORDINARY, 1),
+            inbox_sql::take(inbox_sql::ORDINARY, 1),
             "(int[], bigint, uuid, float8, bigint, float8)",
             "('{1,2}', 10, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
         (
             "suspect",
-            inbox_rows::take(inbox_rows::SUSPECT, 0),
+            inbox_sql::take(inbox_sql::SUSPECT, 0),
             "(int[], bigint, uuid, float8, bigint, float8)",
             "('{1,2}', 1, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
-        ("survey", inbox_rows::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
-        ("judge", inbox_rows::judge(), "(int[], float8)", "('{1,2}', 30)"),
-        ("taken", inbox_rows::taken(), "(uuid)", "(gen_random_uuid())"),
+        ("survey", inbox_sql::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
+        ("judge", inbox_sql::judge(), "(int[], float8)", "('{1,2}', 30)"),
+        ("taken", inbox_sql::taken(), "(uuid)", "(gen_random_uuid())"),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();
@@ -205,10 +205,10 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
 
     let take = "(int[], bigint, uuid, float8, bigint, float8)";
     let statements = [
-        ("survey", inbox_rows::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
+        ("survey", inbox_sql::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
         (
             "ordinary",
-            inbox_rows::take(inbox_rows::ORDINARY, 1),
+            inbox_sql::take(inbox_sql::ORDINARY, 1),
             take,
             "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)",
         ),

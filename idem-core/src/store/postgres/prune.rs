@@ -7,8 +7,10 @@ use sqlx::{AssertSqlSafe, Row as _};
 use crate::store::{Fault, Pruned};
 
 use super::Postgres;
-use super::lanes::{Lane, OWN};
-use super::sql::Statement;
+use super::begin;
+use super::lane::Lane;
+use super::limits::OWN;
+use super::statement::Statement;
 
 /// How many claims go in one transaction: few enough to be quick, enough that a commit each does not matter.
 const CHUNK: i64 = 5_000;
@@ -82,7 +84,7 @@ impl Postgres {
     /// How many were found and deleted; `None` where another pruner is at work. Where anything fails the connection is
     /// closed, with the transaction and the lock.
     async fn prune_chunk(&self, lane: &mut Lane) -> Result<Option<(usize, u64)>, Fault> {
-        let begin = super::txn::text(lane, PATIENCE);
+        let begin = begin::text(lane.session(), lane.kind(), PATIENCE);
         lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
         if lane.is_pooled() && !self.advise(lane, &self.sql().prune_lock_chunk).await? {
             lane.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;

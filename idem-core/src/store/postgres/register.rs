@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 use crate::store::{Fault, HandlerId, Waiting};
 
 use super::Postgres;
-use super::inbox_rows::ids;
+use super::rows::ids;
 use super::rows::secs;
 
 /// `NOT EXISTS` keeps the sequence from running on with every start of every worker, which ON CONFLICT alone would do.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use super::lanes::Use;
+use super::limits::Use;
 
 /// Room for so many of these. Clones share it.
 pub(super) struct Room<T>(Arc<Shared<T>>);

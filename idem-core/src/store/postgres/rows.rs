@@ -68,3 +68,11 @@ pub(super) fn time(micros: i64) -> SystemTime {
 pub(super) fn secs(duration: Duration) -> f64 {
     duration.as_secs_f64().min(3.2e9)
 }
+
+pub(super) fn ids(handlers: &[HandlerId]) -> Vec<i32> {
+    handlers.iter().map(|handler| handler.0).collect()
+}
+
+pub(super) fn number(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

@@ -4,7 +4,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 
 use super::answer::Failure;
-use super::lanes::{LOCK_WAIT, OWN, Use};
+use super::limits::{LOCK_WAIT, OWN, Use};
 
 /// What the session was like before idem touched it: role, database and server decide it.
 #[derive(Clone)]
@@ -133,7 +133,11 @@ impl Session {
     pub(super) async fn prepare(&self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
         let settings = match of {
             // Each of its transactions has limits of its own.
-            Use::Lent => format!("{}; {}", super::guard::guards(self, durable), self.clean()),
+            Use::Lent => format!(
+                "{}; {}",
+                super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
+                self.clean()
+            ),
             Use::Own => self.own(durable),
         };
         sqlx::raw_sql(AssertSqlSafe(settings)).execute(conn).await?;

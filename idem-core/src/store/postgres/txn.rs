@@ -10,10 +10,12 @@ use crate::Key;
 use crate::store::{Fault, HandlerId, Ticket};
 
 use super::answer::{About, Failure};
+use super::begin;
 use super::clean::{DEALLOCATE, RESET, UNDO};
-use super::commit::not_answered;
 use super::guard::check;
-use super::lanes::{LOCK_WAIT, Lane, Lanes, OWN};
+use super::lane::Lane;
+use super::lanes::Lanes;
+use super::limits::OWN;
 
 /// An open transaction on a connection of its own. Dropping it closes the connection.
 pub struct Txn {
@@ -42,14 +44,10 @@ impl std::fmt::Debug for Txn {
     }
 }
 
-/// How much longer than its deadline a handler may leave the session idle: the deadline is kept here, and the server's
-/// limit is for when here is no more.
-const MARGIN: Duration = Duration::from_secs(10);
-
 /// Begins, with the limits of a handler of this deadline.
 pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Fault> {
     let mut lane = lanes.lent().await?;
-    let text = text(&lane, deadline);
+    let text = begin::text(lane.session(), lane.kind(), deadline);
     // On any failure the lane is dropped: a transaction may be open in it.
     lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     Ok(Txn::of(lane, deadline))
@@ -67,7 +65,10 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, Fault> {
     let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
     if resets {
         // RESET ALL takes the limits of this transaction away as well.
-        text += &format!("; {RESET}; {}", limits(&txn.lane, txn.deadline, &txn.lane.session().lock_timeout));
+        text += &format!(
+            "; {RESET}; {}",
+            begin::limits(txn.lane.session(), txn.lane.kind(), txn.deadline, &txn.lane.session().lock_timeout)
+        );
     }
     if !txn.lane.is_sound() {
         return Err(not_answered());
@@ -80,56 +81,14 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, Fault> {
     }
 }
 
-/// BEGIN, with the limits of a handler of this deadline.
-///
-/// READ WRITE, because outside of idem's transactions a lent session is read-only. Without what the session knows of sequences:
-/// the last value would be another message's, or that of a row of the inbox.
-pub(super) fn text(lane: &Lane, deadline: Duration) -> String {
-    let lock = lock_wait(statement_timeout(lane, deadline));
-    format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES; {}",
-        limits(lane, deadline, &lock.to_string())
-    )
-}
-
-/// What is set for a transaction.
-fn limits(lane: &Lane, deadline: Duration, lock_timeout: &str) -> String {
-    let mut text = format!(
-        "SET LOCAL lock_timeout = {lock_timeout}; SET LOCAL statement_timeout = {}; \
-         SET LOCAL idle_in_transaction_session_timeout = {};",
-        statement_timeout(lane, deadline),
-        millis(deadline.saturating_add(MARGIN)),
-    );
-    if lane.is_pooled() {
-        text += &lane.session().pooled();
-        if lane.is_durable() {
-            text += &format!(" SET LOCAL synchronous_commit = {};", lane.session().synchronous_commit());
-        }
-    }
-    text
-}
-
-fn statement_timeout(lane: &Lane, deadline: Duration) -> u64 {
-    match lane.session().statement_timeout {
-        0 => millis(deadline),
-        set => set.min(millis(deadline)),
-    }
-}
-
-/// Shorter than the statement's, or a claim that is held up would look like a server that is too slow.
-fn lock_wait(statement: u64) -> u64 {
-    (statement / 2).clamp(1, LOCK_WAIT)
-}
-
-/// In whole milliseconds, from 1 (0 would be no limit) to the highest that the server takes.
-fn millis(limit: Duration) -> u64 {
-    u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).clamp(1, i32::MAX as u64)
+pub(super) fn not_answered() -> Fault {
+    Fault::Lost("a statement of this transaction was not answered".into())
 }
 
 impl Txn {
     /// In this lane, where a transaction has begun.
     pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
-        let lock_wait = lock_wait(statement_timeout(&lane, deadline));
+        let lock_wait = begin::lock_wait(lane.session(), deadline);
         Self {
             lane,
             xid: None,
@@ -165,7 +124,7 @@ impl Txn {
         match self.lane.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),
             Err(failure) if failure.code() == Some("23505") => {
-                let again = format!("ROLLBACK; {}", text(&self.lane, self.deadline));
+                let again = format!("ROLLBACK; {}", begin::text(self.lane.session(), self.lane.kind(), self.deadline));
                 self.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
                 Ok(None)
             }

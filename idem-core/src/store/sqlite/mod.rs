@@ -17,6 +17,7 @@
 mod answer;
 mod claims;
 mod inbox_rows;
+mod inbox_sql;
 mod lane;
 mod migrate;
 mod operator;

@@ -3,7 +3,7 @@
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::Prefix;
-use super::{claims, inbox_rows, migrate, operator, prune};
+use super::{claims, inbox_sql, migrate, operator, prune};
 
 /// The plan of a statement, one line a step.
 async fn plan(text: &str) -> String {
@@ -27,7 +27,7 @@ fn reads_no_table(plan: &str) {
 
 #[tokio::test]
 async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts_no_more_than_these() {
-    for (text, index) in [(inbox_rows::TAKE_ORDINARY, "ordinary"), (inbox_rows::TAKE_SUSPECT, "suspect")] {
+    for (text, index) in [(inbox_sql::TAKE_ORDINARY, "ordinary"), (inbox_sql::TAKE_SUSPECT, "suspect")] {
         let plan = plan(text).await;
         reads_no_table(&plan);
         let inner = format!("SEARCH i USING INDEX idem_inbox_messages_{index} (handler_id=? AND due_at<?)");
@@ -39,11 +39,11 @@ async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts
 
 #[tokio::test]
 async fn a_survey_and_a_judgement_read_indexes_only() {
-    let survey = plan(inbox_rows::SURVEY).await;
+    let survey = plan(inbox_sql::SURVEY).await;
     reads_no_table(&survey);
     assert!(survey.contains("messages_ordinary (handler_id=? AND due_at<?)"), "{survey}");
     assert_eq!(survey.matches("messages_suspect (handler_id=? AND due_at<?)").count(), 2, "{survey}");
-    let judge = plan(inbox_rows::JUDGE).await;
+    let judge = plan(inbox_sql::JUDGE).await;
     reads_no_table(&judge);
     assert!(judge.contains("messages_suspect (handler_id=? AND due_at<?)"), "{judge}");
 }
@@ -53,10 +53,10 @@ async fn what_is_done_for_each_message_reads_no_table() {
     for text in [
         claims::CLAIM,
         claims::STANDING,
-        inbox_rows::SIGHT,
-        inbox_rows::REMOVE,
-        inbox_rows::TAKEN,
-        inbox_rows::FAILED,
+        inbox_sql::SIGHT,
+        inbox_sql::REMOVE,
+        inbox_sql::TAKEN,
+        inbox_sql::FAILED,
         prune::DELETE,
     ] {
         reads_no_table(&plan(text).await);

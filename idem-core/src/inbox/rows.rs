@@ -1,4 +1,4 @@
-//! Rows that are taken together: run as a batch, and concluded one by one.
+//! Rows that are taken together: run as a batch, and finished one by one.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -21,18 +21,18 @@ impl<S: Store> Pipeline<S> {
         }
         let _held = self.leases.hold(rows);
         let verdicts = Box::pin(self.row_verdicts(rows)).await;
-        Box::pin(self.conclude_all(rows, verdicts, slots)).await;
+        Box::pin(self.finish_rows(rows, verdicts, slots)).await;
     }
 
-    /// Concludes each row by its verdict: first what is finished, then the others one after another on the slot of their
+    /// Finishes each row by its verdict: first what is finished, then the others one after another on the slot of their
     /// batch, and on those that are free. Their leases are extended meanwhile.
     ///
     /// While a suspect waits, or the worker drains, those that have not begun go back instead.
-    async fn conclude_all(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore) {
+    async fn finish_rows(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(verdicts).partition(|(_, verdict)| matches!(verdict, Verdict::Done(_)));
         for (row, verdict) in done {
-            self.conclude(row, verdict).await;
+            self.finish_row(row, verdict).await;
         }
         let more = rest.len().saturating_sub(1);
         let rest = Mutex::new(rest.into_iter());
@@ -41,7 +41,7 @@ impl<S: Store> Pipeline<S> {
             while let Some((row, verdict)) = next() {
                 let stops = self.draining.is_cancelled() || self.gate.wanted() >= Isolation::Inbox;
                 let verdict = if verdict == Verdict::Alone && stops { Verdict::Stopped } else { verdict };
-                self.conclude(row, verdict).await;
+                self.finish_row(row, verdict).await;
             }
         };
         let free = std::iter::from_fn(|| slots.try_acquire().ok()).take(more);

@@ -1,0 +1,19 @@
+//! Reading a delivery as a CloudEvent.
+
+use std::sync::Arc;
+
+use crate::Delivery;
+
+use super::{CloudEvent, binary, structured};
+
+/// What the delivery says of itself as a CloudEvent; `None` where it does not say that it is one. The error says why it is
+/// none although it says so.
+pub(crate) fn read(delivery: &Delivery) -> Option<Result<CloudEvent, Arc<str>>> {
+    let read = match structured::format(delivery.content_type()) {
+        Some(format) => Some(structured::read(delivery, &format)),
+        None => binary::read(delivery.headers()),
+    };
+    read.map(|event| {
+        event.map_err(|why| format!("the delivery says that it is a CloudEvent, and is none: {why}").into())
+    })
+}

@@ -1,0 +1,122 @@
+//! What follows from a run: the rule that first deliveries and rows of the inbox share.
+//!
+//! A batch charges nobody. It finds out whose failure it was (`batch/blame.rs`), and that message runs again, alone.
+
+use std::time::Duration;
+
+use crate::runtime::Pipeline;
+use crate::store::Fault;
+use crate::{Reason, RetryPolicy, Store};
+
+use super::{Failure, Ran};
+
+/// How often a transaction that lost against a concurrent one is tried anew before that counts as a failure.
+const IN_PLACE: u32 = 5;
+
+/// What is to be done after the run of a message that ran alone.
+pub(crate) enum Conclusion {
+    Processed,
+    /// Run it again at once, in a new transaction.
+    Retry,
+    /// Write this failure.
+    Charge(Charge),
+    /// The handler ran COMMIT: write that the message, which has been tried so often, is dead.
+    CommittedEarly {
+        attempts: u32,
+    },
+    /// Nobody is charged, and the claim will tell.
+    Broke(Fault),
+    Stopped,
+}
+
+/// A failure, and what it makes of its message.
+pub(crate) struct Charge {
+    /// How often the message has failed, with this one.
+    pub(crate) attempts: u32,
+    /// It is parked for so long, or dead for this reason.
+    pub(crate) next: Result<Duration, Reason>,
+    pub(crate) error: String,
+}
+
+impl Ran {
+    /// Concludes the run of a message that has failed `attempts` times before, and lost `rounds` races since.
+    fn conclude(self, attempts: u32, rounds: u32, retry: &RetryPolicy) -> Conclusion {
+        let attempts = attempts + 1;
+        let charge = |failure: Failure| {
+            let next = match failure.given_up {
+                Some(reason) => Err(reason),
+                None => retry.after(attempts).ok_or(Reason::Exhausted),
+            };
+            Conclusion::Charge(Charge { attempts, next, error: failure.error })
+        };
+        match self {
+            Self::Processed => Conclusion::Processed,
+            Self::Retry(error) if rounds < IN_PLACE => {
+                tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried anew");
+                Conclusion::Retry
+            }
+            Self::Retry(error) => charge(Failure::of(&error)),
+            Self::Failed(failure) => charge(failure),
+            Self::CommittedEarly => Conclusion::CommittedEarly { attempts },
+            Self::Broke(fault) => Conclusion::Broke(fault),
+            Self::Stopped => Conclusion::Stopped,
+        }
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// [`Ran::conclude`] by the worker's own retry policy. A lost connection is reported.
+    pub(crate) fn conclude(&self, ran: Ran, attempts: u32, rounds: u32) -> Conclusion {
+        if let Ran::Broke(fault) = &ran {
+            self.outage.report(fault);
+        }
+        ran.conclude(attempts, rounds, &self.settings.retry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The conclusion of a run, as far as it can be compared.
+    fn concluded(ran: Ran, attempts: u32, rounds: u32) -> String {
+        let retry = RetryPolicy::new().attempts(3);
+        match ran.conclude(attempts, rounds, &retry) {
+            Conclusion::Processed => "processed".to_owned(),
+            Conclusion::Retry => "retry".to_owned(),
+            Conclusion::Charge(Charge { attempts, next: Ok(_), .. }) => format!("parked after {attempts}"),
+            Conclusion::Charge(Charge { attempts, next: Err(reason), .. }) => {
+                format!("dead after {attempts}: {reason:?}")
+            }
+            Conclusion::CommittedEarly { attempts } => format!("committed after {attempts}"),
+            Conclusion::Broke(_) => "broke".to_owned(),
+            Conclusion::Stopped => "stopped".to_owned(),
+        }
+    }
+
+    fn failed(given_up: Option<Reason>) -> Ran {
+        Ran::Failed(Failure { error: "failed".to_owned(), given_up })
+    }
+
+    #[test]
+    fn a_run_has_the_same_conclusion_wherever_it_ran() {
+        let lost_race = || Ran::Retry("serialization failure".into());
+        let table = [
+            (Ran::Processed, 0, 0, "processed"),
+            (failed(None), 0, 0, "parked after 1"),
+            (failed(None), 1, IN_PLACE, "parked after 2"),
+            (failed(None), 2, 0, "dead after 3: Exhausted"),
+            (failed(Some(Reason::Permanent)), 0, 0, "dead after 1: Permanent"),
+            (lost_race(), 0, 0, "retry"),
+            (lost_race(), 2, IN_PLACE - 1, "retry"),
+            (lost_race(), 0, IN_PLACE, "parked after 1"),
+            (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
+            (Ran::CommittedEarly, 1, 0, "committed after 2"),
+            (Ran::Broke(Fault::Busy), 2, 0, "broke"),
+            (Ran::Stopped, 2, 0, "stopped"),
+        ];
+        for (ran, attempts, rounds, expected) in table {
+            assert_eq!(concluded(ran, attempts, rounds), expected);
+        }
+    }
+}

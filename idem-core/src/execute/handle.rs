@@ -1,0 +1,45 @@
+//! The call of a handler.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures_util::FutureExt;
+use tokio::time::Instant;
+
+use crate::registry::{Job, panic_text};
+use crate::runtime::{Pipeline, at};
+use crate::{BoxError, Store};
+
+/// Why a handler did not return `Ok`.
+pub(crate) enum Unhandled {
+    /// It returned this error, or panicked.
+    Failed(BoxError),
+    /// It ran into its deadline.
+    Late,
+    /// The worker stops.
+    Stopped,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Runs the handler under its deadline, from now on. This is the one place where a panic of a handler is caught.
+    pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn, now: Instant) -> Result<(), Unhandled> {
+        let mut run = job.run(txn);
+        let handled = tokio::select! {
+            biased;
+            ran = AssertUnwindSafe(&mut run).catch_unwind() => match ran {
+                Ok(result) => result.map_err(Unhandled::Failed),
+                Err(panic) => {
+                    let text = panic_text(panic.as_ref());
+                    Err(Unhandled::Failed(format!("the handler panicked: {text}").into()))
+                }
+            },
+            // `None` where the deadline is beyond all time.
+            () = at(now.checked_add(self.settings.deadline)) => Err(Unhandled::Late),
+            () = self.stop.cancelled() => Err(Unhandled::Stopped),
+        };
+        // What is dropped is a user's code as well, and its panic must cost no more than its message.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(run))) {
+            tracing::warn!(panic = panic_text(panic.as_ref()), "a handler that was cut off panicked as it was dropped");
+        }
+        handled
+    }
+}

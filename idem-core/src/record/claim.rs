@@ -1,0 +1,74 @@
+//! The claim of one message, and what is written where there was one already.
+
+use crate::registry::Route;
+use crate::runtime::{Hold, Pipeline, Step};
+use crate::store::{Claimed, Fault, Identity, NewRow, Promise};
+use crate::{Delivery, Reason, Store};
+
+use super::classify::Classified;
+use super::settled::settled;
+
+impl<S: Store> Pipeline<S> {
+    /// Begins a transaction with the claim, and says what the message is. Unless it is new, the transaction holds nothing
+    /// but what [`answer`](Self::answer) commits. An error is the step that holds the message.
+    pub(crate) async fn claim(
+        &self,
+        delivery: &Delivery,
+        identity: &Identity,
+        promise: Promise,
+    ) -> Result<(S::Txn, Classified), Step> {
+        let begun = self.store.begin_with_claim(self.settings.deadline, identity, promise).await;
+        let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
+        match self.classify_in(&mut txn, delivery, identity, claimed).await {
+            Ok(classified) => Ok((txn, classified)),
+            Err(fault) => Err(self.abandon(txn, fault).await),
+        }
+    }
+
+    /// Says what a message is after this answer to its claim, and counts a copy, or writes the row of a conflict.
+    pub(crate) async fn classify_in(
+        &self,
+        txn: &mut S::Txn,
+        delivery: &Delivery,
+        identity: &Identity,
+        claimed: Claimed,
+    ) -> Result<Classified, Fault> {
+        let message = (identity, delivery);
+        if claimed.is_new() {
+            return Ok(self.classify(message, claimed, None));
+        }
+        // A copy of what was processed is told without a lock, and so without a write.
+        let known = self.store.known(txn, &[identity]).await?.pop().flatten();
+        if let copy @ Classified::Duplicate(Some(_)) = self.classify(message, claimed, known.as_ref()) {
+            return Ok(copy);
+        }
+        let existing = self.store.standing(txn, identity.handler, &identity.key).await?;
+        let classified = self.classify(message, claimed, existing.as_ref());
+        match classified {
+            Classified::Duplicate(None) => self.store.sight(txn, identity).await?,
+            Classified::Conflict => self.conflict(txn, delivery, identity).await?,
+            _ => {}
+        }
+        Ok(classified)
+    }
+
+    /// Commits what was written of a message that is not new, which is its answer.
+    pub(crate) async fn answer(&self, txn: S::Txn, route: &Route<S>, classified: &Classified) -> Step {
+        if let Err(fault) = settled(self.store.commit(txn).await) {
+            return self.outage.hold_for(fault);
+        }
+        classified.outcome(&route.meters).map_or(Step::Hold(Hold::Again), Step::Done)
+    }
+
+    /// Writes the row of another message under a key that is claimed.
+    pub(super) async fn conflict(
+        &self,
+        txn: &mut S::Txn,
+        delivery: &Delivery,
+        identity: &Identity,
+    ) -> Result<(), Fault> {
+        let error = format!("another message was taken over under the key {} before", identity.key);
+        let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error: &error };
+        self.store.insert(txn, &row).await
+    }
+}

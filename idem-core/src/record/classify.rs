@@ -1,0 +1,131 @@
+//! What a message is by the claim of its key: the rule that single deliveries, batches and the inbox share.
+
+use std::time::{Duration, SystemTime};
+
+use crate::runtime::Pipeline;
+use crate::store::{Claimed, Identity, Standing};
+use crate::telemetry::Meters;
+use crate::{Delivery, Outcome, Reason, Store};
+
+/// What a message is by the claim of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Classified {
+    /// The transaction at hand has made its claim.
+    New,
+    /// The same, but nobody can tell whether the message was processed before; and why.
+    TooOld(String),
+    /// A copy of the message that holds the claim, which was processed so long ago (`None`: it is in the inbox).
+    Duplicate(Option<Duration>),
+    /// Another message holds the claim.
+    Conflict,
+    /// The claim was removed meanwhile; start again.
+    Gone,
+}
+
+/// Classifies a message by the answer to its claim, and by the claim that was read where there was one already. Whether a
+/// new one is too old is asked only where it is new.
+pub(crate) fn classify(
+    identity: &Identity,
+    claimed: Claimed,
+    existing: Option<&Standing>,
+    too_old: impl FnOnce(Option<SystemTime>) -> Option<String>,
+) -> Classified {
+    match (claimed, existing) {
+        (Claimed::New { pruned_through }, _) => too_old(pruned_through).map_or(Classified::New, Classified::TooOld),
+        (Claimed::Found, None) => Classified::Gone,
+        (Claimed::Found, Some(claim)) if claim.fingerprint == identity.fingerprint => Classified::Duplicate(claim.age),
+        (Claimed::Found, Some(_)) => Classified::Conflict,
+    }
+}
+
+impl Classified {
+    /// What became of the message once the transaction is committed; `None` where that depends on more than its claim.
+    pub(crate) fn outcome(&self, meters: &Meters) -> Option<Outcome> {
+        match self {
+            Self::New | Self::Gone => None,
+            Self::TooOld(_) => Some(Outcome::Dead { reason: Reason::TooOld }),
+            Self::Conflict => Some(Outcome::Dead { reason: Reason::Conflict }),
+            Self::Duplicate(age) => {
+                age.iter().for_each(|age| meters.duplicate_age(*age));
+                Some(Outcome::Duplicate)
+            }
+        }
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// [`classify`], by how far claims of the message's handler were pruned.
+    pub(crate) fn classify(
+        &self,
+        (identity, delivery): (&Identity, &Delivery),
+        claimed: Claimed,
+        existing: Option<&Standing>,
+    ) -> Classified {
+        classify(identity, claimed, existing, |through| self.routes.too_old(identity.handler, delivery, through))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::HandlerId;
+    use crate::{Fingerprint, Key};
+
+    const AGE: Duration = Duration::from_secs(7);
+
+    fn claim(payload: &[u8], age: Option<Duration>) -> Standing {
+        Standing { fingerprint: Fingerprint::of(payload), age }
+    }
+
+    #[test]
+    fn a_message_is_what_its_claim_says() {
+        let identity =
+            Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::of(b"ours") };
+        let new = Claimed::New { pruned_through: None };
+        let pruned = Claimed::New { pruned_through: Some(SystemTime::UNIX_EPOCH) };
+        let old = || Classified::TooOld("old".to_owned());
+        let table = [
+            (new, None, Classified::New),
+            (pruned, None, old()),
+            // What was read before the claim was made is no longer true.
+            (new, Some(claim(b"other", None)), Classified::New),
+            (pruned, Some(claim(b"ours", None)), old()),
+            (Claimed::Found, None, Classified::Gone),
+            (Claimed::Found, Some(claim(b"ours", Some(AGE))), Classified::Duplicate(Some(AGE))),
+            (Claimed::Found, Some(claim(b"ours", None)), Classified::Duplicate(None)),
+            (Claimed::Found, Some(claim(b"other", Some(AGE))), Classified::Conflict),
+            (Claimed::Found, Some(claim(b"other", None)), Classified::Conflict),
+        ];
+        for (claimed, existing, expected) in table {
+            let too_old = |through: Option<SystemTime>| through.map(|_| "old".to_owned());
+            let classified = classify(&identity, claimed, existing.as_ref(), too_old);
+            assert_eq!(classified, expected, "{claimed:?}, {existing:?}");
+        }
+    }
+
+    #[test]
+    fn the_age_of_a_message_is_asked_only_where_its_claim_is_new() {
+        let identity =
+            Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::of(b"ours") };
+        for existing in [None, Some(claim(b"ours", Some(AGE))), Some(claim(b"other", None))] {
+            classify(&identity, Claimed::Found, existing.as_ref(), |_| panic!("{existing:?}"));
+        }
+    }
+
+    #[test]
+    fn what_has_not_to_run_has_its_outcome_by_its_claim_alone() {
+        let meters = Meters::new("billing", "orders");
+        let dead = |reason| Some(Outcome::Dead { reason });
+        let table = [
+            (Classified::New, None),
+            (Classified::Gone, None),
+            (Classified::TooOld(String::new()), dead(Reason::TooOld)),
+            (Classified::Conflict, dead(Reason::Conflict)),
+            (Classified::Duplicate(None), Some(Outcome::Duplicate)),
+            (Classified::Duplicate(Some(AGE)), Some(Outcome::Duplicate)),
+        ];
+        for (classified, outcome) in table {
+            assert_eq!(classified.outcome(&meters), outcome, "{classified:?}");
+        }
+    }
+}

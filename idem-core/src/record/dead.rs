@@ -1,0 +1,55 @@
+//! Dead letters of messages that have no key, or whose handler has committed.
+
+use crate::registry::Unfit;
+use crate::runtime::{Hold, Pipeline, Step};
+use crate::store::{HandlerId, Identity, NewRow};
+use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
+
+use super::settled::settled;
+
+impl<S: Store> Pipeline<S> {
+    /// Keeps a delivery whole for which no key could be made. It is known by the hash of all that makes the message.
+    pub(crate) async fn bury(&self, delivery: &Delivery, unfit: Unfit) -> Step {
+        if self.brake.holds(&unfit) {
+            return Step::Hold(Hold::Unfit);
+        }
+        let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| route.id);
+        let identity = claimless(handler, delivery);
+        let state = Err(unfit.reason);
+        let row = NewRow { identity: &identity, delivery, attempts: 0, state, error: &unfit.error };
+        let mut txn = match self.store.begin(self.settings.deadline).await {
+            Ok(txn) => txn,
+            Err(fault) => return self.outage.hold_for(fault),
+        };
+        if let Err(fault) = self.store.insert(&mut txn, &row).await {
+            return self.abandon(txn, fault).await;
+        }
+        match settled(self.store.commit(txn).await) {
+            Ok(()) => {
+                self.brake.unfit(&unfit);
+                Step::Done(Outcome::Dead { reason: unfit.reason })
+            }
+            Err(fault) => self.outage.hold_for(fault),
+        }
+    }
+
+    /// Gives a message up whose handler ran COMMIT. Its claim stands, so that it would pass for processed if this were
+    /// not written: goes on until the database has answered, also when the worker stops, for as long as that lets it.
+    pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Outcome {
+        let error = "the handler ended the transaction by COMMIT, so that effects may stand: let idem commit";
+        let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error };
+        let write = || async {
+            let mut txn = self.store.begin(self.settings.deadline).await?;
+            self.store.reopen(&mut txn, identity.handler, &identity.key).await?;
+            self.store.insert(&mut txn, &row).await?;
+            settled(self.store.commit(txn).await)
+        };
+        self.outage.persist(write).await;
+        Outcome::Dead { reason: Reason::Committed }
+    }
+}
+
+/// The identity of a delivery without a key.
+pub(crate) fn claimless(handler: HandlerId, delivery: &Delivery) -> Identity {
+    Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) }
+}

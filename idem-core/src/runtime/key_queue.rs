@@ -1,0 +1,138 @@
+//! Queues by key: of those who wait for one key, one after another has it.
+
+use std::collections::hash_map::{Entry, RandomState};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// A first-in, first-out queue for each key. It is in memory: who waits here has no connection, row or transaction.
+///
+/// Keys are known by their hash. Two keys of one hash wait for each other, which is slower and does no harm.
+#[derive(Clone, Default)]
+pub(crate) struct KeyQueue(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    queues: Mutex<Queues>,
+    hash: RandomState,
+}
+
+/// For each key that somebody has, who waits for it. A queue in which nobody waits takes no allocation.
+type Queues = HashMap<u64, VecDeque<Arc<Turn>>, BuildHasherDefault<Hashed>>;
+
+/// The turn of one who waits.
+#[derive(Default)]
+struct Turn {
+    /// Set, under the lock of the queues, when it leaves its queue to have the key.
+    has_come: AtomicBool,
+    rung: Notify,
+}
+
+impl KeyQueue {
+    /// The last place in the queue of this key.
+    pub(crate) fn place(&self, key: impl Hash) -> Place {
+        let key = self.0.hash.hash_one(key);
+        let turn = match self.0.lock().entry(key) {
+            Entry::Vacant(queue) => {
+                queue.insert(VecDeque::new());
+                None
+            }
+            Entry::Occupied(mut queue) => {
+                let turn = Arc::<Turn>::default();
+                queue.get_mut().push_back(turn.clone());
+                Some(turn)
+            }
+        };
+        Place { queue: self.0.clone(), key, turn }
+    }
+
+    /// A place in the queue of this key if nobody has one.
+    pub(crate) fn first_place(&self, key: impl Hash) -> Option<Place> {
+        let key = self.0.hash.hash_one(key);
+        match self.0.lock().entry(key) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(queue) => queue.insert(VecDeque::new()),
+        };
+        Some(Place { queue: self.0.clone(), key, turn: None })
+    }
+
+    /// Waits until all that came before has left the queue of this key. Cancel safe.
+    pub(crate) async fn enter(&self, key: impl Hash) -> Place {
+        // Made before the wait, so that a waiter that is dropped leaves its queue as well.
+        let place = self.place(key);
+        place.turn().await;
+        place
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in the queue of a key, until it is dropped, which moves the queue.
+pub(crate) struct Place {
+    queue: Arc<Shared>,
+    key: u64,
+    /// `None`: nobody was there before it.
+    turn: Option<Arc<Turn>>,
+}
+
+impl Place {
+    /// Waits until all that came before has left the queue. Cancel safe.
+    pub(crate) async fn turn(&self) {
+        let Some(turn) = &self.turn else { return };
+        while !turn.has_come.load(Relaxed) {
+            // Rung once, and kept if nobody waits. Whoever becomes the first stays it.
+            turn.rung.notified().await;
+        }
+    }
+
+    /// Whether all that came before has left the queue.
+    pub(crate) fn is_first(&self) -> bool {
+        self.turn.as_ref().is_none_or(|turn| turn.has_come.load(Relaxed))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut queues = self.queue.lock();
+        let Entry::Occupied(mut queue) = queues.entry(self.key) else { return };
+        let waiting = queue.get_mut();
+        // Under the lock, so that a turn that comes meanwhile is handed on.
+        if let Some(turn) = self.turn.as_ref().filter(|_| !self.is_first()) {
+            waiting.retain(|other| !Arc::ptr_eq(other, turn));
+            return;
+        }
+        match waiting.pop_front() {
+            Some(next) => {
+                next.has_come.store(true, Relaxed);
+                next.rung.notify_one();
+            }
+            None => drop(queue.remove()),
+        }
+    }
+}
+
+/// The hash of what is one already.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

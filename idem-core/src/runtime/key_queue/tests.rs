@@ -1,0 +1,86 @@
+use futures_util::{FutureExt, poll};
+
+use super::*;
+use crate::Key;
+use crate::store::HandlerId;
+
+fn has_its_turn(place: &Place) -> bool {
+    let woken = place.turn().now_or_never().is_some();
+    assert_eq!(place.is_first(), woken);
+    woken
+}
+
+#[test]
+fn a_queue_moves_in_the_order_of_its_places() {
+    let queue = KeyQueue::default();
+    let (first, second, third) = (queue.place(1), queue.place(1), queue.place(1));
+    let other = queue.place(2);
+    assert!(has_its_turn(&first) && has_its_turn(&other));
+    assert!(!has_its_turn(&second) && !has_its_turn(&third));
+    drop(first);
+    assert!(has_its_turn(&second) && !has_its_turn(&third));
+    drop(second);
+    assert!(has_its_turn(&third));
+}
+
+#[test]
+fn whoever_leaves_from_the_middle_lets_nobody_pass() {
+    let queue = KeyQueue::default();
+    let (first, second, third) = (queue.place(1), queue.place(1), queue.place(1));
+    drop(second);
+    assert!(has_its_turn(&first) && !has_its_turn(&third));
+    drop(first);
+    assert!(has_its_turn(&third));
+    drop(third);
+    assert!(queue.0.lock().is_empty(), "nothing is left behind");
+}
+
+#[tokio::test]
+async fn whoever_waits_is_woken() {
+    let queue = KeyQueue::default();
+    let (first, second) = (queue.place(1), queue.place(1));
+    let waiter = tokio::spawn(async move { second.turn().await });
+    tokio::task::yield_now().await;
+    drop(first);
+    tokio::time::timeout(std::time::Duration::from_secs(30), waiter).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_second_delivery_of_a_key_waits_and_leaves_nothing_behind() {
+    let queue = KeyQueue::default();
+    let key = Key::of("a").unwrap();
+    let first = queue.enter((HandlerId(1), &key)).await;
+    let _other = queue.enter((HandlerId(2), &key)).await;
+
+    let mut second = Box::pin(queue.enter((HandlerId(1), &key)));
+    assert!(poll!(second.as_mut()).is_pending());
+    drop(first);
+    drop(second.await);
+    assert_eq!(queue.0.lock().len(), 1, "only the other handler's key is there");
+}
+
+#[tokio::test]
+async fn a_waiter_that_is_dropped_leaves_nothing_behind() {
+    let queue = KeyQueue::default();
+    let first = queue.enter("a").await;
+    let mut second = Box::pin(queue.enter("a"));
+    assert!(poll!(second.as_mut()).is_pending());
+    drop(second);
+    drop(first);
+    assert!(queue.0.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_that_was_handed_to_a_dropped_waiter_goes_on_to_the_next() {
+    let queue = KeyQueue::default();
+    let first = queue.enter("a").await;
+    let (mut second, mut third) = (Box::pin(queue.enter("a")), Box::pin(queue.enter("a")));
+    assert!(poll!(second.as_mut()).is_pending());
+    assert!(poll!(third.as_mut()).is_pending());
+    drop(first);
+    assert!(queue.first_place("a").is_none(), "the key belongs to the second");
+    assert!(poll!(third.as_mut()).is_pending());
+    drop(second);
+    drop(third.await);
+    assert!(queue.0.lock().is_empty());
+}

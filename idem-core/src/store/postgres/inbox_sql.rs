@@ -1,0 +1,154 @@
+//! The statements of inbox rows.
+
+use crate::Reason;
+use crate::store::{MAX_BREAKS, MAX_STARTS};
+
+use super::rows::COLUMNS;
+
+/// Deleting the row locks it, so that other takers skip it while the handler runs.
+pub(super) const START: &str = "
+    WITH gone AS (
+        DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING handler_id, key
+    ), dated AS (
+        UPDATE {schema}.processed_messages AS claim SET processed_at = now() FROM gone
+        WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key
+    )
+    SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
+
+/// The words of the index of ordinary rows, which a statement has to repeat to be given the index.
+pub(super) const ORDINARY: &str = "i.state = 'parked' AND i.starts = 0 AND i.breaks <= 1";
+/// The same of the index of rows that may have ended a process or a connection, without those that are to be judged.
+pub(super) const SUSPECT: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts < 4";
+const JUDGED: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= 4";
+const _: () = assert!(MAX_STARTS == 4);
+
+pub(super) const INSERT: &str = "
+    INSERT INTO {schema}.inbox_messages AS i
+        (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error)
+    VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'parked' ELSE 'dead' END,
+            now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9)
+    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1";
+
+pub(super) const SIGHT: &str = "
+    UPDATE {schema}.inbox_messages SET sightings = sightings + 1
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'dead'";
+
+pub(super) const REMOVE: &str = "
+    DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING 1";
+
+/// One statement for every outcome: $3 attempts more, $4 starts back, $5 breaks more, $6 due in seconds, $7 dead, $9 the
+/// starts of a reservation that is given up.
+pub(super) fn note() -> String {
+    let reason = format!(
+        "coalesce($7::text, CASE WHEN $5 > 0 AND breaks + $5 >= {MAX_BREAKS} THEN '{}' END)",
+        Reason::BrokeConnection
+    );
+    format!(
+        "UPDATE {{schema}}.inbox_messages SET
+            token = NULL,
+            attempts = attempts + $3,
+            starts = coalesce($9, CASE WHEN $3 > 0 THEN 0 ELSE greatest(starts - $4, 0) END),
+            breaks = CASE WHEN $3 > 0 THEN 0 ELSE breaks + $5 END,
+            due_at = coalesce(now() + $6::float8 * interval '1 second', due_at),
+            reason = {reason},
+            state = CASE WHEN {reason} IS NULL THEN 'parked' ELSE 'dead' END,
+            died_at = CASE WHEN {reason} IS NOT NULL THEN now() END,
+            error = coalesce($8, error)
+        WHERE id = $1 AND token = $2 RETURNING 1"
+    )
+}
+
+pub(super) const IS_PARKED: &str = "
+    SELECT 1 FROM {schema}.inbox_messages
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'";
+
+pub(super) const MAKE_DUE: &str = "
+    UPDATE {schema}.inbox_messages SET due_at = now()
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'
+        AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > now()";
+
+pub(super) const COUNT_START: &str = "
+    UPDATE {schema}.inbox_messages SET starts = $3, due_at = now() + $4::float8 * interval '1 second'
+    WHERE id = $1 AND token = $2 RETURNING 1";
+
+pub(super) const EXTEND: &str = "
+    WITH held AS MATERIALIZED (
+        SELECT id FROM {schema}.inbox_messages WHERE id = ANY($1) AND token = $2 FOR UPDATE SKIP LOCKED
+    )
+    UPDATE {schema}.inbox_messages AS i SET due_at = now() + $3::float8 * interval '1 second'
+    FROM held WHERE i.id = held.id";
+
+pub(super) const UNSTART: &str = "
+    UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1";
+
+/// Handler by handler, so that the index gives the oldest ones of each without reading those of others. The rows are
+/// locked while they are sought: those that run are skipped and not counted against the limit.
+/// Materialized, since a limit that is evaluated again for each joined row takes more rows than it says. The lengths of
+/// payloads are known without reading them (octet_length of a value that is stored apart asks its pointer).
+///
+/// $6 bounds the way back: under an old snapshot the index keeps an entry for each row that was taken since, and a look from
+/// the oldest one steps over all of them.
+pub(super) fn take(which: &str, starts: u32) -> String {
+    format!(
+        "WITH due AS MATERIALIZED (
+            SELECT found.id, found.due_at, found.bytes FROM unnest($1::int[]) AS handler (id), LATERAL (
+                SELECT i.id, i.due_at, octet_length(i.payload) + octet_length(i.envelope) AS bytes
+                FROM {{schema}}.inbox_messages AS i
+                WHERE i.handler_id = handler.id AND {which} AND i.due_at <= now()
+                  AND i.due_at >= now() - $6::float8 * interval '1 second'
+                ORDER BY i.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
+            ) AS found ORDER BY found.due_at LIMIT $2
+        ), fit AS MATERIALIZED (
+            SELECT id, due_at, sum(bytes) OVER (ORDER BY due_at, id) - bytes AS before FROM due
+        )
+        UPDATE {{schema}}.inbox_messages AS i
+        SET starts = i.starts + {starts}, token = $3, due_at = now() + $4::float8 * interval '1 second'
+        FROM fit AS due, {{schema}}.handlers AS h
+        WHERE i.id = due.id AND h.id = i.handler_id AND due.before < $5
+        RETURNING {COLUMNS}, (extract(epoch FROM clock_timestamp() - due.due_at) * 1000000)::bigint"
+    )
+}
+
+/// A taken row has a start or is a suspect, so that the small index of suspects has it.
+pub(super) fn taken() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+        WHERE i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.token = $1 ORDER BY i.id"
+    )
+}
+
+/// A row that runs looks due once its lease is over, and is none of what is to be done: it is locked, and skipped.
+pub(super) fn survey() -> String {
+    let back = |seconds: &str| format!("i.due_at >= now() - {seconds} * interval '1 second'");
+    let any = |which: &str, due: &str, lock: &str| {
+        format!(
+            "EXISTS (SELECT FROM unnest($1::int[]) AS handler (id), LATERAL (
+                SELECT i.id FROM {{schema}}.inbox_messages AS i
+                WHERE i.handler_id = handler.id AND {which} AND {due} ORDER BY i.due_at LIMIT 1 {lock}) AS found)"
+        )
+    };
+    format!(
+        "SELECT {}, {}, {}",
+        any(ORDINARY, &format!("i.due_at <= now() AND {}", back("$3::float8")), ""),
+        any(SUSPECT, &format!("i.due_at <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
+        any(
+            JUDGED,
+            &format!("i.due_at < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),
+            "FOR KEY SHARE SKIP LOCKED"
+        ),
+    )
+}
+
+pub(super) fn judge() -> String {
+    format!(
+        "WITH over AS MATERIALIZED (
+            SELECT i.id FROM {{schema}}.inbox_messages AS i
+            WHERE i.handler_id = ANY($1) AND {JUDGED} AND i.due_at < now() - $2::float8 * interval '1 second'
+            FOR UPDATE SKIP LOCKED
+        )
+        UPDATE {{schema}}.inbox_messages AS i
+        SET state = 'dead', reason = '{}', died_at = now(), token = NULL
+        FROM over WHERE i.id = over.id RETURNING 1",
+        Reason::Crashed
+    )
+}

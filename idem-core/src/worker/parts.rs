@@ -1,0 +1,17 @@
+//! What a worker is made of.
+
+use std::sync::Arc;
+
+use crate::registry::Registered;
+use crate::runtime::{Gate, Health, Settings};
+
+/// What a worker is made of, once its handlers' types are erased.
+pub(crate) struct Parts<S, Src> {
+    pub(crate) consumer: String,
+    pub(crate) store: S,
+    pub(crate) source: Src,
+    pub(crate) handlers: Vec<Arc<dyn Registered<S>>>,
+    pub(crate) settings: Settings,
+    pub(crate) health: Health,
+    pub(crate) gate: Gate,
+}

@@ -1,0 +1,58 @@
+//! What a worker tells its database, and asks it, before it takes anything.
+
+use std::sync::Arc;
+
+use crate::registry::{Registered, Route, Routes};
+use crate::runtime::Settings;
+use crate::store::Fault;
+use crate::telemetry::Meters;
+use crate::{Error, Store};
+
+use super::Unregistered;
+
+/// Gives each handler its number, shows that a worker has it, and refuses to leave rows behind that nobody would ever run.
+pub(super) async fn register<S: Store>(
+    consumer: &str,
+    store: &S,
+    handlers: &[Arc<dyn Registered<S>>],
+    settings: &Settings,
+) -> Result<Routes<S>, Error> {
+    let failed = |fault: Fault| Error::Database {
+        what: format!("could not register the handlers of {consumer:?}"),
+        source: fault.into(),
+    };
+    let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
+    let ids = store.register(consumer, &names).await.map_err(failed)?;
+    let retentions = store.retention(&ids).await.map_err(failed)?;
+    // Before anything is refused, so that of two workers that would refuse each other the second one starts.
+    store.seen(&ids).await.map_err(failed)?;
+    if !settings.leave_unregistered {
+        let waiting = store.waiting(consumer).await.map_err(failed)?;
+        Unregistered { consumer, names: &names[1..] }
+            .check(&waiting, |handler, new| store.cures(consumer, handler, new))?;
+    }
+    let mut ids = ids.into_iter().zip(retentions);
+    let Some((nobody, _)) = ids.next() else {
+        return Err(Error::Refused("the store has registered no handler".to_owned()));
+    };
+    let route = |((id, retention), handler): ((_, _), &Arc<dyn Registered<S>>)| Route {
+        id,
+        retention,
+        meters: Meters::new(consumer, handler.name()),
+        handler: handler.clone(),
+    };
+    Ok(Routes {
+        routes: ids.zip(handlers).map(route).collect(),
+        nobody,
+        nobody_meters: Meters::new(consumer, ""),
+        route_by: settings.route_by.clone(),
+    })
+}
+
+/// Whether this consumer has handled anything before, under any of its handlers.
+pub(super) async fn has_history<S: Store>(consumer: &str, store: &S) -> Result<bool, Error> {
+    store.has_history(consumer).await.map_err(|fault| Error::Database {
+        what: format!("could not look for claims of {consumer:?}"),
+        source: fault.into(),
+    })
+}

@@ -1,0 +1,100 @@
+//! The start of a worker: everything that can refuse it, and its subscription.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::registry::Routes;
+use crate::runtime::{Brake, Defect, KeyQueue, Leases, Outage, Pace, Pipeline, Preparations, Refusals, Rows};
+use crate::store::Reservation;
+use crate::telemetry::Gauges;
+use crate::{Error, Source, Store, Terms, age};
+
+use super::parts::Parts;
+use super::receive::CLOSE;
+use super::{fitness, register};
+
+/// A worker that has subscribed, and whose tasks have not begun.
+pub(super) struct Started<S: Store, Src> {
+    pub(super) pipeline: Arc<Pipeline<S>>,
+    pub(super) source: Src,
+    pub(super) terms: Terms,
+    /// What it was promised of the store's connections, until this is dropped.
+    pub(super) connections: Reservation,
+}
+
+/// Checks, registers and subscribes. `None` if `shutdown` came first.
+pub(super) async fn start<S: Store, Src: Source>(
+    mut parts: Parts<S, Src>,
+    shutdown: Pin<&mut impl Future<Output = ()>>,
+) -> Result<Option<Started<S, Src>>, Error> {
+    check(&parts)?;
+    let connections = parts.store.reserve(parts.settings.connections())?;
+    let routes = register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
+    let terms = Terms {
+        consumer: parts.consumer.clone(),
+        in_flight: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
+        deadline: parts.settings.deadline,
+        ordering: parts.settings.ordering,
+        has_history: register::has_history(&parts.consumer, &parts.store).await?,
+    };
+    let opened = tokio::select! {
+        opened = parts.source.open(terms.clone()) => opened,
+        () = shutdown => return Ok(None),
+    };
+    opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
+    if let Err(refused) = age::check(&parts.source, routes.retention()) {
+        // What was handed to us meanwhile goes back.
+        let _ = timeout(CLOSE, parts.source.close()).await;
+        return Err(refused);
+    }
+    parts.health.set_broker(true);
+    parts.health.set_database(true);
+    let (pipeline, source) = assemble(parts, routes);
+    Ok(Some(Started { pipeline, source, terms, connections }))
+}
+
+/// Whether settings, handlers and source fit each other.
+fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
+    parts.settings.check(&parts.consumer)?;
+    fitness::distinct(&parts.handlers, &parts.settings.route_by)?;
+    fitness::subjects(&parts.source, &parts.settings.route_by)?;
+    fitness::keys(&parts.source, &parts.handlers, &parts.settings)
+}
+
+fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
+    let Parts { consumer, store, source, settings, health, gate, .. } = parts;
+    let alone = Semaphore::new(settings.stored_at_once().alone);
+    let pipeline = Pipeline {
+        store,
+        alone,
+        system: source.system(),
+        routes,
+        pace: Pace::new(settings.batch),
+        in_flight: KeyQueue::default(),
+        gate,
+        leases: Leases::default(),
+        refusals: Refusals::default(),
+        preparations: Preparations::default(),
+        own_statements: Mutex::new(()),
+        outage: Arc::new(Outage::new(health.clone(), settings.unsettled())),
+        brake: Brake::new(settings.unfit_limit, health.clone()),
+        defect: Defect::default(),
+        health,
+        gauges: Gauges::new(&consumer),
+        lag: watch::Sender::new(source.lag()),
+        parked: Notify::new(),
+        rows: Rows::default(),
+        order: KeyQueue::default(),
+        settled: AtomicU64::new(0),
+        draining: CancellationToken::new(),
+        stop: CancellationToken::new(),
+        settings,
+        consumer,
+    };
+    (Arc::new(pipeline), source)
+}

@@ -1,0 +1,116 @@
+//! The tasks of a worker that runs.
+
+use std::sync::Arc;
+
+use tokio::task::{JoinError, JoinSet};
+
+use crate::process::waiting;
+use crate::runtime::{Pipeline, Queue};
+use crate::store::Reservation;
+use crate::{Ordering, Source, Store, Terms};
+
+use super::receive::Arrivals;
+use super::start::Started;
+use super::{housekeeping, lag, lane, receive};
+
+/// A worker that runs. All of its tasks end when it is dropped.
+pub(super) struct Tasks<S: Store, Src: Source> {
+    pub(super) pipeline: Arc<Pipeline<S>>,
+    pub(super) queues: Arrivals<Src::Acker>,
+    pub(super) receiving: JoinSet<Src>,
+    /// What has to finish its deliveries or rows before the worker ends.
+    pub(super) working: JoinSet<()>,
+    _beside: JoinSet<()>,
+    _connections: Reservation,
+}
+
+impl<S: Store, Src: Source> Tasks<S, Src> {
+    pub(super) fn spawn(started: Started<S, Src>) -> Self {
+        let Started { pipeline, source, terms, connections } = started;
+        let lanes = Queue::new();
+        // With an order, those that wait for their turn store themselves.
+        let redelivered = if stores_beside_lanes(&pipeline) { Queue::new() } else { lanes.clone() };
+        let queues = Arrivals { lanes, waiting: Queue::new(), redelivered };
+        let working = work(&pipeline, &queues);
+        let beside = look_after(&pipeline);
+        let receiving = receive(&pipeline, source, terms, queues.clone());
+        Self { pipeline, queues, receiving, working, _beside: beside, _connections: connections }
+    }
+
+    /// Waits for the time to drain: `shutdown`, or a task that has panicked. If it is the end of receiving, answers with
+    /// what became of that.
+    pub(super) async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Option<Result<Src, JoinError>> {
+        tokio::select! {
+            () = shutdown => None,
+            () = self.pipeline.defect.seen() => None,
+            ended = self.receiving.join_next() => ended,
+        }
+    }
+}
+
+fn stores_beside_lanes<S: Store>(pipeline: &Pipeline<S>) -> bool {
+    !pipeline.settings.inbox && pipeline.settings.ordering == Ordering::None
+}
+
+/// All that takes deliveries and rows all the way.
+fn work<S: Store, A: crate::Acker>(pipeline: &Arc<Pipeline<S>>, queues: &Arrivals<A>) -> JoinSet<()> {
+    let mut working = JoinSet::new();
+    let settings = &pipeline.settings;
+    if settings.inbox || stores_beside_lanes(pipeline) {
+        let storing = crate::inbox::store(pipeline.clone(), queues.redelivered.clone());
+        spawn(&mut working, pipeline, "storing", storing);
+    }
+    if !settings.inbox {
+        for _ in 0..settings.in_flight {
+            working.spawn(lane::run(pipeline.clone(), queues.lanes.clone(), queues.waiting.clone()));
+        }
+        let waiting = waiting::run(pipeline.clone(), queues.waiting.clone(), queues.lanes.clone());
+        spawn(&mut working, pipeline, "waiting", waiting);
+    }
+    spawn(&mut working, pipeline, "inbox", crate::inbox::run(pipeline.clone()));
+    working
+}
+
+/// What a worker does beside its messages, until it ends.
+fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
+    let mut beside = JoinSet::new();
+    let at = pipeline.clone();
+    spawn(&mut beside, pipeline, "watch of the database", async move { at.outage.watch(&at.store).await });
+    let at = pipeline.clone();
+    spawn(&mut beside, pipeline, "gauges", async move { housekeeping::level(&at).await });
+    let (at, of) = (pipeline.clone(), pipeline.lag.subscribe());
+    spawn(&mut beside, pipeline, "lag", async move { lag::publish(&at.consumer, of).await });
+    let at = pipeline.clone();
+    spawn(&mut beside, pipeline, "pruning", async move { housekeeping::prune(&at).await });
+    let at = pipeline.clone();
+    spawn(&mut beside, pipeline, "signs of life", async move { housekeeping::seen(&at).await });
+    beside
+}
+
+/// Receives in a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took
+/// about 40 microseconds of processor time (docs/performance.md).
+fn receive<S: Store, Src: Source>(
+    pipeline: &Arc<Pipeline<S>>,
+    mut source: Src,
+    terms: Terms,
+    to: Arrivals<Src::Acker>,
+) -> JoinSet<Src> {
+    let mut receiving = JoinSet::new();
+    let at = pipeline.clone();
+    receiving.spawn(async move {
+        at.defect.task("receiving", receive::run(&at, &mut source, &terms, &to)).await;
+        source
+    });
+    receiving
+}
+
+/// A panic in a task drains the worker.
+fn spawn<S: Store>(
+    tasks: &mut JoinSet<()>,
+    pipeline: &Arc<Pipeline<S>>,
+    name: &'static str,
+    work: impl Future<Output = ()> + Send + 'static,
+) {
+    let pipeline = pipeline.clone();
+    tasks.spawn(async move { pipeline.defect.task(name, work).await.unwrap_or(()) });
+}
