@@ -1,4 +1,4 @@
-//! A codec's preparation, of which nothing can harm more than its message.
+//! A codec's preparation, whose failure affects only its message.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use super::PrepareError;
 use crate::registry::panic_text;
 
-/// The future of a preparation. A panic in it is the fault of its message; one as it is dropped is only told.
+/// The future of a preparation. A panic in it is the fault of its message; a panic while it is dropped is only logged.
 pub(crate) struct Preparing<'a>(Option<Pin<Box<dyn Future<Output = Result<(), PrepareError>> + Send + 'a>>>);
 
 impl<'a> Preparing<'a> {
