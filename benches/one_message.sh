@@ -1,7 +1,7 @@
 #!/bin/sh
-# Where the time of one message goes: what idem sends to PostgreSQL for one message, by pgbench, and the same with one thing
-# changed. All variants in turns, so that the ratios hold on a busy machine; medians of the rounds, and of
-# their ratios.
+# The cost of each part of one message: the statements that idem sends to PostgreSQL for one message, run by pgbench,
+# and variants with one change each. All variants run in turn, so that the ratios hold on a busy machine. Prints medians
+# of the rounds, and of their ratios.
 #
 #   eval "$(cargo xtask services up)"; sh benches/one_message.sh [clients] [rounds] [seconds]
 set -eu
@@ -10,7 +10,7 @@ PATH=$PATH:$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
 dir=$(mktemp -d)
 trap 'psql -qX "$DATABASE_URL" -c "DROP SCHEMA IF EXISTS one_message CASCADE" 2>/dev/null; rm -r "$dir"' EXIT
 
-table() { # name, columns of its own, index
+table() { # name, index statement
     echo "CREATE TABLE $1 (processed_at timestamptz, handler_id int NOT NULL, key bytea NOT NULL,
           fingerprint bytea, PRIMARY KEY (handler_id, key)); $2"
 }
@@ -24,7 +24,7 @@ table() { # name, columns of its own, index
 
 begin="BEGIN ISOLATION LEVEL READ COMMITTED"
 settings="SET LOCAL lock_timeout = 1000\\; SET LOCAL statement_timeout = 30000\\; SET LOCAL idle_in_transaction_session_timeout = 40000\\; SET LOCAL synchronous_commit = on"
-# The values of a claim: of a key of 16 bytes and a fingerprint of 16, or of none.
+# The values of a claim: a key of 16 bytes with a fingerprint of 16 bytes.
 values="1, '\\x:a:b', '\\x:b:a', true, '0'"
 effect="INSERT INTO one_message.effects VALUES (':a:b');"
 claim() { # table, the five values
@@ -42,7 +42,7 @@ prepare() { # table
     echo "PREPARE guard (xid8) AS $(guard '$1');"
     printf '\\set new 0\n\\endif\n'
 }
-whole() { # table, values: what idem sends
+whole() { # table, values: the statements of idem
     prepare "$1"
     printf '%s\n%s\n%s\n' "$begin\\; $settings\\; EXECUTE claim($2) \\gset" "$effect" "EXECUTE guard(':xid')\\; COMMIT;"
 }

@@ -1,7 +1,8 @@
-//! Messages in Avro, each by a schema of a registry: a zero, the id of the schema in four bytes, and the body, as
-//! Confluent's registry has it.
+//! Decodes Avro messages with schemas from a registry. Each message has Confluent's wire format: a zero byte, the id of
+//! the schema in four bytes, and the body.
 //!
-//! `cargo run --example avro` needs no server: the registry is a struct, where yours asks `GET /schemas/ids/{id}`.
+//! `cargo run --example avro` needs no server: the registry is a struct; a real one is queried with `GET
+//! /schemas/ids/{id}`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,7 +19,7 @@ use tokio::sync::OnceCell;
 const PAYMENT: &str = r#"{"type": "record", "name": "Payment", "fields": [
     {"name": "event_id", "type": "string"}, {"name": "amount", "type": "long"}]}"#;
 
-/// Knows one schema, and is away when it is asked for the first time.
+/// A registry with one schema, which is unavailable for the first request.
 #[derive(Clone, Default)]
 struct Registry(Arc<AtomicUsize>);
 
@@ -30,7 +31,7 @@ impl Registry {
     }
 }
 
-/// Asks for each schema once, and keeps it.
+/// A codec that requests each schema once and caches it.
 struct Avro {
     registry: Registry,
     schemas: Mutex<HashMap<u32, Arc<OnceCell<Schema>>>>,

@@ -1,4 +1,4 @@
-//! A handler without the macro: `#[idempotent]` writes nothing but this.
+//! A handler without the macro: exactly the code that `#[idempotent]` generates.
 //!
 //! `cargo run --example by_hand` needs no server.
 
@@ -14,7 +14,7 @@ struct OrderPaid {
     order_id: i64,
 }
 
-/// The empty struct that stands for the function.
+/// The empty struct that represents the function.
 struct OrderPaidHandler;
 
 impl Handler for OrderPaidHandler {

@@ -1,4 +1,4 @@
-//! Payments arrive, some of them twice, and the worker crashes in the middle: the balance is right all the same.
+//! Some payments arrive twice, and the worker crashes in the middle; the balance is correct anyway.
 //!
 //! `cargo run --example quickstart` needs no server: SQLite in a file, and a broker inside the process.
 
@@ -28,7 +28,7 @@ async fn credit_account(payment: Payment, tx: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
-/// What happened to deliveries, counted by the worker's observer.
+/// The outcomes of the deliveries, counted by the worker's observer.
 #[derive(Default)]
 struct Tally {
     processed: AtomicUsize,
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .execute(&mut db)
         .await?;
 
-    // Every fourth payment is published a second time, as a producer does that did not hear of its success.
+    // Every fourth payment is published twice, as by a producer that received no confirmation.
     let broker = Broker::new();
     let copies = (0..PAYMENTS).map(|n| if n % 4 == 0 { 2 } else { 1 });
     for (n, copies) in (0..PAYMENTS).zip(copies) {
@@ -67,14 +67,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .observe(move |delivery, outcome| tally.count(life, delivery, outcome))
     };
 
-    // The first worker is cut off in the middle of its work, as by a crash: nothing is drained.
+    // The first worker is aborted in the middle of its work, as in a crash, without a graceful shutdown.
     let first = tokio::spawn(worker("first").run_until(std::future::pending()));
     tally.half.notified().await;
     first.abort();
     let _ = first.await;
     println!("\ncrashed      the first worker, after {} payments\n", tally.processed.load(Relaxed));
 
-    // The second one goes on until queue and inbox are empty.
+    // The second worker continues until queue and inbox are empty.
     let done = {
         let (broker, inbox) = (broker.clone(), Inbox::new(&store, "bank"));
         async move {

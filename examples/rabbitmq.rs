@@ -1,4 +1,4 @@
-//! Orders from RabbitMQ, their effects in PostgreSQL: the program of the README, complete.
+//! Consumes orders from RabbitMQ and writes to PostgreSQL: the complete program of the README.
 //!
 //! `eval "$(cargo xtask services up)"`, then `cargo run --example rabbitmq --features postgres,rabbitmq`.
 //! Publish `{"event_id": "2f1e...", "order_id": 7}` to the queue `orders`, twice.
@@ -23,13 +23,13 @@ async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), sqlx:
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let database = std::env::var("DATABASE_URL")?;
-    // A service has migrations of its own for this; the table has no unique constraint, and needs none.
+    // A service creates this table in its migrations; the table has no unique constraint and needs none.
     sqlx::raw_sql("CREATE TABLE IF NOT EXISTS payments (order_id bigint NOT NULL)")
         .execute(&mut PgConnection::connect(&database).await?)
         .await?;
 
     let store = Postgres::connect(&database).await?;
-    // `.queue("orders")` takes a queue that exists; this one declares a quorum queue where there is none.
+    // `.queue("orders")` requires an existing queue; `declare` creates a quorum queue if none exists.
     let orders = RabbitMq::connect(&std::env::var("AMQP_URL")?).await?.declare("orders").await?;
     println!("consuming orders; end with ctrl-c");
     Worker::new("billing", store, orders)

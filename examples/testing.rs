@@ -1,7 +1,7 @@
-//! How to test a handler of your own: `cargo run --example testing`, or `cargo test --example testing`.
+//! Tests of a handler: `cargo run --example testing`, or `cargo test --example testing`.
 //!
-//! The function stays a plain function, so a unit test calls it. What idem adds is tested by a `Trial`: real workers, a
-//! real database (SQLite in a file here, your PostgreSQL as well), a broker inside the process, and crashes.
+//! A unit test calls the handler as a plain function. A `Trial` tests what idem adds, with real workers, a real
+//! database (SQLite in a file here; PostgreSQL also works), a broker inside the process, and crashes.
 
 use idem::Reason;
 use idem::prelude::*;
@@ -26,7 +26,7 @@ async fn order_paid(event: OrderPaid, tx: &mut SqliteConnection) -> Result<(), B
     Ok(())
 }
 
-/// The database of one test, in a file that no other test uses.
+/// Returns the database of one test, in a file that no other test uses.
 async fn database(test: &str) -> Result<(String, SqliteConnection), BoxError> {
     let file = std::env::temp_dir().join(format!("idem-testing-{test}-{}.db", std::process::id()));
     let url = format!("sqlite://{}", file.display());
@@ -44,7 +44,7 @@ fn order(number: u32, amount: i64) -> OrderPaid {
     OrderPaid { event_id: format!("order-{number}"), amount }
 }
 
-/// A unit test: call the function, look at the tables, and never commit.
+/// A unit test: calls the function, checks the tables, and never commits.
 async fn a_payment_is_added_to_the_balance() -> TestResult {
     let (_, mut db) = database("unit").await?;
     let mut tx = db.begin().await?;
@@ -53,7 +53,7 @@ async fn a_payment_is_added_to_the_balance() -> TestResult {
     Ok(())
 }
 
-/// Ten deliveries, five at once, and a crash between the commit and the ack: one effect each.
+/// Ten deliveries, five of them concurrent, and a crash between commit and ack: each message has one effect.
 async fn a_duplicate_has_no_second_effect() -> TestResult {
     let (url, mut db) = database("duplicates").await?;
     let trial = Trial::new(move || Sqlite::options(&url).connect()).handler::<order_paid>().await?;
@@ -73,7 +73,7 @@ async fn every_way_has_one_effect() -> TestResult {
     trial.has_one_effect(|number| order(number, 25), async || balance(&mut db).await).await
 }
 
-/// What can never succeed is a dead letter at once.
+/// A message that can never succeed becomes a dead letter immediately.
 async fn a_negative_amount_is_a_dead_letter() -> TestResult {
     let (url, mut db) = database("dead").await?;
     let trial = Trial::new(move || Sqlite::options(&url).connect()).handler::<order_paid>().await?;

@@ -31,7 +31,7 @@ pub use idem_core::{__private, Gate};
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// Compiles the examples of the attribute, which cannot name this crate where they are.
+/// Compiles the examples of the attribute, which cannot use this crate from their own.
 #[cfg(doctest)]
 #[doc = include_str!("../idem-macros/docs/idempotent.md")]
 mod idempotent_examples {}

@@ -1,6 +1,6 @@
-//! What a program with handlers names: `use idem::prelude::*`.
+//! The items that a program with handlers needs: `use idem::prelude::*`.
 //!
-//! No error type is among them, so that the program's own `Error` and `Result` keep their meaning.
+//! It contains no error type, so that the program's own `Error` and `Result` keep their meaning.
 
 pub use crate::{
     Batch, BoxError, CloudEvent, Delivery, Handler, Headers, IdempotencyKey, Inbox, Key, Outcome, PartitionKey,

@@ -1,4 +1,4 @@
-//! What a worker tells: metrics by consumer, handler and outcome, and lines of the right level.
+//! The telemetry of a worker: metrics by consumer, handler and outcome, and log lines of the right level.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ async fn order(order: Order, _tx: &mut SqliteConnection) -> Result<(), BoxError>
     if order.fail { Err(permanent("refused")) } else { Ok(()) }
 }
 
-/// Keeps the levels of idem's lines, and the names of its spans.
+/// Records the levels of idem's log lines and the names of its spans.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<(Vec<Level>, Vec<&'static str>)>>);
 
@@ -41,7 +41,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
     }
 }
 
-/// Runs a worker on these messages until they are all settled, and tells the metrics and the lines.
+/// Runs a worker on these messages until they are all settled, and returns the metrics and the lines.
 async fn run(messages: Vec<Publication>) -> (BTreeMap<String, f64>, Lines) {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
@@ -90,7 +90,7 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
     let outcomes = ["processed", "duplicate", "conflict", "parked", "dead", "held"].map(outcome);
     assert_eq!(outcomes, [2.0, 1.0, 1.0, 0.0, 2.0, 0.0]);
     let times = |name: &str| told[&format!("{name} consumer=billing handler=order")];
-    // Each delivery that could be decoded asked for its claim; those that got it ran.
+    // Each decoded delivery requested its claim; those that got it ran.
     assert_eq!(times("idem_claim_wait_seconds"), 5.0);
     assert_eq!(times("idem_handler_seconds"), 3.0);
     assert_eq!(times("idem_commit_seconds"), 2.0);

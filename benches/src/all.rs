@@ -1,4 +1,4 @@
-//! The rounds: all sides one after the other, so that what disturbs the machine disturbs all of them.
+//! The rounds: all sides run in turn, so that disturbances of the machine affect all of them.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ async fn rounds(
 ) -> Result<Samples> {
     let (mut samples, mut counts) = (Samples::default(), BTreeMap::<Case, usize>::new());
     for round in 0..=options.rounds {
-        // Every other round backwards, so that nobody always runs behind the same side.
+        // Every other round runs in reverse order, so that no side always runs after the same one.
         cases.reverse();
         let mut failed = Vec::new();
         for (at, case) in cases.iter().enumerate() {
@@ -56,7 +56,7 @@ async fn rounds(
             eprint!("\r\x1b[Kround {round} of {}, {} of {}: {label} ", options.rounds, at + 1, cases.len());
             let count = *counts.entry(*case).or_insert_with(|| case.first());
             match sides.measure(case, count).await {
-                // The first round warms up, and tells how many messages fit into the time.
+                // The first round warms up, and determines how many messages fit into the time.
                 Ok(sample) if round == 0 => drop(counts.insert(*case, case.round(sample.rate * options.seconds))),
                 Ok(sample) => samples.add(*case, sample),
                 Err(error) => {
@@ -69,7 +69,7 @@ async fn rounds(
         failed.iter().for_each(|case| samples.forget(case));
         cases.retain(|case| !failed.contains(case));
         if round == 0 {
-            // Else its writes would fall into the time of whichever side runs when it starts.
+            // Otherwise its writes would slow down the side that runs when it starts.
             run(&mut sides.conn, "CHECKPOINT".to_owned()).await?;
         }
     }

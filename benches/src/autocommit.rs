@@ -1,4 +1,4 @@
-//! A: a consumer that trusts its broker. One statement for each message, committed by itself, then the ack.
+//! A: a consumer that trusts its broker. It runs one autocommitted statement for each message, then acks.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::message::{AUTOCOMMIT, EFFECT, HEAT, OrderPaid, hot_row};
 use crate::queue::Queue;
 
-/// Works the messages off with so many tasks; answers how many a second.
+/// Processes the messages with `lanes` tasks; returns the messages per second.
 pub(crate) async fn run(pool: &PgPool, lanes: usize, hot: bool, messages: Vec<Bytes>) -> Result<f64> {
     let queue = Queue::new(messages);
     let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! D and E: idem in batches, by the unchanged handler, and by one that takes the whole batch.
+//! D and E: idem in batches, with the unchanged handler and with a batch handler.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use crate::message::{IDEM, OrderPaid, order_counted, order_paid};
 use crate::queue::{Deliveries, Queue};
 use crate::worker;
 
-/// The handler that stores as `order_paid` does, but all rows of a batch by one statement.
+/// A handler that stores the same rows as `order_paid`, but all rows of a batch with one statement.
 #[idempotent(key = "event_id", name = "order_paid")]
 async fn orders_paid(events: Batch<OrderPaid>, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
     let orders: Vec<i64> = events.iter().map(|event| event.order_id).collect();
@@ -19,7 +19,8 @@ async fn orders_paid(events: Batch<OrderPaid>, tx: &mut PgConnection) -> Result<
     Ok(())
 }
 
-/// Works the messages off in so many batches at once, by the handler of a single message; answers how many a second.
+/// Processes the messages with this many concurrent batches and the single-message handler; returns the messages per
+/// second.
 pub(crate) async fn run(store: &Postgres, lanes: usize, batch: usize, hot: bool, messages: Vec<Bytes>) -> Result<f64> {
     let queue = Queue::new(messages);
     let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone()));
@@ -27,7 +28,7 @@ pub(crate) async fn run(store: &Postgres, lanes: usize, batch: usize, hot: bool,
     worker::drive(worker.in_flight(lanes).batch(batch), queue).await
 }
 
-/// The same by the handler that takes them all.
+/// The same with the batch handler.
 pub(crate) async fn run_set(store: &Postgres, lanes: usize, batch: usize, messages: Vec<Bytes>) -> Result<f64> {
     let queue = Queue::new(messages);
     let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone())).handler::<orders_paid>();

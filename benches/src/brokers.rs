@@ -1,4 +1,4 @@
-//! From a real broker to the database: the messages are published, then a worker takes them all.
+//! From a real broker to the database: the messages are published, then a worker consumes them all.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -10,13 +10,13 @@ use crate::message::order_paid;
 use crate::queue::Queue;
 use crate::worker;
 
-/// The addresses that the environment has.
+/// The addresses set in the environment.
 pub(crate) struct Brokers(Vec<(Broker, String)>);
 
 const ALL: [(Broker, &str); 3] =
     [(Broker::RabbitMq, RabbitMq::VARIABLE), (Broker::Nats, Nats::VARIABLE), (Broker::Kafka, Kafka::VARIABLE)];
 
-/// The queue's, stream's or topic's name.
+/// The name of the queue, stream or topic.
 const NAME: &str = "idem-bench";
 
 impl Brokers {
@@ -25,7 +25,7 @@ impl Brokers {
         Self(ALL.into_iter().filter_map(|(broker, variable)| Some((broker, address(variable)?))).collect())
     }
 
-    /// Whether the case needs none of those that are not there.
+    /// Returns whether all brokers that the case needs are available.
     pub(crate) fn has(&self, case: &Case) -> bool {
         match case.side {
             Side::Broker(broker, _) => self.address(broker).is_some(),
@@ -37,13 +37,13 @@ impl Brokers {
         self.0.iter().find(|(known, _)| *known == broker).map(|(_, address)| address.as_str())
     }
 
-    /// Those that are not there.
+    /// Returns the brokers that are not available.
     pub(crate) fn missing(&self) -> Vec<String> {
         let away = ALL.iter().filter(|(broker, _)| self.address(*broker).is_none());
         away.map(|(broker, variable)| format!("{broker:?}: {variable} is not set")).collect()
     }
 
-    /// Messages a second.
+    /// Returns the messages per second.
     pub(crate) async fn run(
         &self,
         broker: Broker,
@@ -60,7 +60,7 @@ impl Brokers {
     }
 }
 
-/// The clock counts what the worker says it has settled.
+/// The clock counts the messages that the worker reports as settled.
 async fn run<B: Client>(
     address: &str,
     store: &Postgres,

@@ -1,10 +1,10 @@
-//! The baseline: what a careful engineer writes with sqlx for the same guarantees.
+//! The baseline: a careful engineer's implementation of the same guarantees with sqlx.
 //!
-//! In its favour: it has a connection for each lane, prepared statements, no test before a connection is lent, a plain
-//! INSERT as its claim, a queue that costs nothing to poll, and it leaves out what idem adds (single flight in the
-//! process, a limit to the wait for each answer, redelivered messages by way of an inbox, spans and metrics). What has
-//! to be there for the guarantees is there: limits for locks, statements and idle transactions, durability, the
-//! fingerprint, the deadline, the guard, and the ack after the commit.
+//! It has these advantages: a connection for each task, prepared statements, no test before a connection is acquired, a
+//! plain INSERT as its claim, and a queue that costs nothing to poll. It also omits what idem adds (single flight in
+//! the process, a timeout for each response, redelivered messages through an inbox, spans and metrics). It has
+//! everything that the guarantees require: timeouts for locks, statements and idle transactions, durability, the
+//! fingerprint, the handler timeout, the guard, and the ack after the commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use tokio::task::JoinSet;
 use crate::message::{BY_HAND, Claims, EFFECT, HEAT, OrderPaid, hot_row};
 use crate::queue::Queue;
 
-/// How the loop is written.
+/// The variants of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// BEGIN with its settings in one string, claim, handler, guard, COMMIT.
     Guarded,
-    /// The same, but the settings are made once for the connection's life. A handler that runs `SET` changes them for
-    /// all messages after it.
+    /// The same, but the settings are set once per connection. A handler that runs `SET` changes them for all later
+    /// messages.
     Session,
     /// The first without the guard: a handler that swallows a SQL error loses its message.
     Unguarded,
@@ -34,7 +34,7 @@ pub(crate) enum Shape {
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 30000; \
     SET LOCAL idle_in_transaction_session_timeout = 40000; SET LOCAL synchronous_commit = on";
 
-/// The same settings for a connection's life.
+/// The same settings for the lifetime of a connection.
 pub(crate) const SESSION: [(&str, &str); 4] = [
     ("lock_timeout", "1000"),
     ("statement_timeout", "30000"),
@@ -49,7 +49,7 @@ fn claim(table: &str) -> String {
     )
 }
 
-/// Whether a claim that is there is this message's.
+/// Returns the query that checks whether an existing claim belongs to this message.
 fn standing(table: &str) -> String {
     format!("SELECT fingerprint = $3 FROM {table} WHERE handler_id = $1 AND key = $2")
 }
@@ -58,7 +58,7 @@ const GUARD: &str = "SELECT pg_current_xact_id_if_assigned()::text";
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A pool with all its connections open.
+/// Creates a pool with all its connections open.
 pub(crate) async fn pool(options: &PgConnectOptions, shape: Shape, lanes: u32) -> Result<PgPool> {
     let options = options.clone();
     let options = if shape == Shape::Session { options.options(SESSION) } else { options };
@@ -82,20 +82,20 @@ pub(crate) struct ByHand {
     standing: Arc<str>,
 }
 
-/// In the table of `single`.
+/// Runs the loop with the table of `single`.
 pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
     let claims = Claims { table: "idem_bench.by_hand".to_owned(), handler: 1 };
     ByHand::new(pool, shape, &claims, false).run(lanes, messages).await
 }
 
 impl ByHand {
-    /// `hot`: the handler counts in one of 200 rows, instead of inserting one.
+    /// Creates the loop. With `hot`, the handler increments one of 200 counters instead of inserting a row.
     pub(crate) fn new(pool: &PgPool, shape: Shape, claims: &Claims, hot: bool) -> Self {
         let (claim, standing) = (claim(&claims.table).into(), standing(&claims.table).into());
         Self { pool: pool.clone(), shape, hot, handler: claims.handler, claim, standing }
     }
 
-    /// Works the messages off with so many tasks; answers how many a second.
+    /// Processes the messages with `lanes` tasks; returns the messages per second.
     pub(crate) async fn run(self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
         let queue = Queue::new(messages);
         let mut tasks = JoinSet::new();

@@ -1,31 +1,31 @@
-//! What is measured: one side, doing one kind of work, with so many lanes, on a table of one size.
+//! A measured case: one side, doing one kind of work, with a given concurrency, on a table of a given size.
 
 use std::fmt;
 
-/// Who does the work.
+/// The implementation that does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
-    /// A: one statement for each message, committed by itself, and no dedup.
+    /// A: one autocommitted statement for each message, and no dedup.
     Autocommit,
-    /// B: the loop written by hand.
+    /// B: the handwritten loop.
     ByHand,
     /// C: idem, one message per transaction.
     Idem,
-    /// D: idem in batches of so many, the handler unchanged.
+    /// D: idem in batches of this size, with the handler unchanged.
     Batch(usize),
-    /// E: idem in batches of so many, the handler taking them all at once.
+    /// E: idem in batches of this size, with a batch handler.
     Set(usize),
-    /// F: what the database can do at best: a thousand messages by two statements.
+    /// F: the best the database can do: a thousand messages with two statements.
     Raw,
     /// pgbench with B's statements.
     Pgbench,
-    /// Another library, by its place among the options.
+    /// Another library, by its index among the options.
     Peer(usize),
     /// C on SQLite.
     Sqlite,
     /// B on SQLite.
     SqliteByHand,
-    /// C from a real broker, or D where batches are larger than one.
+    /// C from a real broker, or D if batches are larger than one.
     Broker(Broker, usize),
 }
 
@@ -36,25 +36,25 @@ pub(crate) enum Broker {
     Kafka,
 }
 
-/// What the messages are like.
+/// The kind of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
-    /// All of them new; the handler inserts a row.
+    /// All messages are new; the handler inserts a row.
     Fresh,
-    /// All of them processed before.
+    /// All messages have been processed before.
     Duplicates,
-    /// All of them new; the handler updates one of 200 rows.
+    /// All messages are new; the handler updates one of 200 rows.
     Hot,
 }
 
-/// How many claims are there before.
+/// The number of existing claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Size {
     /// None.
     Empty,
-    /// A tenth of what was asked for.
+    /// A tenth of the requested number.
     Tenth,
-    /// As many as were asked for.
+    /// The requested number.
     Full,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// New messages on an empty table.
+    /// Creates a case of new messages on an empty table.
     pub(crate) const fn new(side: Side, lanes: usize) -> Self {
         Self { side, lanes, work: Work::Fresh, size: Size::Empty }
     }
@@ -82,7 +82,7 @@ impl Case {
         self
     }
 
-    /// How many messages the first round takes; the others take as many as fit into their time.
+    /// Returns the number of messages of the first round; the others process as many as fit into their time.
     pub(crate) fn first(&self) -> usize {
         match self.side {
             Side::Raw | Side::Set(_) => 20_000,
@@ -92,17 +92,17 @@ impl Case {
         }
     }
 
-    /// How many messages a lane takes at once.
+    /// Returns how many messages a task takes at once, for the size of a round.
     fn together(&self) -> usize {
         match self.side {
-            // Two rounds of each lane are enough for a thousand.
+            // Two batches per task are enough for a thousand messages.
             Side::Batch(most) | Side::Set(most) | Side::Broker(_, most) => (most / 20).max(1),
             Side::Raw => crate::raw::BATCH / 20,
             _ => 1,
         }
     }
 
-    /// How many messages about so many are: enough that each lane has its share.
+    /// Returns the number of messages of a round, near `messages`: enough that each task has its share.
     pub(crate) fn round(&self, messages: f64) -> usize {
         let most = match self.side {
             // They are published first, which is not measured and takes longer.
@@ -110,14 +110,14 @@ impl Case {
             _ => 500_000,
         };
         let least = match (self.side, self.work) {
-            // The first deadlock takes a second, and is to come before the clock starts.
+            // The first deadlock takes a second, and must happen before the clock starts.
             (Side::Batch(2..), Work::Hot) => 10_000,
             _ => 40 * self.lanes * self.together(),
         };
         (messages as usize).clamp(least, most)
     }
 
-    /// Its name in tables and files.
+    /// Returns its name in tables and files.
     pub(crate) fn label(&self, peers: &[String]) -> String {
         let side = match self.side {
             Side::Peer(at) => peers.get(at).cloned().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! What idem itself takes for a message, beside what the database and the broker take.
+//! The time that idem itself takes per message, in addition to that of the database and the broker.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,33 +11,33 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::idle::run;
 
-/// What came out.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Framework {
-    /// Nanoseconds of processor time a message, by how many are in flight: the least of the repetitions, since what
-    /// disturbs a processor only adds.
+    /// Nanoseconds of CPU time per message, by concurrency: the minimum of the repetitions, because disturbances only
+    /// add time.
     pub(crate) nanos: Vec<(usize, f64)>,
-    /// Of these, what the fingerprint takes: SHA-256 of a payload of 97 bytes.
+    /// The part of it for the fingerprint: SHA-256 of a payload of 97 bytes.
     pub(crate) fingerprint: f64,
-    /// Allocations a message, counted by a program of its own.
+    /// Allocations per message, counted by a separate program.
     pub(crate) allocations: Option<f64>,
 }
 
 const REPETITIONS: usize = 5;
 
-/// What a message may take at most: nanoseconds, and allocations (its decoded form and the future of its handler).
+/// The limits per message: nanoseconds, and allocations (its decoded form and the future of its handler).
 const MOST: (f64, f64) = (1000.0, 2.0);
 
 impl Framework {
-    /// Whether it is within what a message may take, as a worker runs by default. With 1 in flight, tasks are parked and woken
-    /// for each message beside, which is shown and not judged.
+    /// Returns whether idem stays within the limits per message with the default settings. With a concurrency of 1,
+    /// tasks are also parked and woken for each message, which is reported and not judged.
     pub(crate) fn is_lean(&self) -> bool {
         self.nanos.iter().all(|(in_flight, nanos)| *in_flight == 1 || *nanos <= MOST.0)
             && self.allocations.is_some_and(|number| number <= MOST.1)
     }
 }
 
-/// Measures, on one thread, with so many messages at a time.
+/// Runs the measurement on one thread. `messages` is the number of messages per repetition.
 pub(crate) async fn measure(messages: usize) -> Result<Framework> {
     tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -56,14 +56,14 @@ pub(crate) async fn measure(messages: usize) -> Result<Framework> {
     .await?
 }
 
-/// The first word of what the program beside this one says.
+/// Returns the first word of the output of the allocation counter.
 fn allocations() -> Option<f64> {
     let program = std::env::current_exe().ok()?.with_file_name("idem-bench-allocations");
     let ran = std::process::Command::new(program).output().ok()?;
     String::from_utf8(ran.stdout).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// The processor time of this thread, on which all of it runs: what else the machine does does not count.
+/// Returns the CPU time of this thread, which does all the work: other load on the machine does not count.
 fn cpu() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
     let micros = |time: TimeVal| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! A worker as a user has it, with a store that answers at once and a source that always has a message.
+//! A worker as a user configures it, with a store that responds immediately and a source that always has a message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::nothing::{Nothing, Nowhere};
 
-/// Lets a worker process so many messages; answers how long it took from the first ack to the last.
+/// Runs a worker for this many messages; returns the time from the first ack to the last.
 pub(crate) async fn run(in_flight: usize, messages: usize) -> Result<Duration> {
     let tally = Arc::new(Tally { left: messages.into(), all: messages, ..Tally::default() });
     let source = Numbers { next: 0, room: Arc::new(Semaphore::new(0)), tally: tally.clone(), name: "orders".into() };
@@ -23,7 +23,7 @@ pub(crate) async fn run(in_flight: usize, messages: usize) -> Result<Duration> {
     last.zip(first).map(|(last, first)| last.duration_since(*first)).context("not all messages were processed")
 }
 
-/// The message: its number. Decoding it takes nothing, since JSON is not idem's.
+/// The message: its number. Decoding it takes no time, because JSON is not part of idem.
 pub(crate) struct Counted {
     number: u64,
 }
@@ -60,7 +60,7 @@ struct Numbers {
     name: Arc<str>,
 }
 
-/// 97 bytes, of which the first eight are the number. Made before, so that no message allocates.
+/// 97 bytes, of which the first eight are the number. Allocated in advance, so that no message allocates.
 static PAYLOADS: std::sync::LazyLock<Vec<Bytes>> = std::sync::LazyLock::new(|| {
     let payload = |number: u64| Bytes::from([&number.to_be_bytes()[..], &[b' '; 89]].concat());
     (0..1024).map(payload).collect()
@@ -86,7 +86,7 @@ impl Source for Numbers {
         if self.next == self.tally.all {
             return std::future::pending().await;
         }
-        // An acker gives the permit back.
+        // An acker returns the permit.
         self.room.acquire().await?.forget();
         let payload = PAYLOADS[self.next % PAYLOADS.len()].clone();
         self.next += 1;

@@ -1,4 +1,5 @@
-//! `.inbox()` beside the same worker without: messages a second, and from stored to begun.
+//! `.inbox()` compared to the same worker without it: messages per second, and the time from storing a message to
+//! starting its run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -16,7 +17,7 @@ use crate::queue::{Deliveries, Queue};
 const ROUNDS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Measures, and prints. `scale` multiplies the number of messages.
+/// Measures and prints the results. `scale` multiplies the number of messages.
 pub(crate) async fn measure(url: &str, scale: f64) -> Result<()> {
     let mut conn = PgConnection::connect(url).await?;
     message::tables(&mut conn).await?;
@@ -33,7 +34,7 @@ pub(crate) async fn measure(url: &str, scale: f64) -> Result<()> {
         let mut rates = [Vec::new(), Vec::new()];
         for round in 0..=ROUNDS {
             for (inbox, rates) in [false, true].into_iter().zip(&mut rates) {
-                // Directly, as many run at once as do from the inbox.
+                // Without the inbox, the same number of messages run concurrently as from the inbox.
                 let prefetch = if inbox { in_flight } else { running };
                 let rate = run(&store, inbox, (prefetch, running), messages, None).await?;
                 if round > 0 {
@@ -55,7 +56,7 @@ pub(crate) async fn measure(url: &str, scale: f64) -> Result<()> {
     Ok(())
 }
 
-/// Works the messages off; answers how many a second were processed, the first tenth left out.
+/// Processes the messages; returns how many were processed per second, without the first tenth.
 async fn run(
     store: &Postgres,
     inbox: bool,
@@ -91,7 +92,7 @@ async fn run(
     Ok((messages - messages / 10) as f64 / took.as_secs_f64())
 }
 
-/// The waits since the last time, in words.
+/// Returns the waits since the last call, as text.
 fn waits(snapshots: &Snapshotter) -> String {
     let mut waits = Vec::new();
     for (key, _, _, value) in snapshots.snapshot().into_vec() {
@@ -109,7 +110,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// Hands a delivery out at most so often.
+/// Limits the rate of deliveries.
 struct Paced {
     within: Deliveries,
     pace: Option<Duration>,

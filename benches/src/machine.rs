@@ -1,4 +1,4 @@
-//! Where it was measured, and with which settings of the server.
+//! The machine of the measurement, and the server's settings.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use anyhow::Result;
 use serde::Serialize;
 use sqlx::PgConnection;
 
-/// What decides whether a commit survives, and what a commit costs.
+/// The settings that determine the durability and the cost of a commit.
 const SETTINGS: &str = "fsync synchronous_commit full_page_writes wal_level wal_sync_method wal_compression \
     commit_delay shared_buffers max_wal_size checkpoint_timeout autovacuum max_connections";
 
-/// Where it was measured.
+/// The machine of the measurement.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Machine {
     date: String,
@@ -21,7 +21,7 @@ pub(crate) struct Machine {
     settings: Vec<(String, String)>,
 }
 
-/// How many were running or ready to, in the last minute.
+/// Returns the load average of the last minute.
 pub(crate) fn load() -> String {
     std::fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default().to_owned()
 }
@@ -47,7 +47,7 @@ impl Machine {
         })
     }
 
-    /// In one line.
+    /// Returns it in one line.
     pub(crate) fn line(&self) -> String {
         let Self { date, cores, model, postgresql, .. } = self;
         format!("{date}, {cores} cores, {model}, PostgreSQL {postgresql}")

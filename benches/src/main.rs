@@ -1,22 +1,22 @@
 //! Side-by-side measurements of idem. `cargo xtask bench` starts the servers and runs this program.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `single` | one message per transaction: the rounds, and what they prove; `report` prints it |
-//! | `all` | the rounds of all sides; `plan`: which, and what must be reached; `sides` runs them; `case`: one of them |
+//! | `single` | one message per transaction: the rounds, and the verdict; `report` prints it |
+//! | `all` | the rounds of all sides; `plan`: the cases and thresholds; `sides` runs them; `case`: one of them |
 //! | `autocommit` | A: no dedup |
 //! | `by_hand` | B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite`, `brokers` | C: idem on PostgreSQL, on SQLite, from each broker |
-//! | `inbox` | idem with `.inbox()` beside idem without: throughput, and the wait in the inbox |
-//! | `batches` | D and E: idem in batches, the handler unchanged or of the whole set |
-//! | `raw` | F: what the database can do at best |
-//! | `pgbench` | PostgreSQL's own client, which judges the baseline |
-//! | `peers` | other libraries, which are programs of their own |
-//! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts what it allocates |
-//! | `tables`, `prune` | claims by the million: bytes of each, and what their removal costs |
+//! | `inbox` | idem with and without `.inbox()`: throughput, and the wait in the inbox |
+//! | `batches` | D and E: idem in batches, with the unchanged handler or a batch handler |
+//! | `raw` | F: the best the database can do |
+//! | `pgbench` | PostgreSQL's own client, which validates the baseline |
+//! | `peers` | other libraries, which are separate programs |
+//! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
+//! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
-//! | `machine`, `samples` | where it was measured; medians and ratios |
-//! | `outcome`, `table`, `plot` | what came out and its file, as a table, as a plot |
+//! | `machine`, `samples` | the machine of the measurement; medians and ratios |
+//! | `outcome`, `table`, `plot` | the results and their file, as a table, as a plot |
 
 mod all;
 mod autocommit;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, PgConnection};
 use uuid::Uuid;
 
-/// 97 bytes of JSON, about.
+/// About 97 bytes of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OrderPaid {
     pub(crate) event_id: Uuid,
@@ -15,20 +15,21 @@ pub(crate) struct OrderPaid {
     pub(crate) amount: i64,
 }
 
-/// The one statement of the handler, on each side. The table has no unique constraint: only the claim keeps copies out.
+/// The only statement of the handler, on each side. The table has no unique constraint: only the claim prevents
+/// duplicates.
 pub(crate) const EFFECT: &str = "INSERT INTO idem_bench.effects (side, order_id, amount) VALUES ($1, $2, $3)";
 
-/// What a handler does that all other messages do too: it counts, in one of 200 rows.
+/// A handler's contended statement: it increments one of 200 counters.
 pub(crate) const HEAT: &str = "UPDATE idem_bench.hot SET counter = counter + 1 WHERE id = $1";
 
-/// Which of them.
+/// Returns the row for this event.
 pub(crate) fn hot_row(event: &OrderPaid) -> i64 {
-    // The last bytes of the key, since neighbours must not share a row.
+    // The last bytes of the key, because neighbours must not share a row.
     let [.., high, low] = *event.event_id.as_bytes();
     i64::from(u16::from_be_bytes([high, low]) % 200)
 }
 
-/// What stands in the effects of a side.
+/// The `side` column of each side's effects.
 pub(crate) const IDEM: i32 = 1;
 pub(crate) const BY_HAND: i32 = 2;
 pub(crate) const PGBENCH: i32 = 3;
@@ -47,18 +48,18 @@ pub(crate) async fn order_counted(event: OrderPaid, tx: &mut PgConnection) -> Re
     Ok(())
 }
 
-/// New messages, none of which was seen before.
+/// Returns new messages, none of which was seen before.
 pub(crate) fn fresh(count: usize) -> Result<Vec<Bytes>> {
     let message = |n: usize| OrderPaid { event_id: Uuid::new_v4(), order_id: n as i64, amount: 4990 };
     (0..count).map(|n| Ok(serde_json::to_vec(&message(n))?.into())).collect()
 }
 
-/// Messages that were seen before are delivered again and again, so many different ones.
+/// Returns `count` messages that repeat those in `seen`.
 pub(crate) fn repeated(seen: &[Bytes], count: usize) -> Vec<Bytes> {
     seen.iter().cycle().take(count).cloned().collect()
 }
 
-/// Claims of a side that has none of idem: a table like idem's, and the number that stands for its handler.
+/// The claims of a side without idem: a table like idem's, and the number that represents its handler.
 #[derive(Debug, Clone)]
 pub(crate) struct Claims {
     pub(crate) table: String,
@@ -68,8 +69,8 @@ pub(crate) struct Claims {
 /// The schema of idem's tables.
 pub(crate) const SCHEMA: &str = "idem_bench_worker";
 
-/// Makes the tables anew. The claims of the baseline and of pgbench lie in tables like idem's own, with the same indexes,
-/// because the same guarantees need the same data: the fingerprint to tell a conflict, the date to prune.
+/// Recreates the tables. The claims of the baseline and of pgbench are in tables like idem's, with the same indexes,
+/// because the same guarantees need the same data: the fingerprint to detect a conflict, the date to prune.
 pub(crate) async fn tables(conn: &mut PgConnection) -> Result<()> {
     let claims = |name: &str| {
         format!(

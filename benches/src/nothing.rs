@@ -1,4 +1,4 @@
-//! A store that answers at once, and has nothing.
+//! A store that responds immediately and holds no data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub(crate) struct Nothing;
 
-/// What it lends.
+/// The connection of its transactions.
 pub(crate) struct Nowhere;
 
 impl Lends<Nowhere> for Nothing {

@@ -1,4 +1,4 @@
-//! What a run is asked for.
+//! The command line of a run.
 
 use std::path::PathBuf;
 
@@ -14,13 +14,13 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum What {
-    /// One message per transaction, beside the loop written by hand and pgbench.
+    /// One message per transaction, compared to the handwritten loop and pgbench.
     Single {
         /// Multiplies the number of messages.
         #[arg(default_value_t = 1.0)]
         scale: f64,
     },
-    /// The worker with `.inbox()`, beside the same one without.
+    /// The worker with `.inbox()`, compared to the same worker without it.
     Inbox {
         /// Multiplies the number of messages.
         #[arg(default_value_t = 1.0)]
@@ -37,28 +37,28 @@ pub(crate) struct Options {
     /// Seconds that each side runs in each round.
     #[arg(long, default_value_t = 1.0)]
     pub(crate) seconds: f64,
-    /// Rounds, beside the first one, which only warms up.
+    /// Rounds, in addition to the first one, which only warms up.
     #[arg(long, default_value_t = 7)]
     pub(crate) rounds: usize,
     /// Claims in the largest table.
     #[arg(long, default_value_t = 10_000_000)]
     pub(crate) rows: usize,
-    /// Name and program of a peer; without a program, one that does not build.
+    /// Name and program of a peer; a peer without a program did not build.
     #[arg(long, value_parser = peer)]
     pub(crate) peer: Vec<(String, Option<PathBuf>)>,
     /// Only the sides whose names contain this.
     #[arg(long)]
     pub(crate) only: Option<String>,
-    /// The server was started for this run, so that its checkpoints may be moved out of the measured time.
+    /// The server was started for this run, so its checkpoints may be moved out of the measured time.
     #[arg(long)]
     pub(crate) own_server: bool,
-    /// The command that was given, for the output.
+    /// The command line, for the output.
     #[arg(long, default_value = "cargo xtask bench")]
     pub(crate) command: String,
 }
 
 impl Options {
-    /// Whether this is to be measured.
+    /// Returns whether this is to be measured.
     pub(crate) fn wants(&self, label: &str) -> bool {
         self.only.as_ref().is_none_or(|only| label.contains(only))
     }

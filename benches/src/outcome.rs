@@ -1,4 +1,4 @@
-//! What came out, what follows from it, and its file. `table` prints it.
+//! The results, the conclusions, and their file. `table` prints them.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -16,19 +16,19 @@ pub(crate) struct Outcome {
     pub(crate) machine: Machine,
     pub(crate) peers: Vec<String>,
     pub(crate) rounds: usize,
-    /// All sides were asked for.
+    /// Whether all sides were requested.
     pub(crate) whole: bool,
     pub(crate) load_at_end: String,
     pub(crate) samples: Samples,
     pub(crate) bytes: Vec<Bytes>,
     pub(crate) prune: Option<Prune>,
     pub(crate) framework: Option<Framework>,
-    /// What could not be measured, and why.
+    /// The measurements that failed, and the reasons.
     pub(crate) missing: Vec<String>,
 }
 
 impl Outcome {
-    /// What a line came to; `None` where one of its cases was not measured.
+    /// Returns the result of a line; `None` if one of its cases was not measured.
     pub(crate) fn reached(&self, line: &Line) -> Option<f64> {
         match &line.to {
             Some(to) => self.samples.ratio(&line.case, to),
@@ -36,12 +36,13 @@ impl Outcome {
         }
     }
 
-    /// Whether a line is not reached. One that could not be measured is not, where all were asked for.
+    /// Returns whether a line is below its threshold. If all sides were requested, an unmeasured line is below it.
     fn below(&self, lines: &[Line]) -> bool {
         lines.iter().any(|line| self.reached(line).map_or(self.whole, |reached| reached < line.least))
     }
 
-    /// 0: each line that was measured is reached. 1: one is not. 2: the baseline is not credible, and nothing follows.
+    /// Returns 0 if each measured line reaches its threshold, 1 if one does not, 2 if the baseline is not credible and
+    /// nothing follows.
     pub(crate) fn verdict(&self) -> u8 {
         match (self.below(&plan::credible()), self.below(&plan::lines(&self.peers))) {
             (true, _) => 2,
@@ -49,7 +50,7 @@ impl Outcome {
         }
     }
 
-    /// The cases with their rates, for the plot.
+    /// Returns the cases with their rates, for the plot.
     pub(crate) fn bars(&self) -> Vec<(String, f64)> {
         let rate = |case: &Case| Some((case.label(&self.peers), self.samples.rate(case)?));
         plan::cases(self.peers.len()).iter().filter_map(rate).collect()

@@ -1,4 +1,4 @@
-//! Other libraries, each a program of its own in `benches/peers`, since their dependencies must not become idem's.
+//! Other libraries, each a separate program in `benches/peers`, because their dependencies must not become idem's.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use tokio::process::Command;
 
-/// One of them.
+/// One of the libraries.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) name: String,
@@ -20,7 +20,7 @@ struct Answer {
 }
 
 impl Peer {
-    /// Messages a second. Nobody is fast by leaving out the work: the rows of the handler are counted.
+    /// Returns the messages per second. The rows of the handler are counted, so that no library can skip work.
     pub(crate) async fn run(&self, url: &str, lanes: usize, messages: usize) -> Result<f64> {
         let name = &self.name;
         let ran = Command::new(&self.program)

@@ -1,4 +1,4 @@
-//! PostgreSQL's own client with the same statements: so that nobody needs to trust the baseline.
+//! PostgreSQL's own client with the same statements, which validates the baseline independently.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use url::Url;
 use crate::by_hand::SESSION;
 use crate::message::PGBENCH;
 
-/// The baseline's statements, each a round trip. A prepared BEGIN cannot carry settings, so they are made once per
-/// connection, which is in pgbench's favour. The server makes the key, which spares pgbench the decoding of a message.
+/// The baseline's statements, each a round trip. A prepared BEGIN cannot carry settings, so they are set once per
+/// connection, which favours pgbench. The server generates the key, so pgbench does not decode a message.
 fn script() -> String {
     format!(
         "\\set amount random(1, 10000)\n\
@@ -25,12 +25,12 @@ fn script() -> String {
     )
 }
 
-/// The settings, as libpq takes them from the environment.
+/// The settings, in the form that libpq reads from the environment.
 fn settings() -> String {
     SESSION.iter().map(|(name, value)| format!("-c {name}={value} ")).collect()
 }
 
-/// pgbench, with its script, against one database.
+/// pgbench with its script, against one database.
 pub(crate) struct Pgbench {
     program: PathBuf,
     script: PathBuf,
@@ -46,14 +46,14 @@ impl Pgbench {
         std::fs::write(&script, self::script())?;
         let mut target = Url::parse(url).context("DATABASE_URL cannot be read")?;
         let password = percent_decode_str(target.password().unwrap_or_default()).decode_utf8()?.into_owned();
-        // What stands in the arguments of a process can be read by everybody on the machine.
+        // Every user of the machine can read the arguments of a process.
         if target.set_password(None).is_err() {
             bail!("DATABASE_URL names no host");
         }
         Ok(Self { program, script, target, password })
     }
 
-    /// Transactions a second.
+    /// Returns the transactions per second.
     pub(crate) async fn run(&self, clients: usize, transactions: usize) -> Result<f64> {
         let each = (transactions / clients).max(1).to_string();
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(clients).to_string();
@@ -73,7 +73,7 @@ impl Pgbench {
     }
 }
 
-/// In `PATH`, else the newest of Debian's.
+/// Returns the program in `PATH`, else the newest of Debian's.
 fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = std::env::split_paths(&path).map(|dir| dir.join("pgbench")).find(|file| file.is_file());

@@ -1,8 +1,8 @@
-//! Which cases are measured, in the order of a round: what is compared stands close together.
+//! The cases to measure, in the order of a round: compared cases are adjacent.
 
 use crate::case::{Broker, Case, Side, Size, Work};
 
-/// All cases, with so many peers.
+/// Returns all cases, with this number of peers.
 pub(crate) fn cases(peers: usize) -> Vec<Case> {
     let mut cases = Vec::new();
     for lanes in [1, 16] {
@@ -38,7 +38,7 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
 /// The peers that do the same work: the claim and the handler's row in one transaction.
 const SAME_WORK: [&str; 2] = ["backbone-outbox", "distributed"];
 
-/// A line for each peer that does the same work, or for each that does not.
+/// Returns a line for each peer that does the same work, or for each that does not.
 fn beside_peers(peers: &[String], same_work: bool, least: f64) -> impl Iterator<Item = Line> {
     let idem = Case::new(Side::Idem, 16);
     let asked = move |(_, name): &(usize, &String)| SAME_WORK.contains(&name.as_str()) == same_work;
@@ -48,11 +48,11 @@ fn beside_peers(peers: &[String], same_work: bool, least: f64) -> impl Iterator<
     peers.iter().enumerate().filter(asked).map(line)
 }
 
-/// What must be reached.
+/// A ratio or rate with its threshold.
 pub(crate) struct Line {
     pub(crate) what: String,
     pub(crate) case: Case,
-    /// What it is held against; `None` where messages a second are asked for.
+    /// The case to compare with; `None` if the threshold is a rate in messages per second.
     pub(crate) to: Option<Case>,
     pub(crate) least: f64,
 }
@@ -63,12 +63,12 @@ impl Line {
     }
 }
 
-/// What must be reached.
+/// Returns the required thresholds.
 pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
     let idem = Case::new(Side::Idem, 16);
     let mut lines = vec![Line::new("single, 16 lanes, guard on / B", idem, Case::new(Side::ByHand, 16), 1.0)];
     let batch = Case::new(Side::Batch(100), 4);
-    // As many lanes on both sides, and as many as A is at its best with.
+    // The same concurrency on both sides, which is the one at which A performs best.
     let beside = Case::new(Side::Batch(100), 16);
     lines.push(Line::new("batch 100 / B, 16 lanes", beside, Case::new(Side::ByHand, 16), 5.0));
     lines.push(Line::new("batch 100 / A, 16 lanes", beside, Case::new(Side::Autocommit, 16), 2.5));
@@ -85,7 +85,8 @@ pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
     lines
 }
 
-/// What the baseline must reach of pgbench, or it is no baseline and the run proves nothing.
+/// Returns the thresholds of the baseline relative to pgbench. Below them, the baseline is not credible and the run
+/// proves nothing.
 pub(crate) fn credible() -> Vec<Line> {
     let line = |lanes| {
         let what = format!("B / pgbench, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
@@ -94,7 +95,7 @@ pub(crate) fn credible() -> Vec<Line> {
     vec![line(1), line(16)]
 }
 
-/// Ratios that are worth knowing and that nothing is asked of.
+/// Returns informative ratios without a threshold.
 pub(crate) fn others(peers: &[String]) -> Vec<Line> {
     let case = Case::new;
     let line = |what: &str, case: Case, to: Case| Line::new(what, case, to, 0.0);

@@ -9,7 +9,7 @@ use crate::outcome::Outcome;
 const LEFT: f64 = 330.0;
 const WIDTH: f64 = 520.0;
 const BAR: f64 = 18.0;
-/// Where the scale starts and ends, in messages a second.
+/// The start and end of the scale, in messages per second.
 const SCALE: (f64, f64) = (100.0, 1_000_000.0);
 
 /// Writes `target/bench/bench.svg`.
@@ -38,7 +38,7 @@ fn svg(caption: &str, bars: &[(String, f64)]) -> String {
     }
     for (at, (label, rate)) in bars.iter().enumerate() {
         let (y, long) = (32.0 + BAR * at as f64, length(*rate));
-        // The side's letter tells its colour.
+        // The letter of the side selects the colour.
         let fill = match label.get(..2) {
             Some("A " | "B " | "F " | "pg") => "#9aa5b1",
             Some("C " | "D " | "E ") => "#2b6cb0",

@@ -1,4 +1,4 @@
-//! What it costs to remove old claims: how many a second, and what a running load loses meanwhile.
+//! The cost of pruning: claims per second, and the throughput that a concurrent load loses.
 
 use idem::store::Operator;
 use std::fmt;
@@ -18,23 +18,24 @@ use crate::worker;
 #[derive(Debug, Serialize)]
 pub(crate) struct Prune {
     claims: u64,
-    /// Claims a second, while nothing else runs.
+    /// Claims per second without other load.
     alone: f64,
-    /// Claims a second, beside a worker.
+    /// Claims per second while a worker runs.
     beside: f64,
-    /// Messages a second of that worker, without and with it.
+    /// Messages per second of that worker, without and with pruning.
     rate: f64,
     rate_beside: f64,
 }
 
-/// Prunes a tenth of the smaller filled table in either way. The handler's claims are kept for 30 days there.
+/// Prunes a tenth of the smaller filled table in each way. The handler's claims are kept for 30 days there.
 pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> Result<Prune> {
     eprintln!("prune");
     let share = (options.rows / 100).max(1);
     let table = sides.table(Size::Tenth)?;
     let (store, claims) = (table.store.clone(), table.claims.table.clone());
     let pruner = Postgres::options(url).schema("idem_bench_tenth").connect().await?;
-    // Dated back: the rows get a new place, as no claim does in real life, so that VACUUM comes after it.
+    // Dates the claims back. This moves the rows, which never happens to claims in production, so VACUUM runs
+    // afterwards.
     let age = format!(
         "UPDATE {claims} SET processed_at = processed_at - interval '60 days' WHERE ctid = ANY(ARRAY(
              SELECT ctid FROM {claims} WHERE processed_at > now() - interval '30 days' ORDER BY processed_at LIMIT {share}))"
@@ -48,13 +49,13 @@ pub(crate) async fn measure(url: &str, sides: &mut Sides, options: &Options) -> 
     let rate = worker::run(&store, LANES, false, message::fresh(2_000)?).await?;
     run(&mut sides.conn, age).await?;
     run(&mut sides.conn, vacuum).await?;
-    // Long enough for the whole of the pruning, as it went alone, at half of its speed.
+    // Long enough for the whole pruning at half the speed that it had without other load.
     let count = (2.0 * rate * pruned as f64 / alone).clamp(2_000.0, 200_000.0) as usize;
     let rate = worker::run(&store, LANES, false, message::fresh(count)?).await?;
     let beside = tokio::spawn(async move { timed(&pruner).await });
     let rate_beside = worker::run(&store, LANES, false, message::fresh(count)?).await?;
     let (_, beside) = beside.await??;
-    // The comment says that the table is full, which it is no more.
+    // The comment marks the table as full, which is no longer true.
     run(&mut sides.conn, "COMMENT ON SCHEMA idem_bench_tenth IS NULL".to_owned()).await?;
     Ok(Prune { claims: pruned, alone, beside, rate, rate_beside })
 }

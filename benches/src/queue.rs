@@ -1,4 +1,4 @@
-//! The broker of all sides: deliveries preloaded in memory, handed out in order, their acks counted.
+//! The broker of all sides: deliveries preloaded in memory, delivered in order, with their acks counted.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -15,9 +15,9 @@ pub(crate) struct Queue(Arc<Inner>);
 
 struct Inner {
     waiting: Mutex<VecDeque<Bytes>>,
-    /// How many deliveries have not been acked.
+    /// The number of deliveries that have not been acked.
     left: AtomicUsize,
-    /// How many are left when the clock starts.
+    /// The number of unacked deliveries at which the clock starts.
     timed: usize,
     started: OnceLock<Instant>,
     emptied: OnceLock<Instant>,
@@ -37,20 +37,20 @@ impl Queue {
         }))
     }
 
-    /// The next payload, if one is left.
+    /// Returns the next payload, if one is left.
     pub(crate) fn pop(&self) -> Option<Bytes> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    /// The next payloads, at most so many.
+    /// Returns the next payloads, at most `most`.
     pub(crate) fn pop_many(&self, most: usize) -> Vec<Bytes> {
         let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let count = most.min(waiting.len());
         waiting.drain(..count).collect()
     }
 
-    /// Acks one delivery. A tenth of the acks is for the start of a worker and its lanes; the next one starts the clock,
-    /// and the last one stops it.
+    /// Acks one delivery. The first tenth of the acks covers the start of the worker and its tasks; the clock then
+    /// starts, and the last ack stops it.
     pub(crate) fn ack(&self) {
         let left = self.0.left.fetch_sub(1, SeqCst) - 1;
         if left == self.0.timed {
@@ -62,17 +62,17 @@ impl Queue {
         }
     }
 
-    /// How many are not acked.
+    /// Returns how many deliveries are not acked.
     pub(crate) fn left(&self) -> usize {
         self.0.left.load(SeqCst)
     }
 
-    /// Waits until all is acked.
+    /// Waits until all deliveries are acked.
     pub(crate) async fn emptied(&self) {
         self.0.empty.notified().await;
     }
 
-    /// Acks a second, while the clock ran; `None` if it was never stopped.
+    /// Returns the acks per second while the clock ran; `None` if it was never stopped.
     pub(crate) fn rate(&self) -> Option<f64> {
         let took = self.0.emptied.get()?.duration_since(*self.0.started.get()?);
         Some(self.0.timed as f64 / took.as_secs_f64())
@@ -109,7 +109,7 @@ impl Source for Deliveries {
     }
 
     async fn next(&mut self) -> Result<(Delivery, Ack), BoxError> {
-        // An acker gives the permit back.
+        // An acker returns the permit.
         self.room.acquire().await?.forget();
         match self.queue.pop() {
             Some(payload) => {

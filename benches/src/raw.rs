@@ -1,5 +1,5 @@
-//! F: what the database can do at best. Of a thousand messages, the keys are claimed by one statement and the rows
-//! written by one more, in one transaction.
+//! F: the best the database can do. For a thousand messages, one statement claims the keys and one more writes the
+//! rows, in one transaction.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use tokio::task::JoinSet;
 use crate::message::{Claims, OrderPaid, RAW};
 use crate::queue::Queue;
 
-/// How many messages a transaction takes.
+/// The number of messages per transaction.
 pub(crate) const BATCH: usize = 1_000;
 
-/// The handler's rows, all by one statement.
+/// Writes the handler's rows, all with one statement.
 pub(crate) const WRITE: &str = "INSERT INTO idem_bench.effects (side, order_id, amount)
     SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])";
 
-/// Works the messages off with so many tasks; answers how many a second.
+/// Processes the messages with `lanes` tasks; returns the messages per second.
 pub(crate) async fn run(pool: &PgPool, claims: &Claims, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
     let Claims { table, handler } = claims;
     let claim: Arc<str> = format!(
@@ -55,7 +55,7 @@ async fn process(pool: &PgPool, claim: &Arc<str>, payloads: &[Bytes]) -> Result<
         let event: OrderPaid = serde_json::from_slice(payload)?;
         events.push((event, Sha256::digest(payload)));
     }
-    // Sorted, so that two batches never wait for each other in a circle.
+    // Sorted, so that batches cannot deadlock on each other's claims.
     events.sort_by_key(|(event, ..)| event.event_id);
     let keys: Vec<&[u8]> = events.iter().map(|(event, ..)| &event.event_id.as_bytes()[..]).collect();
     let fingerprints: Vec<&[u8]> = events.iter().map(|(_, hash)| &hash[..16]).collect();

@@ -1,4 +1,4 @@
-//! Medians, ratios, the table, the file.
+//! Medians, ratios, the table, and the file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use crate::samples::median;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// What idem must reach of the baseline, with 16 in flight.
+/// The required ratio of idem to the baseline, with a concurrency of 16.
 const TARGET: f64 = 0.95;
-/// What the baseline must reach of pgbench, or it is no baseline.
+/// The required ratio of the baseline to pgbench; below it, the baseline is not credible.
 const CREDIBLE: f64 = 0.6;
 
-/// Who is measured.
+/// The measured sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Idem,
@@ -38,14 +38,14 @@ impl Side {
     }
 }
 
-/// One number of lanes.
+/// The results for one concurrency.
 #[derive(Debug, Serialize)]
 pub(crate) struct Column {
     in_flight: usize,
     messages_per_round: usize,
-    /// Messages a second of each side, round by round.
+    /// Messages per second of each side, by round.
     rates: [Vec<f64>; 5],
-    /// Microseconds of processor time that the client took for a message.
+    /// Microseconds of the client's CPU time per message.
     client_micros: [Vec<f64>; 5],
 }
 
@@ -63,13 +63,13 @@ impl Column {
         &self.rates[side as usize]
     }
 
-    /// The median of the rounds' ratios: both sides of one ratio ran within the same few seconds.
+    /// Returns the median of the rounds' ratios: both sides of one ratio ran within the same few seconds.
     fn ratio(&self, side: Side, to: Side) -> f64 {
         median(self.of(side).iter().zip(self.of(to)).map(|(side, to)| side / to).collect())
     }
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -77,7 +77,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// 0: idem is fast enough. 1: it is not. 2: the baseline is not credible, and nothing follows.
+    /// Returns 0 if idem is fast enough, 1 if it is not, 2 if the baseline is not credible and nothing follows.
     pub(crate) fn verdict(&self) -> u8 {
         let Some(many) = self.columns.last() else { return 2 };
         if !self.columns.iter().all(|column| column.ratio(Side::Guarded, Side::Pgbench) >= CREDIBLE) {
@@ -100,7 +100,7 @@ impl Report {
     }
 }
 
-/// `target/bench` of this repository.
+/// Returns `target/bench` of this repository.
 pub(crate) fn directory() -> Result<PathBuf> {
     let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     std::fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
@@ -172,7 +172,7 @@ fn short(side: Side) -> &'static str {
 mod tests {
     use super::*;
 
-    /// One round with these rates of idem, the baseline and pgbench.
+    /// Returns a report of one round with these rates of idem, the baseline and pgbench.
     fn report(idem: f64, by_hand: f64, pgbench: f64) -> Report {
         let mut column = Column::new(16, 1000);
         for (side, rate) in [(Side::Idem, idem), (Side::Guarded, by_hand), (Side::Pgbench, pgbench)] {

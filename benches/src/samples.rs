@@ -1,4 +1,4 @@
-//! What came out of the rounds.
+//! The results of the rounds.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use crate::case::Case;
 /// One run of one case.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(crate) struct Sample {
-    /// Messages a second.
+    /// Messages per second.
     pub(crate) rate: f64,
-    /// Microseconds of processor time of the client, a message.
+    /// Microseconds of the client's CPU time per message.
     pub(crate) client: f64,
-    /// Bytes of write-ahead log, a message.
+    /// Bytes of write-ahead log per message.
     pub(crate) wal: f64,
 }
 
-/// All of them, by case, in the order of the rounds.
+/// All samples, by case, in the order of the rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Samples(BTreeMap<Case, Vec<Sample>>);
 
@@ -24,7 +24,7 @@ impl Samples {
         self.0.entry(case).or_default().push(sample);
     }
 
-    /// A case that has failed is left out altogether: half of its rounds could not be compared.
+    /// Removes a failed case entirely: half of its rounds could not be compared.
     pub(crate) fn forget(&mut self, case: &Case) {
         self.0.remove(case);
     }
@@ -42,19 +42,19 @@ impl Samples {
         (!values.is_empty()).then(|| median(values))
     }
 
-    /// Messages a second.
+    /// Returns the median of the messages per second.
     pub(crate) fn rate(&self, case: &Case) -> Option<f64> {
         self.median(case, |sample| sample.rate)
     }
 
-    /// The median of the rounds' ratios: both sides of one ratio ran within the same round.
+    /// Returns the median of the rounds' ratios: both sides of one ratio ran within the same round.
     pub(crate) fn ratio(&self, case: &Case, to: &Case) -> Option<f64> {
         let ratios: Vec<f64> = self.of(case).iter().zip(self.of(to)).map(|(case, to)| case.rate / to.rate).collect();
         (!ratios.is_empty()).then(|| median(ratios))
     }
 }
 
-/// The middle one, or the mean of the middle two; not a number where there is none.
+/// Returns the middle value, or the mean of the middle two; NaN if there are no values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -19,24 +19,24 @@ use crate::sqlite::Files;
 use crate::tables::{Table, run};
 use crate::{autocommit, batches, raw, worker};
 
-/// The most lanes that any side has.
+/// The maximum concurrency of any side.
 pub(crate) const LANES: usize = 16;
 
-/// How many different messages are delivered again and again.
+/// The number of different messages that are delivered repeatedly.
 const SEEN: usize = 5_000;
 
 pub(crate) struct Sides {
     url: String,
-    /// Looks on, and cleans up.
+    /// The connection for checks and cleanup.
     pub(crate) conn: PgConnection,
-    /// Of the sides without idem.
+    /// The pool of the sides without idem.
     pool: PgPool,
     pub(crate) tables: Vec<Table>,
     pgbench: Option<Pgbench>,
     pub(crate) peers: Vec<Peer>,
     sqlite: Files,
     pub(crate) brokers: Brokers,
-    /// Messages that have been processed, by idem and by hand, in a table of their own.
+    /// Messages that idem and the loop have already processed, with claims in separate tables.
     seen: Vec<Bytes>,
     twice: Table,
 }
@@ -45,7 +45,7 @@ impl Sides {
     pub(crate) async fn new(url: &str, options: &Options) -> Result<Self> {
         let mut conn = PgConnection::connect(url).await?;
         if options.own_server {
-            // Else a checkpoint would fall into the time of whichever side runs then, and write every page anew.
+            // Otherwise a checkpoint would slow down the side that runs at the time, and cause full-page writes.
             for setting in ["checkpoint_timeout = '1h'", "max_wal_size = '16GB'"] {
                 run(&mut conn, format!("ALTER SYSTEM SET {setting}")).await?;
             }
@@ -80,7 +80,7 @@ impl Sides {
         self.tables.iter().find(|table| table.size == size).context("there is no table of this size")
     }
 
-    /// Runs one case once, and sees that the work was done.
+    /// Runs one case once, and checks that the work was done.
     pub(crate) async fn measure(&mut self, case: &Case, messages: usize) -> Result<Sample> {
         self.clean(case).await?;
         let children = matches!(case.side, Side::Pgbench | Side::Peer(_));
@@ -126,7 +126,7 @@ impl Sides {
         }
     }
 
-    /// Where the loop keeps its claims: beside idem's, where the table is large.
+    /// Returns the claims table of the loop: idem's own table, if the case uses a large table.
     fn by_hand(&self, case: &Case) -> Result<Claims> {
         Ok(match (case.work, case.size) {
             (Work::Duplicates, _) => again(),
@@ -135,7 +135,7 @@ impl Sides {
         })
     }
 
-    /// Nobody inherits the rows of the one before. Large tables keep what is added, which is little.
+    /// Removes the previous side's rows. Large tables keep the added rows, which are few.
     async fn clean(&mut self, case: &Case) -> Result<()> {
         let text = format!(
             "TRUNCATE idem_bench.effects, idem_bench.by_hand, idem_bench.pgbench, {SCHEMA}.processed_messages;
@@ -148,13 +148,13 @@ impl Sides {
         Ok(())
     }
 
-    /// Nobody is fast by leaving out the work: each message has its effect, once.
+    /// Checks that no side skipped work: each message has its effect, once.
     async fn verify(&mut self, case: &Case, messages: usize) -> Result<()> {
         let text =
             "SELECT (SELECT count(*) FROM idem_bench.effects), (SELECT sum(counter)::bigint FROM idem_bench.hot)";
         let (effects, counted): (i64, i64) = sqlx::query_as(text).fetch_one(&mut self.conn).await?;
         let due = match (case.side, case.work) {
-            // pgbench makes whole transactions for each client; the others count for themselves.
+            // pgbench runs whole transactions for each client; the others count for themselves.
             (Side::Pgbench | Side::Peer(_) | Side::Sqlite | Side::SqliteByHand, _) => return Ok(()),
             (_, Work::Fresh) => (messages as i64, 0),
             (_, Work::Hot) => (0, messages as i64),
@@ -172,14 +172,14 @@ impl Sides {
         Ok(())
     }
 
-    /// Where the write-ahead log ends, in bytes.
+    /// Returns the end of the write-ahead log, in bytes.
     async fn log(&mut self) -> Result<f64> {
         let text = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8";
         Ok(sqlx::query_scalar(text).fetch_one(&mut self.conn).await?)
     }
 }
 
-/// The claims that the loop has made of messages that come again.
+/// Returns the loop's claims of the repeated messages.
 fn again() -> Claims {
     Claims { table: "idem_bench.again".to_owned(), handler: 1 }
 }

@@ -1,4 +1,4 @@
-//! The rounds: all sides one after the other, so that what disturbs the machine disturbs all of them.
+//! The rounds: all sides run in turn, so that disturbances of the machine affect all of them.
 
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use crate::worker;
 
 const ROUNDS: usize = 11;
 
-/// Lanes, and the messages of one round of one side. Short, so that the sides of one ratio run close together.
+/// Concurrency, and the messages of one round of one side. Rounds are short, so that the sides of one ratio run close
+/// together.
 const LANES: [(usize, usize); 2] = [(1, 400), (16, 3_000)];
 
-/// The processor time that this process, or its children that have ended, took so far, in user and kernel mode.
+/// Returns the CPU time, in user and kernel mode, that this process or its ended children have used so far.
 pub(crate) fn cpu(children: bool) -> Result<Duration> {
     let who = if children { UsageWho::RUSAGE_CHILDREN } else { UsageWho::RUSAGE_SELF };
     let usage = getrusage(who)?;
@@ -29,7 +30,7 @@ pub(crate) fn cpu(children: bool) -> Result<Duration> {
     Ok(micros(usage.user_time()) + micros(usage.system_time()))
 }
 
-/// Measures. `scale` multiplies the number of messages.
+/// Runs the measurement. `scale` multiplies the number of messages.
 pub(crate) async fn measure(url: &str, scale: f64) -> Result<Report> {
     let mut conn = PgConnection::connect(url).await?;
     message::tables(&mut conn).await?;
@@ -54,7 +55,7 @@ struct Sides<'a> {
     session: PgPool,
     lanes: usize,
     messages: usize,
-    /// Rows that the effects of idem, and those of the baseline, must have at the end.
+    /// The expected number of effects of idem and of the baseline at the end.
     due: [usize; 2],
 }
 
@@ -76,7 +77,7 @@ impl<'a> Sides<'a> {
         let mut column = Column::new(lanes, messages);
         for round in 0..=ROUNDS {
             let mut order = Side::ALL;
-            // Every other round backwards, so that nobody always runs behind the same side.
+            // Every other round runs in reverse order, so that no side always runs after the same one.
             if round % 2 == 0 {
                 order.reverse();
             }
@@ -84,13 +85,13 @@ impl<'a> Sides<'a> {
                 let before = cpu(side == Side::Pgbench)?;
                 let rate = self.run(side).await?;
                 let spent = cpu(side == Side::Pgbench)?.saturating_sub(before);
-                // The first round warms connections, statements and caches.
+                // The first round warms up connections, statements and caches.
                 if round > 0 {
                     column.add(side, rate, spent / messages as u32);
                 }
             }
             if round == 0 {
-                // Else the checkpoint's writes would fall on whichever side runs when it starts.
+                // Otherwise the checkpoint's writes would slow down the side that runs when it starts.
                 sqlx::raw_sql("CHECKPOINT").execute(&mut *conn).await?;
             }
             eprint!("\r{lanes:>2} in flight: round {round} of {ROUNDS} ");
@@ -99,7 +100,7 @@ impl<'a> Sides<'a> {
         Ok(column)
     }
 
-    /// One side's messages a second, in one round.
+    /// Returns one side's messages per second in one round.
     async fn run(&mut self, side: Side) -> Result<f64> {
         let (lanes, messages) = (self.lanes, message::fresh(self.messages)?);
         let rate = match side {
@@ -113,7 +114,7 @@ impl<'a> Sides<'a> {
         Ok(rate)
     }
 
-    /// Nobody is fast by leaving out the work: each message has one effect and one claim.
+    /// Checks that no side skipped work: each message has one effect and one claim.
     async fn verify(self, conn: &mut PgConnection) -> Result<()> {
         let claims = [format!("{SCHEMA}.processed_messages"), "idem_bench.by_hand".to_owned()];
         for ((side, claims), due) in [IDEM, BY_HAND].into_iter().zip(claims).zip(self.due) {

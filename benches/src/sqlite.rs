@@ -1,4 +1,4 @@
-//! The same on SQLite: idem, and the loop written by hand. Both write each commit to disk (`synchronous = FULL`).
+//! The same on SQLite: idem, and the handwritten loop. Both write each commit to disk (`synchronous = FULL`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn paid(event: OrderPaid, tx: &mut SqliteConnection) -> Result<(), sqlx::E
     Ok(())
 }
 
-/// Two files, so that neither side has the other's pages.
+/// The databases: two files, so that neither side benefits from the other's pages.
 pub(crate) struct Files {
     idem: PathBuf,
     by_hand: PathBuf,
@@ -37,7 +37,7 @@ impl Files {
         Ok(Self { idem: file("idem.sqlite"), by_hand: file("by_hand.sqlite") })
     }
 
-    /// Messages a second.
+    /// Returns idem's messages per second.
     pub(crate) async fn idem(&self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
         let (count, queue) = (messages.len(), Queue::new(messages));
         let mut conn = fresh(&self.idem).await?;
@@ -48,7 +48,8 @@ impl Files {
         Ok(rate)
     }
 
-    /// Messages a second. The writers stand in a queue, since SQLite has one at a time, and share its connection.
+    /// Returns the loop's messages per second. The tasks share one connection and wait for each other, because SQLite
+    /// allows one writer at a time.
     pub(crate) async fn by_hand(&self, lanes: usize, messages: Vec<Bytes>) -> Result<f64> {
         let (count, queue) = (messages.len(), Queue::new(messages));
         let mut conn = fresh(&self.by_hand).await?;
@@ -89,12 +90,12 @@ async fn process(conn: &mut SqliteConnection, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A new file with the table of the handler.
+/// Creates a new file with the table of the handler.
 async fn fresh(file: &PathBuf) -> Result<SqliteConnection> {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = file.clone().into_os_string();
         name.push(suffix);
-        // It need not be there.
+        // It may not exist.
         let _ = std::fs::remove_file(name);
     }
     let mut conn = open(file).await?;

@@ -68,12 +68,12 @@ impl Outcome {
     }
 }
 
-/// A label and its cells, the second of which is wider: it may hold a range.
+/// Writes a label and its cells. The second cell is wider, because it may contain a range.
 fn row<C: Display, const N: usize>(f: &mut Formatter<'_>, label: &str, cells: [C; N]) -> fmt::Result {
     write!(f, "{label:56}")?;
     for (at, cell) in cells.into_iter().enumerate() {
         let width = if at == 1 { 20 } else { 11 };
-        // Aligned as text, whatever it is.
+        // Aligned as text, whatever the type.
         write!(f, "{:>width$}", cell.to_string())?;
     }
     f.write_str("\n")

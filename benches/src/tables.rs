@@ -1,4 +1,4 @@
-//! Tables of idem with claims in them: none, a tenth, all that were asked for.
+//! idem's tables with existing claims: none, a tenth, or all of the requested number.
 
 use anyhow::{Context, Result};
 use idem::Postgres;
@@ -8,14 +8,14 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use crate::case::Size;
 use crate::message::{Claims, SCHEMA};
 
-/// A store whose claims are kept in a schema of its own.
+/// A store whose claims are in a separate schema.
 pub(crate) struct Table {
     pub(crate) size: Size,
     pub(crate) store: Postgres,
     pub(crate) claims: Claims,
 }
 
-/// What a claim takes on the disk.
+/// The disk space of a claim.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Bytes {
     pub(crate) claims: i64,
@@ -25,11 +25,11 @@ pub(crate) struct Bytes {
     pub(crate) dated: f64,
 }
 
-/// How many claims go in one statement, so that it can be told how far it is.
+/// The number of claims per statement, so that the progress can be printed.
 const CHUNK: usize = 1_000_000;
 
 impl Table {
-    /// Makes the table, and fills it, unless an earlier run on this server has left it full.
+    /// Creates and fills the table, unless an earlier run on this server has left it full.
     pub(crate) async fn new(conn: &mut PgConnection, url: &str, size: Size, rows: usize) -> Result<Self> {
         let (schema, rows) = match size {
             Size::Empty => (SCHEMA, 0),
@@ -39,7 +39,7 @@ impl Table {
         Self::filled(conn, url, schema, rows).await.map(|table| Self { size, ..table })
     }
 
-    /// An empty one in a schema of its own, made anew.
+    /// Creates an empty table in a separate schema, replacing an existing one.
     pub(crate) async fn of(conn: &mut PgConnection, url: &str, schema: &str) -> Result<Self> {
         run(conn, format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await?;
         Self::filled(conn, url, schema, 0).await
@@ -67,7 +67,7 @@ impl Table {
         Ok(Self { size: Size::Empty, store, claims })
     }
 
-    /// What a claim takes on the disk, with what its indexes take.
+    /// Returns the disk space of a claim, including that of its indexes.
     pub(crate) async fn bytes(&self, conn: &mut PgConnection) -> Result<Option<Bytes>> {
         let table = &self.claims.table;
         let text = format!(
@@ -86,7 +86,8 @@ impl Table {
     }
 }
 
-/// Random keys, as UUIDs are, and dates of the last days, oldest first: as a table looks that has grown.
+/// Inserts claims with random keys, as UUIDs are, and dates of the last days, oldest first, as in a table that has
+/// grown.
 async fn fill(conn: &mut PgConnection, Claims { table, handler }: &Claims, rows: usize) -> Result<()> {
     for done in (0..rows).step_by(CHUNK) {
         let last = (done + CHUNK).min(rows);

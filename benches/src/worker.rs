@@ -1,4 +1,4 @@
-//! idem: the worker as a user has it, all settings at their defaults but the deliveries in flight.
+//! idem: the worker as a user configures it, with all settings except the concurrency at their defaults.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::queue::{Deliveries, Queue};
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Works the messages off; answers how many a second.
+/// Processes the messages; returns the messages per second.
 pub(crate) async fn run<S>(store: &S, lanes: usize, hot: bool, messages: Vec<Bytes>) -> Result<f64>
 where
     S: Store + Lends<PgConnection>,
@@ -23,11 +23,11 @@ where
     drive(worker.in_flight(lanes), queue).await
 }
 
-/// Lets the worker run until the queue is empty.
+/// Runs the worker until the queue is empty.
 pub(crate) async fn drive<S: Store, Src: Source>(worker: Staffed<S, Src>, queue: Queue) -> Result<f64> {
     let (emptied, left) = (queue.clone(), queue.clone());
     let worker = worker.run_until(async move { emptied.emptied().await });
-    // A worker holds what it cannot process, for ever; a measurement has to end.
+    // A worker holds an unprocessable message forever; a measurement has to end.
     let ended = tokio::time::timeout(PATIENCE, worker).await;
     ended.with_context(|| format!("the worker left {} messages within {PATIENCE:?}", left.left()))??;
     queue.rate().context("the worker ended before its queue was empty")

@@ -1,51 +1,57 @@
-//! Settling one delivery.
+//! Settlement of one delivery.
 
 use std::time::Duration;
 
 use crate::BoxError;
 
-/// Settles one delivery, once: `ack` and `release` consume it. Handlers never see it.
+/// Settles one delivery, once: `ack` and `release` consume the acker. Handlers never see it.
 ///
-/// An acker belongs to the delivery that it came with. When the connection, channel or assignment that brought the
-/// delivery has ended, settling answers [`Settled::Stale`] and must not touch any other delivery.
-/// Dropping an acker without settling leaves the delivery to the broker, which delivers it again.
+/// An acker belongs to the delivery that it came with. Once the connection, channel or assignment that brought the
+/// delivery has ended, settling returns [`Settled::Stale`] and must not touch any other delivery. Dropping an acker
+/// without settling leaves the delivery to the broker, which redelivers it.
 pub trait Acker: Send + 'static {
-    /// Tells the broker that the database has taken the message over. Called only after a commit.
-    /// If the future is dropped the answer is unknown, which is harmless: a redelivery finds the claim. The worker drops it
-    /// after 10 seconds, so that an ack that is never answered holds up no lane for longer.
+    /// Tells the broker that the database has taken over the message. Called only after a commit.
+    ///
+    /// If the future is dropped, the result is unknown. This is harmless: a redelivery finds the claim. The worker
+    /// drops the future after 10 seconds, so an ack that is never answered blocks a worker task for no longer than
+    /// that.
     fn ack(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
 
-    /// Told before [`ack`](Self::ack), when the delivery had no claim and was stored in the inbox before its first run.
-    /// A source that has to mark deliveries as redelivered by itself counts these.
+    /// Called before [`ack`](Self::ack) if the delivery had no claim and was stored in the inbox before its first run.
+    /// A source that has to mark redeliveries itself counts these calls.
     fn stored(&mut self) {}
 
-    /// Gives the delivery back to the broker at once, for another worker. Called only while draining. A broker that
-    /// cannot take a single delivery back delivers it again once the subscription has ended.
+    /// Returns the delivery to the broker immediately, for another worker. Called only while the worker drains. A
+    /// broker that cannot take back a single delivery redelivers it once the subscription has ended.
     fn release(self) -> impl Future<Output = Result<Settled, BoxError>> + Send;
 
-    /// How long the delivery stays ours without [`extend`](Self::extend); `None` where the broker has no such lease.
+    /// Returns how long this worker owns the delivery without [`extend`](Self::extend), or `None` if the broker has no
+    /// such lease.
     fn lease(&self) -> Option<Duration> {
         None
     }
 
-    /// Starts the lease again. The worker calls it at a third of the lease, while the delivery runs or is held.
+    /// Restarts the lease. The worker calls it every third of the lease while the delivery runs or is held.
     fn extend(&mut self) -> impl Future<Output = Result<(), BoxError>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Whether the delivery is still ours. Asked before a handler starts; `true` may be outdated at once.
+    /// Returns whether this worker still owns the delivery. Called before a handler starts; `true` may be out of date
+    /// at once.
     fn is_live(&self) -> bool {
         true
     }
 }
 
-/// What settling a delivery came to.
+/// The result of settling a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// Handed to the socket. The broker does not confirm, so that it can still be lost; a redelivery finds the claim.
+    /// Written to the socket. The broker does not confirm, so the settlement can still be lost; a redelivery then finds
+    /// the claim.
     Sent,
     /// The broker has confirmed it.
     Confirmed,
-    /// The delivery was no longer ours: nothing was sent. The broker delivers it again, and the claim answers.
+    /// The worker no longer owned the delivery, and nothing was sent. The broker redelivers it, and the redelivery
+    /// finds the claim.
     Stale,
 }

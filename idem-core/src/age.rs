@@ -1,4 +1,4 @@
-//! Messages of before the claims that were pruned: too old to tell whether they were processed.
+//! Messages published before the pruning cutoff: too old to tell whether they were processed.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,11 +7,11 @@ use crate::store::HandlerId;
 use crate::{Delivery, Error, Horizon, Source, Store};
 
 impl<S: Store> Routes<S> {
-    /// Why a delivery is too old although its claim is new: it was published before the last claims of its handler that
-    /// were pruned, and its own may have been among them. Never skipped for what looks young here: another worker or an
-    /// operator may have set another retention since this one started.
+    /// Returns why a delivery is too old although its claim is new: it was published before the newest pruned claim of
+    /// its handler, so its own claim may be among the pruned ones. The check is never skipped for a delivery that looks
+    /// young: another worker or an operator may have changed the retention since this worker started.
     ///
-    /// Nothing was pruned of a new consumer, so that it reads a history of any length.
+    /// A new consumer has no pruned claims, so it can read a history of any length.
     pub(crate) fn too_old(
         &self,
         handler: HandlerId,
@@ -19,7 +19,8 @@ impl<S: Store> Routes<S> {
         pruned_through: Option<SystemTime>,
     ) -> Option<String> {
         let (published, through) = (delivery.published_at()?, pruned_through?);
-        // What was processed before it was published, by another clock, differs by no more than the margin.
+        // Because of clock skew, a message can look as if it was processed before it was published, by at most the
+        // margin.
         let margin = margin(self.get(handler).and_then(|route| route.retention));
         if published.duration_since(through).is_ok_and(|later| later > margin) {
             return None;
@@ -38,14 +39,14 @@ impl<S: Store> Routes<S> {
     }
 }
 
-/// By how much the clocks of broker, database and worker may differ.
+/// The maximum difference between the clocks of broker, database and worker.
 fn margin(retention: Option<Duration>) -> Duration {
     let longest = Duration::from_secs(300);
     retention.map_or(longest, |retention| (retention / 10).min(longest))
 }
 
-/// Refuses a broker that can deliver again what is older than the claims that are kept; `None` where they are kept for
-/// ever.
+/// Returns an error if the broker can redeliver messages that are older than the claims that are kept. `None`: claims
+/// are kept forever.
 pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result<(), Error> {
     let Some(retention) = retention else { return Ok(()) };
     match source.horizon() {
@@ -71,7 +72,7 @@ pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result
     }
 }
 
-/// In the largest unit that makes it a whole number, down to seconds.
+/// Formats the duration in the largest unit that yields a whole number, down to seconds.
 fn text(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (number, unit) = match seconds {

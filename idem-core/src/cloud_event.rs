@@ -1,4 +1,4 @@
-//! Deliveries that are CloudEvents.
+//! CloudEvents.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ mod tests;
 
 pub(crate) use read::read;
 
-/// The attributes that each event has.
+/// The attributes that every event has.
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
-/// What a delivery says of itself as a CloudEvent (version 1.0 of the specification).
+/// The CloudEvents attributes of a delivery (version 1.0 of the specification).
 ///
-/// A worker with [`cloud_events`](crate::Worker::cloud_events) reads it. As a handler's parameter it is a copy; a delivery
-/// that is no CloudEvent is a failure for good then.
+/// A worker with [`cloud_events`](crate::Worker::cloud_events) reads them. As a handler's parameter, `CloudEvent` is a
+/// copy; a delivery that is not a CloudEvent then fails permanently.
 #[derive(Clone)]
 pub struct CloudEvent(Arc<Event>);
 
@@ -31,28 +31,28 @@ struct Event {
     id: String,
     source: String,
     kind: String,
-    /// All others, in order.
+    /// All other attributes, in order.
     others: Vec<(String, String)>,
     data: Data,
 }
 
 /// Where the data of an event is.
 enum Data {
-    /// It is the payload.
+    /// The data is the payload.
     Payload,
-    /// It was in the payload, with the attributes.
+    /// The data was in the payload, together with the attributes.
     Inside(Bytes),
-    /// There is none.
+    /// The event has no data.
     None,
 }
 
 impl CloudEvent {
-    /// The id, which together with the [`source`](Self::source) tells the event from all others.
+    /// The id of the event, which is unique together with the [`source`](Self::source).
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// The context in which it happened.
+    /// The context in which the event happened.
     pub fn source(&self) -> &str {
         &self.0.source
     }
@@ -62,22 +62,22 @@ impl CloudEvent {
         &self.0.kind
     }
 
-    /// Any other attribute, such as `subject`, `time` (as text) or one of an extension. Its name is in lower case. What is
-    /// no text in JSON is as it is written there.
+    /// Any other attribute, such as `subject`, `time` (as text) or an extension attribute. The name is in lower case.
+    /// In a JSON event, a value that is not a string is returned as its JSON text.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.0.others.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// All other attributes, in the order in which they came.
+    /// All other attributes, in the order in which they arrived.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.others.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The key of `key = cloud_event_id`: source and id, as a composite key; a hash of both where that is longer than a key
-    /// can be.
+    /// The key of `key = cloud_event_id`: source and id as a composite key, or a hash of both if the composite key
+    /// would be too long.
     ///
     /// # Errors
-    /// None in practice: neither is empty.
+    /// None in practice: neither part is empty.
     pub fn key(&self) -> Result<Key, KeyError> {
         match Key::composite(&[&self.0.source, &self.0.id]) {
             Err(KeyError::TooLong { .. }) => {
@@ -92,7 +92,7 @@ impl CloudEvent {
         }
     }
 
-    /// Of these attributes, each of which is there once.
+    /// Creates an event from these attributes, whose names are unique.
     fn new(mut attributes: Vec<(String, String)>, data: Data) -> Result<Self, String> {
         let mut required = |name: &str| {
             let at = attributes.iter().position(|(other, _)| other == name);
@@ -107,7 +107,7 @@ impl CloudEvent {
         Ok(Self(Arc::new(Event { id, source, kind, others: attributes, data })))
     }
 
-    /// What is decoded where it is not the payload; `None` where there is nothing.
+    /// Returns the bytes to decode: the payload, or the data inside it. `None` if there is no data.
     pub(crate) fn data<'a>(&'a self, payload: &'a Bytes) -> Option<&'a Bytes> {
         match &self.0.data {
             Data::Payload => Some(payload),
@@ -117,7 +117,7 @@ impl CloudEvent {
     }
 }
 
-/// Shows what tells it from others, and no other attribute.
+/// Shows the identity and the type, but no other attribute.
 impl fmt::Debug for CloudEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Event { id, source, kind, .. } = &*self.0;

@@ -1,4 +1,4 @@
-//! Decoding: a delivery in, a message out.
+//! Decoding of deliveries into messages.
 
 mod error;
 mod json;
@@ -15,14 +15,15 @@ pub use protobuf::Protobuf;
 
 pub(crate) use preparing::Preparing;
 
-/// Turns a delivery into a message of type `M`.
+/// Decodes a delivery into a message of type `M`.
 ///
-/// Decoding is not asynchronous, and is done before any transaction begins. A codec that needs something from elsewhere
-/// first, such as a schema from a registry, keeps it in memory: where [`decode`](Self::decode) does not find it there, it
-/// returns [`DecodeError::unprepared`]. The delivery then waits, without a lane, connection or transaction, while
-/// [`prepare`](Self::prepare) fetches it, and is decoded again. A codec that never says so, as [`Json`], pays nothing.
+/// Decoding is synchronous and happens before any transaction begins. A codec that needs external data, such as a
+/// schema from a registry, caches it in memory. If [`decode`](Self::decode) does not find it in the cache, it returns
+/// [`DecodeError::unprepared`]. The delivery then waits, without occupying a worker task, connection or transaction,
+/// while [`prepare`](Self::prepare) fetches the data, and is decoded again. A codec that never returns this error, such
+/// as [`Json`], has no overhead.
 ///
-/// Decoding must neither panic nor abort on any input; an abort takes the process with it before anything could be counted.
+/// Decoding must neither panic nor abort on any input. An abort ends the process before the attempt can be counted.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -65,34 +66,37 @@ pub(crate) use preparing::Preparing;
     note = "for another format, give the worker a codec with `.codec(..)` before its handlers"
 )]
 pub trait Codec<M>: Send + Sync + 'static {
-    /// Decodes [`Delivery::data`]: the payload, or the data of a CloudEvent. Headers, content type and all else may say how.
+    /// Decodes [`Delivery::data`]: the payload, or the data of a CloudEvent. Headers, content type and all other facts
+    /// of the delivery may determine how.
     ///
     /// # Errors
-    /// An error by `?` means that the delivery can never be decoded: it becomes a dead letter with reason `undecodable`, kept
-    /// whole, and the handler is not called. [`DecodeError::unprepared`] asks for [`prepare`](Self::prepare).
+    /// An error converted by `?` means that the delivery can never be decoded: it becomes a dead letter with reason
+    /// `undecodable`, kept whole, and the handler is not called. [`DecodeError::unprepared`] requests
+    /// [`prepare`](Self::prepare).
     fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError>;
 
-    /// The message of a tombstone, a delivery without a payload at all. Asked only for handlers that take them, whose
-    /// message is an `Option`: it should be `None`.
+    /// Returns the message of a tombstone, a delivery without a payload. Called only for handlers that take tombstones,
+    /// whose message type is an `Option`; it should return `None`.
     ///
     /// # Errors
-    /// As those of [`decode`](Self::decode). A codec that does not say what a tombstone is makes a dead letter of it.
+    /// The same as those of [`decode`](Self::decode). With a codec that does not implement this method, a tombstone
+    /// becomes a dead letter.
     fn tombstone(&self, delivery: &Delivery) -> Result<M, DecodeError> {
         let _ = delivery;
         Err("the worker's codec does not say what a tombstone is: implement `Codec::tombstone`".into())
     }
 
-    /// Fetches what decoding this delivery needs. Called only after [`decode`](Self::decode) has said that it is not prepared;
-    /// does nothing by default.
+    /// Fetches what decoding this delivery needs. Called only after [`decode`](Self::decode) has returned
+    /// [`DecodeError::unprepared`]; does nothing by default.
     ///
-    /// Nothing waits for it but this delivery, and what is behind it in its order. Several run at once, also for the same
-    /// schema. It must not block its thread. The future is dropped at the
-    /// [limit](crate::Worker::prepare_timeout), when the worker drains, and when the broker takes the delivery back.
+    /// Only this delivery waits for it, and the deliveries behind it in its order. Several calls run concurrently, also
+    /// for the same schema. It must not block its thread. The future is dropped at the
+    /// [timeout](crate::Worker::prepare_timeout), when the worker drains, and when the broker takes the delivery back.
     ///
     /// # Errors
-    /// [`PrepareError`] says whether the message is at fault or what was asked. Only the former makes a dead letter; the latter
-    /// is tried again, later each time, and counts as no attempt. So does a call that takes too long. A panic is the
-    /// message's fault.
+    /// [`PrepareError`] tells whether the message or the service is at fault. Only the former makes a dead letter. The
+    /// latter, like a call that times out, is retried with a growing delay and does not count as an attempt. A panic is
+    /// the message's fault.
     fn prepare(&self, delivery: &Delivery) -> impl Future<Output = Result<(), PrepareError>> + Send {
         let _ = delivery;
         std::future::ready(Ok(()))

@@ -1,22 +1,22 @@
-//! Errors: of idem itself, and of handlers.
+//! Errors of idem and of handlers.
 
 use std::fmt;
 
-/// Any error, boxed: what handlers and adapters return.
+/// Any error, boxed: the error type of handlers and adapters.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What can keep a worker or a store from starting, or end a worker. Nothing of it concerns a single message: what becomes of messages
-/// is an [`Outcome`](crate::Outcome).
+/// An error that keeps a worker or a store from starting, or that ends a worker. It never concerns a single message;
+/// the result for a message is an [`Outcome`](crate::Outcome).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting that would lose or repeat messages, or that cannot work. The text names the cure.
+    /// A setting that would lose or repeat messages, or that cannot work. The text names the fix.
     #[error("{0}")]
     Refused(String),
     /// The database cannot be used. The text names it without its password.
     #[error("{what}")]
     Database {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// The driver's error.
         source: BoxError,
@@ -24,24 +24,24 @@ pub enum Error {
     /// The broker cannot be used. The text names it without its password.
     #[error("{what}")]
     Broker {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// The client's error.
         source: BoxError,
     },
-    /// A task of the worker panicked while it ran: a defect of idem, of a store or of a source, and no message's fault. The
-    /// worker has drained, and may be started again.
+    /// A task of the worker panicked: a bug in idem, in a store or in a source, not caused by a message. The worker has
+    /// drained and may be started again.
     #[error("the worker's task `{task}` panicked: {text}")]
     Panicked {
-        /// Which task.
+        /// The name of the task.
         task: &'static str,
-        /// What the panic said.
+        /// The panic message.
         text: String,
     },
 }
 
-/// A handler's error that no further attempt can cure: the message becomes a dead letter at once, with reason
-/// `permanent`. The transaction is rolled back as with any other error.
+/// Marks a handler's error as permanent: the message becomes a dead letter immediately, with reason `permanent`,
+/// without further attempts. The transaction is rolled back as with any other error.
 ///
 /// ```
 /// # use idem_core::{permanent, BoxError};
@@ -57,8 +57,8 @@ pub fn permanent(error: impl Into<BoxError>) -> BoxError {
 #[derive(Debug)]
 struct Permanent(Mark);
 
-/// The mark is the *source* of what `permanent` returns, not that error itself: a wrapper that is transparent, as
-/// thiserror's, hands out the source of what it wraps, and would hide the mark otherwise.
+/// The mark is the *source* of the error that `permanent` returns, not that error itself. A transparent wrapper, such
+/// as thiserror's, returns the source of the error that it wraps, and would otherwise hide the mark.
 #[derive(Debug)]
 struct Mark(BoxError);
 
@@ -86,7 +86,7 @@ impl std::error::Error for Mark {
     }
 }
 
-/// How much of a chain is looked at. An error may name itself as its source, and would hold its thread for ever.
+/// The maximum depth of a chain. An error may name itself as its source, and would block its thread forever.
 const DEPTH: usize = 64;
 
 /// The chain of an error, from the outermost to its root.
@@ -96,15 +96,15 @@ pub(crate) fn chain<'a>(
     std::iter::successors(Some(error), |error| error.source()).take(DEPTH)
 }
 
-/// Whether [`permanent`] was said anywhere in the chain.
+/// Returns whether [`permanent`] occurs anywhere in the chain.
 pub(crate) fn is_permanent(error: &BoxError) -> bool {
     chain(error.as_ref()).any(|error| error.is::<Mark>())
 }
 
-/// The chain as one text, each part once, for the column `error`: escaped, so that no content can block the storing,
-/// and cut to 4,000 characters.
+/// The chain as one text, each part once, for the column `error`. It is escaped, so that no content can prevent the row
+/// from being stored, and cut to 4,000 characters.
 pub(crate) fn text(error: &(dyn std::error::Error + 'static)) -> String {
-    // The text is a user's code as well.
+    // The `Display` implementation is user code and may panic.
     let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| joined(error)));
     text.unwrap_or_else(|_| "the error's own text panicked".to_owned())
 }

@@ -1,10 +1,10 @@
-//! What a handler can take beside the message and the connection.
+//! The parameters of a handler besides the message and the connection.
 
 use bytes::Bytes;
 
 use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
 
-/// What can stand among a handler's parameters. The check that the worker can provide it is made at `.handler::<..>()`.
+/// A type that a handler may have as a parameter. `.handler::<..>()` checks that the worker can provide it.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot take `{Self}`",
     label = "not an extractor",
@@ -14,28 +14,28 @@ use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
 )]
 pub trait Param: Send + 'static {}
 
-/// Takes a parameter from a delivery and the state of the worker, before the transaction begins.
+/// Extracts a parameter from a delivery and the worker's state, before the transaction begins.
 ///
-/// An error is the handler's failure: the delivery is parked and tried again.
+/// An error counts as a failure of the handler: the delivery is scheduled for a retry.
 #[diagnostic::on_unimplemented(
     message = "this worker cannot provide `{Self}` to a handler",
     note = "its state is `{S}`; give another with `.state(..)`, or implement `FromRef<{S}>` for the part that is taken"
 )]
 pub trait Extract<S>: Param + Sized {
-    /// Takes it.
+    /// Extracts the parameter.
     ///
     /// # Errors
-    /// It is not there; the text becomes the error of the attempt.
+    /// The parameter is missing; the text becomes the error of the attempt.
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError>;
 }
 
-/// What extractors take from.
+/// The input of an extractor.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Extraction<'a, S> {
-    /// The delivery at hand.
+    /// The current delivery.
     pub delivery: &'a Delivery,
-    /// Its key.
+    /// The key of the delivery.
     pub key: &'a Key,
     /// The state of the worker.
     pub state: &'a S,
@@ -47,17 +47,18 @@ impl<'a, S> Extraction<'a, S> {
     }
 }
 
-/// The state of the worker, or a part of it that [`FromRef`] gives. It is cloned for each delivery: put an `Arc` inside.
+/// The state of the worker, or a part of it that [`FromRef`] provides. It is cloned for each delivery: put an `Arc`
+/// inside.
 #[derive(Debug, Clone, Copy)]
 pub struct State<T>(pub T);
 
-/// Gives a part of a worker's state. Each state gives itself.
+/// Provides a part of a worker's state. Every state provides itself.
 #[diagnostic::on_unimplemented(
     message = "a handler takes `State<{Self}>`, which the worker's state `{S}` does not give",
     note = "give the worker its state before its handlers, with `.state(..)`, or implement `FromRef<{S}>` for `{Self}`"
 )]
 pub trait FromRef<S> {
-    /// The part.
+    /// Returns the part.
     fn from_ref(state: &S) -> Self;
 }
 
@@ -99,12 +100,12 @@ impl<S> Extract<S> for Subject {
     }
 }
 
-/// The key by which the broker chose the message's partition, the key of a Kafka record; `None` where it has none. Of a
-/// tombstone it is what was deleted.
+/// The key by which the broker chose the message's partition, such as the key of a Kafka record; `None` if it has none.
+/// A tombstone deletes this key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PartitionKey(pub Option<Bytes>);
 
-/// Shows how long it is and no more: it may hold personal data.
+/// Shows only the length: the key may contain personal data.
 impl std::fmt::Debug for PartitionKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("PartitionKey").field(&self.0.as_ref().map(|key| format!("{} bytes", key.len()))).finish()
@@ -120,7 +121,7 @@ impl<S> Extract<S> for PartitionKey {
 
 impl Param for CloudEvent {}
 impl<S> Extract<S> for CloudEvent {
-    /// A delivery that is no CloudEvent now is none at the next attempt.
+    /// The error is permanent: a delivery that is not a CloudEvent will not be one at the next attempt.
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
         let none =
             || permanent("the delivery does not say that it is a CloudEvent, or the worker has no `.cloud_events()`");
@@ -128,7 +129,7 @@ impl<S> Extract<S> for CloudEvent {
     }
 }
 
-/// The key under which the message was claimed, for example to hand it on to another system.
+/// The key under which the message was claimed, for example to pass it to another system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(pub Key);
 

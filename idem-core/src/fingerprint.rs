@@ -1,4 +1,4 @@
-//! Telling a copy of a message from another message under the same key.
+//! Tells a copy of a message from another message with the same key.
 
 use std::fmt;
 use std::time::UNIX_EPOCH;
@@ -7,38 +7,38 @@ use sha2::{Digest, Sha256};
 
 use crate::Delivery;
 
-/// What a message looked like: kept beside its claim, so that a second delivery under the same key is known as a copy
-/// (equal) or as a conflict (not equal).
+/// A fingerprint of a message. It is stored with the claim, so that a second delivery with the same key is recognized
+/// as a copy (equal) or as a conflict (not equal).
 ///
-/// By default it is the first 16 bytes of the SHA-256 of the raw payload, which an operator can compute in SQL too; of the
-/// data alone of a CloudEvent in JSON, so that it is the same whichever way the event comes. A
-/// producer that serialises anew when it publishes again, with another order of fields or a fresh timestamp, would make
-/// conflicts of its copies: give such a handler a fingerprint of its own, or [`Fingerprint::none`].
+/// By default it is the first 16 bytes of the SHA-256 of the raw payload, which an operator can also compute in SQL.
+/// For a CloudEvent in JSON it covers only the data, so that it does not depend on how the event is transported. A
+/// producer that serializes the message again when it republishes, with another field order or a new timestamp, turns
+/// its copies into conflicts: implement a fingerprint for such a handler, or use [`Fingerprint::none`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
-    // Zero behind its length, so that equal ones are equal as a whole.
+    // Zero beyond `len`, so that the derived comparison works.
     bytes: [u8; LENGTH],
     len: u8,
 }
 
-/// The longest fingerprint, in bytes.
+/// The maximum length of a fingerprint, in bytes.
 const LENGTH: usize = 16;
 
 impl Fingerprint {
-    /// The fingerprint of these bytes.
+    /// Returns the fingerprint of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self::short(&Sha256::digest(bytes)[..LENGTH])
     }
 
-    /// The fingerprint of this delivery's payload. No payload at all is not the same as an empty one, and its word, being
-    /// shorter than a hash, is that of no payload.
+    /// Returns the fingerprint of this delivery's payload. A missing payload differs from an empty one: a tombstone's
+    /// fingerprint is the literal `tombstone`; at 9 bytes it cannot equal a 16-byte hash.
     pub(crate) fn of_delivery(delivery: &Delivery) -> Self {
         if delivery.has_no_data() { Self::short(b"tombstone") } else { Self::of(delivery.data()) }
     }
 
-    /// What tells one delivery without a key from another. A payload alone does not: an event that nobody takes and a
-    /// tombstone are told apart by what is beside it. What the broker changes from one delivery to the next is left out, so
-    /// that a redelivery is the same message.
+    /// Returns the identity of a delivery without a key. The payload alone is not enough: events that no handler takes,
+    /// and tombstones, may differ only in their metadata. Values that the broker changes from one delivery to the next
+    /// are left out, so that a redelivery is the same message.
     pub(crate) fn of_keyless(delivery: &Delivery) -> Self {
         let mut whole = Whole(Sha256::new());
         let texts = [
@@ -60,12 +60,12 @@ impl Fingerprint {
             whole.part(name.as_bytes());
             whole.part(value.as_bytes());
         }
-        // The unreadable part is missing from the rest, so its description and the message's place stand in for it.
+        // The unreadable part is missing from the rest, so its description and the message's position stand in for it.
         let unreadable = delivery.unrepresentable();
         whole.optional(unreadable.map(str::as_bytes));
         whole.optional(unreadable.and(delivery.position()).map(str::as_bytes));
         whole.optional((!delivery.is_tombstone()).then_some(delivery.payload()));
-        // Last, since their number is not written.
+        // Last, because their number is not hashed.
         for (name, value) in delivery.headers().iter().filter(|(name, _)| !delivery.is_volatile(name)) {
             whole.part(name.as_bytes());
             whole.part(value);
@@ -73,18 +73,18 @@ impl Fingerprint {
         Self::short(&whole.0.finalize()[..LENGTH])
     }
 
-    /// Equal for all messages: every delivery under a known key is a copy. A key that is used for two different
-    /// messages then loses the second one silently.
+    /// A fingerprint that is equal for all messages: every delivery with a known key is a copy. If one key is used for
+    /// two different messages, the second is then lost silently.
     pub fn none() -> Self {
         Self::short(&[])
     }
 
-    /// A fingerprint as a store has kept it, or one of a user's own. What is longer than 16 bytes is hashed.
+    /// Returns a fingerprint as read from a store, or a custom one. More than 16 bytes are hashed.
     pub fn stored(bytes: &[u8]) -> Self {
         if bytes.len() > LENGTH { Self::of(bytes) } else { Self::short(bytes) }
     }
 
-    /// Of at most so many bytes.
+    /// Keeps at most the first 16 bytes.
     fn short(text: &[u8]) -> Self {
         let mut bytes = [0; LENGTH];
         let len = text.len().min(LENGTH);
@@ -98,7 +98,7 @@ impl Fingerprint {
     }
 }
 
-/// A hash over several parts, each with its length before it, so that no byte can move from one part to the next.
+/// A hash over several parts. Each is preceded by its length, so that no byte can move from one part to the next.
 struct Whole(Sha256);
 
 impl Whole {
@@ -111,7 +111,7 @@ impl Whole {
         self.0.update(bytes);
     }
 
-    /// What is not there is not the same as what is empty.
+    /// A missing part differs from an empty one.
     fn optional(&mut self, part: Option<&[u8]>) {
         self.0.update([u8::from(part.is_some())]);
         self.part(part.unwrap_or_default());

@@ -4,43 +4,43 @@ use bytes::Bytes;
 
 /// The headers of a delivery, in the order in which they arrived.
 ///
-/// Names and values are kept as the broker sent them: a value may hold any bytes, and a name may stand more than once.
-/// As a handler's parameter, `Headers` is a copy; the cost is one reference count per value.
+/// Names and values are kept as the broker sent them: a value may hold any bytes, and a name may occur more than once.
+/// As a handler's parameter, `Headers` is a copy, which costs one reference count per value.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, Bytes)>);
 
 impl Headers {
-    /// No headers.
+    /// Creates an empty list of headers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a header behind those that are there; an equal name is not replaced.
+    /// Appends a header; a header with the same name is not replaced.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<Bytes>) {
         self.0.push((name.into(), value.into()));
     }
 
-    /// The first value of this name, compared byte by byte.
+    /// Returns the first value with this name, compared byte by byte.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
     }
 
-    /// The first value of this name, where it is UTF-8.
+    /// Returns the first value with this name, if it is UTF-8.
     pub fn get_str(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// All headers in order.
+    /// Iterates over all headers in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_ref()))
     }
 
-    /// How many headers there are.
+    /// Returns the number of headers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -52,7 +52,7 @@ impl<N: Into<String>, V: Into<Bytes>> FromIterator<(N, V)> for Headers {
     }
 }
 
-/// Shows names and sizes, never values: headers may carry tokens.
+/// Shows names and sizes, never values: headers may contain tokens.
 impl std::fmt::Debug for Headers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map().entries(self.iter().map(|(name, value)| (name, format!("{} bytes", value.len())))).finish()

@@ -1,15 +1,15 @@
-//! What a handler is called with: one message, or a set of them.
+//! The input of a handler: one message, or a batch.
 
 /// The new messages of a batch, for a handler that writes all of them with one statement.
 ///
-/// A handler that takes `Batch<M>` instead of `M` is called once per transaction, with the messages that are new: copies
-/// and duplicates are left out. An error rolls all of them back, and the batch is split until the message that fails is
-/// alone; so the handler must be able to take any part of a batch, in any order, and a batch of one.
+/// A handler that takes `Batch<M>` instead of `M` is called once per transaction with the new messages: copies and
+/// duplicates are left out. An error rolls all of them back, and the batch is split until the failing message is alone.
+/// The handler must therefore accept any subset of a batch, in any order, and a batch of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch<M>(Vec<M>);
 
 impl<M> Batch<M> {
-    /// A batch of these messages, for a test that calls the handler.
+    /// Creates a batch of these messages, for a test that calls the handler.
     pub fn new(messages: impl Into<Vec<M>>) -> Self {
         Self(messages.into())
     }
@@ -41,15 +41,15 @@ impl<'a, M> IntoIterator for &'a Batch<M> {
     }
 }
 
-/// What a handler of messages `M` takes: `M` itself, or [`Batch<M>`].
+/// The input of a handler of messages `M`: `M` itself, or [`Batch<M>`].
 pub trait Input<M>: Sized + Send + 'static {
-    /// Whether it takes many at once.
+    /// Whether it takes a batch.
     const SET: bool;
 
-    /// Of one message.
+    /// Creates the input from one message.
     fn one(message: M) -> Self;
 
-    /// Of many; `None` where it takes one at a time.
+    /// Creates the input from many messages; `None` if the handler takes one at a time.
     fn many(messages: Vec<M>) -> Option<Self>;
 }
 

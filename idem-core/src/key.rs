@@ -1,15 +1,15 @@
-//! The key of a message, and what may be one.
+//! The key of a message, and the types that can be one.
 
 use std::fmt;
 
-/// The longest key, in bytes.
+/// The maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 255;
 
 /// The key of a message: 1 to 255 bytes, compared byte by byte, without case folding or trimming.
 ///
-/// A single part is written as it is: a string as its UTF-8, an integer in decimal, a UUID as its 16 bytes. Parts of a
-/// composite key carry their lengths, so that `("a:b", "c")` and `("a", "b:c")` differ.
-/// It is also the buffer that a key is written to, and lives on the stack.
+/// A single part is written as is: a string as UTF-8, an integer in decimal, a UUID as its 16 bytes. In a composite key
+/// each part is preceded by its length, so that `("a:b", "c")` and `("a", "b:c")` differ. The key is stored inline,
+/// without a heap allocation.
 #[derive(Clone, Copy)]
 pub struct Key {
     bytes: [u8; MAX_KEY],
@@ -17,20 +17,20 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key of one part.
+    /// Creates a key from one part.
     ///
     /// # Errors
-    /// Empty, or longer than 255 bytes.
+    /// The part is empty, or longer than 255 bytes.
     pub fn of<P: KeyPart + ?Sized>(part: &P) -> Result<Self, KeyError> {
         let mut key = Self::empty();
         part.write(&mut key)?;
         if key.len == 0 { Err(KeyError::Empty) } else { Ok(key) }
     }
 
-    /// A key of several parts, each with its length before it.
+    /// Creates a key from several parts, each preceded by its length.
     ///
     /// # Errors
-    /// There is no part, a part is empty, or all parts and their lengths are longer than 255 bytes.
+    /// There are no parts, a part is empty, or all parts and their lengths are longer than 255 bytes.
     pub fn composite(parts: &[&dyn KeyPart]) -> Result<Self, KeyError> {
         if parts.is_empty() {
             return Err(KeyError::Empty);
@@ -49,7 +49,7 @@ impl Key {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Adds the bytes of a part. A [`KeyPart`] calls this, usually once.
+    /// Appends the bytes of a part. A [`KeyPart`] calls this, usually once.
     ///
     /// # Errors
     /// `bytes` is empty, or the key would be longer than 255 bytes.
@@ -69,13 +69,13 @@ impl Key {
         }
     }
 
-    /// No key. Rows of messages for which no key could be made carry it, since no message can.
+    /// The empty key. Rows of messages for which no key could be created have it, since no message can.
     #[doc(hidden)]
     pub const fn empty() -> Self {
         Self { bytes: [0; MAX_KEY], len: 0 }
     }
 
-    /// A key as a store has kept it; also the empty one, which rows of messages without a key carry.
+    /// Returns a key as read from a store, including the empty key of rows without one.
     ///
     /// # Errors
     /// It is longer than 255 bytes.
@@ -98,7 +98,7 @@ impl std::hash::Hash for Key {
     }
 }
 
-/// The key as text, escaped and cut to 64 characters: ids come from outside and go into logs.
+/// The key as text, escaped and cut to 64 characters: keys come from outside and are written to logs.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(self.as_bytes()) {
@@ -120,9 +120,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What can be the key of a message, or a part of it: strings, integers, UUIDs, ULIDs and bytes.
+/// A type that can be the key of a message, or a part of it: strings, integers, UUIDs, ULIDs and bytes.
 ///
-/// A key must be the same on every delivery of one message. Implement it for a newtype by writing its inner value.
+/// A key must be the same on every delivery of one message. For a newtype, implement this trait by writing the inner
+/// value.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the key of a message",
     label = "this field is the key",
@@ -193,7 +194,7 @@ impl KeyPart for ulid::Ulid {
     }
 }
 
-/// In decimal, so that a field which grows from `i32` to `i64` keeps its keys.
+/// Written in decimal, so that a field which is widened from `i32` to `i64` keeps its keys.
 macro_rules! integer {
     ($($integer:ty)*) => {$(
         impl KeyPart for $integer {
@@ -205,14 +206,14 @@ macro_rules! integer {
 }
 integer!(i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize);
 
-/// Why no key could be made of a message. The delivery becomes a dead letter with reason `no key`, kept whole.
+/// Why no key could be created for a message. The delivery becomes a dead letter with reason `no key`, kept whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The key, or a part of a composite key, has no bytes.
+    /// The key, or a part of a composite key, is empty.
     #[error("the key is empty")]
     Empty,
-    /// Longer than 255 bytes, which is what an index takes on every database.
+    /// Longer than 255 bytes, the length that can be indexed on every database.
     #[error("the key has {len} bytes, and at most {MAX_KEY} are possible: use a shorter id, or a hash of it")]
     TooLong {
         /// The length in bytes.
@@ -221,7 +222,7 @@ pub enum KeyError {
     /// The delivery has no such header or property.
     #[error("the delivery has no {what}")]
     Missing {
-        /// What was looked for.
+        /// What is missing.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! How many messages wait at the broker.
+//! The number of messages that wait at the broker.
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,23 +6,24 @@ use std::sync::Arc;
 
 use crate::BoxError;
 
-/// Asks how many messages are ready for one subscription: what a [`Source`](crate::Source) answers to
-/// [`lag`](crate::Source::lag), and the worker publishes as the gauge `idem_source_lag`.
+/// A handle that reads how many messages are ready for one subscription. A [`Source`](crate::Source) returns it from
+/// [`lag`](crate::Source::lag), and the worker publishes the numbers as the gauge `idem_source_lag`.
 ///
-/// It is a handle of its own, so that it can be asked while [`next`](crate::Source::next) waits. Whether deliveries that are
-/// handed out and unsettled are counted is the broker's way: RabbitMQ and NATS do not count them, Kafka does.
+/// It is separate from the source, so that it can be read while [`next`](crate::Source::next) waits. Whether unsettled
+/// deliveries are counted depends on the broker: RabbitMQ and NATS do not count them, Kafka does.
 #[derive(Clone)]
 pub struct Lag(Arc<dyn Fn() -> Asking + Send + Sync>);
 
-/// One question under way.
+/// One pending request.
 type Asking = Pin<Box<dyn Future<Output = Result<Vec<(Arc<str>, u64)>, BoxError>> + Send>>;
 
 impl Lag {
-    /// A handle that asks by this function. It answers with a number for each queue, stream or topic of the subscription, by
-    /// the name that its deliveries have as their [`source`](crate::Delivery::source). What is not known is left out.
+    /// Creates a handle from this function. It returns a number for each queue, stream or topic of the subscription,
+    /// with the name that its deliveries have as their [`source`](crate::Delivery::source). Unknown numbers are left
+    /// out.
     ///
-    /// The future must not wait for `next`, nor `next` for it, and a failure of it must not end the subscription. It is
-    /// dropped after 5 seconds without an answer.
+    /// The future must not wait for `next`, nor `next` for it, and its failure must not end the subscription. It is
+    /// dropped after 5 seconds.
     pub fn new<F, A>(ask: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,
@@ -34,7 +35,7 @@ impl Lag {
     /// Asks the broker. Cancel safe.
     ///
     /// # Errors
-    /// The broker has not answered, or does not say: nothing else depends on it.
+    /// The broker has not answered, or does not report the number. Nothing else depends on it.
     pub async fn read(&self) -> Result<Vec<(Arc<str>, u64)>, BoxError> {
         (self.0)().await
     }

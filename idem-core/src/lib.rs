@@ -1,6 +1,6 @@
-//! The pipeline, the seams, the worker and the SQL stores of idem.
+//! The pipeline, the traits for adapters and stores, the worker and the SQL stores of idem.
 //!
-//! Users depend on the facade `idem-rs`; this crate is for those who write an adapter or a store.
+//! Users depend on the facade `idem-rs`; authors of adapters and stores depend on this crate.
 
 mod acker;
 mod age;

@@ -1,23 +1,23 @@
-//! The order that a worker keeps.
+//! The order in which a worker handles deliveries.
 
-/// In which order a worker handles deliveries.
+/// The order in which a worker handles deliveries.
 ///
-/// Where an order is promised, the deliveries of a lane are handled one after another: the next one begins when the one
-/// before is processed or dead. A failing message is retried in its place, and its lane waits for it. What is replayed
-/// later by hand runs out of order.
+/// With any order but `None`, deliveries with the same ordering key are handled one after another: the next begins when
+/// the one before is processed or dead. A failing message is retried in place, and the deliveries behind it wait. A
+/// message that is replayed later by an operator runs out of order.
 ///
-/// A source refuses what its broker cannot keep, when the worker starts.
+/// When the worker starts, a source rejects an order that its broker cannot guarantee.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ordering {
-    /// None: whatever is there is handled at once.
+    /// No order: deliveries are handled as they arrive.
     #[default]
     None,
-    /// One lane for each partition of the source.
+    /// Deliveries of the same partition are handled in order.
     Partition,
-    /// One lane for each key of the broker's (Kafka's record key). Deliveries without one share a lane in each
-    /// partition.
+    /// Deliveries with the same broker key (Kafka's record key) are handled in order. The deliveries without a key in a
+    /// partition are handled in order, too.
     Key,
-    /// One lane for all of the queue. The broker must give it to one consumer at a time.
+    /// All deliveries of the queue are handled in order. The broker must deliver the queue to one consumer at a time.
     Queue,
 }

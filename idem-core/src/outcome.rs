@@ -1,32 +1,32 @@
-//! What became of one delivery.
+//! The result of one delivery.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What became of one delivery. Each of them is an answer of the database, so that each is acked.
+/// The result of one delivery. Each result is committed in the database, so each is acked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// The handler ran, and its writes are committed together with the claim.
     Processed,
-    /// The message was taken over before; the handler did not run.
+    /// The message was claimed before; the handler did not run.
     Duplicate,
-    /// The message waits in the inbox. Attempt 0 is a message that was stored before its first run.
+    /// The message waits in the inbox. Attempt 0 means that the message was stored before its first run.
     Parked {
-        /// How many attempts have failed.
+        /// The number of failed attempts.
         attempt: u32,
-        /// In how long it runs.
+        /// The time until it runs.
         due: Duration,
     },
-    /// The message was given up, and is kept whole as a dead letter.
+    /// The message is a dead letter, kept whole.
     Dead {
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
 }
 
 impl Outcome {
-    /// The word for it in metrics.
+    /// The name of the outcome in metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Processed => "processed",
@@ -40,21 +40,21 @@ impl Outcome {
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
-        /// Why a message was given up. The words are those of the column `reason`.
+        /// Why a message became a dead letter. The names are those of the column `reason`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Reason { $($(#[$doc])* $name,)* }
 
         impl Reason {
-            /// Every reason.
+            /// All reasons.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The word in the column `reason` and in metrics.
+            /// The name of the reason in the column `reason` and in metrics.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word),* }
             }
 
-            /// The reason of this word.
+            /// Returns the reason with this name.
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$name),)* _ => None }
             }
@@ -67,36 +67,37 @@ reasons! {
     Exhausted = "exhausted",
     /// The handler returned [`permanent`](crate::permanent).
     Permanent = "permanent",
-    /// The payload could not be decoded, or the delivery says that it is a CloudEvent, and is none.
+    /// The payload could not be decoded, or the delivery claims to be a CloudEvent but is malformed.
     Undecodable = "undecodable",
-    /// No key could be made.
+    /// No key could be created.
     NoKey = "no key",
-    /// The broker delivered what a [`Delivery`](crate::Delivery) cannot hold, such as a header name that is not UTF-8. What
-    /// it can hold is kept, and the error says what it cannot.
+    /// The broker delivered something that a [`Delivery`](crate::Delivery) cannot hold, such as a header name that is
+    /// not UTF-8. The representable parts are kept, and the error describes the rest.
     Unrepresentable = "unrepresentable",
-    /// The payload is over the limit.
+    /// The payload exceeds the size limit.
     TooLarge = "too large",
-    /// No handler of the worker takes this type of event.
+    /// No handler of the worker takes this event type.
     UnknownType = "unknown type",
-    /// Another message has been taken over under the same key. It is replayed only under a new key.
+    /// Another message was claimed under the same key. It can be replayed only under a new key.
     Conflict = "conflict",
-    /// It was published, by the broker's clock, before the last claims that were pruned, so that nobody can tell whether it
-    /// was processed. It is replayed only by force.
+    /// It was published, by the broker's clock, before the newest pruned claim, so it is unknown whether it was
+    /// processed. It can be replayed only by force.
     TooOld = "too old",
-    /// Four times the process ended while it ran from the inbox, the last two times with nothing beside it. A message that
-    /// ends its process directly is stored before it runs again, so that it costs five processes at most. Kills from
-    /// outside look the same where they meet one message again and again: replay it.
+    /// The process ended four times while the message ran from the inbox, the last two times while it ran alone. A
+    /// message that ends its process in a direct run is stored before it runs again, so it costs at most five
+    /// processes. External kills look the same if they hit one message repeatedly; in that case, replay it.
     Crashed = "crashed",
-    /// Ten times the database connection was lost while it ran.
+    /// The database connection was lost ten times while it ran.
     BrokeConnection = "broke its connection",
-    /// The handler ran ROLLBACK: nothing of it is in the database.
+    /// The handler ran ROLLBACK: none of its writes are in the database.
     RolledBack = "rolled back by its handler",
-    /// The handler ran COMMIT: some of its effects stand. It is replayed only by force.
+    /// The handler ran COMMIT: some of its writes are committed. It can be replayed only by force.
     Committed = "committed by its handler",
 }
 
 impl Reason {
-    /// Whether a dead letter of this reason is replayed only by force: effects of it may stand already.
+    /// Returns whether a dead letter with this reason can be replayed only by force, because some of its effects may
+    /// persist.
     pub fn needs_force(self) -> bool {
         matches!(self, Self::Committed | Self::TooOld)
     }

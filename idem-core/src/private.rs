@@ -1,4 +1,4 @@
-//! What the expansion of `#[idempotent]` names. Nothing here is for anyone else: it changes without notice.
+//! The items that the expansion of `#[idempotent]` names. They are private and may change without notice.
 
 pub use std::option::Option;
 pub use std::primitive::{bool, str};
@@ -7,7 +7,7 @@ pub use std::result::Result;
 pub use crate::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError};
 use crate::{CloudEvent, KeyPart, Lends, Store};
 
-/// A fact of the delivery, as a key or a part of one. That it is missing shows when the key is written.
+/// A fact of the delivery, as a key or a part of one. If it is missing, writing the key fails.
 #[derive(Debug)]
 pub struct Fact<'a>(Result<&'a [u8], KeyError>);
 
@@ -23,17 +23,17 @@ impl KeyPart for Fact<'_> {
     }
 }
 
-/// The header of this name.
+/// The header with this name.
 pub fn header<'a>(delivery: &'a Delivery, name: &str) -> Fact<'a> {
     Fact::of(delivery.headers().get(name), || format!("header `{name}`"))
 }
 
-/// The broker's own message id.
+/// The broker's message id.
 pub fn message_id(delivery: &Delivery) -> Fact<'_> {
     Fact::of(delivery.message_id().map(str::as_bytes), || "message id".to_owned())
 }
 
-/// The place where the broker keeps the message.
+/// The message's position at the broker.
 pub fn position(delivery: &Delivery) -> Fact<'_> {
     Fact::of(delivery.position().map(str::as_bytes), || "position".to_owned())
 }
@@ -43,7 +43,7 @@ pub fn partition_key(delivery: &Delivery) -> Fact<'_> {
     Fact::of(delivery.partition_key(), || "partition key".to_owned())
 }
 
-/// Source and id of a CloudEvent, as a key or a part of one.
+/// The source and id of a CloudEvent, as a key or a part of one.
 #[derive(Debug)]
 pub struct CloudEventId<'a>(Option<&'a CloudEvent>);
 
@@ -55,7 +55,8 @@ impl KeyPart for CloudEventId<'_> {
     }
 }
 
-/// What a worker that reads CloudEvents makes of a delivery, for the suite of sources: its source and id, and its data.
+/// Reads a delivery as a worker with CloudEvents does, for the source test suite: returns its source and id, and its
+/// data.
 pub fn cloud_event(mut delivery: Delivery) -> Option<Result<(String, Vec<u8>), String>> {
     delivery.cloud_event = crate::cloud_event::read(&delivery);
     let event = match delivery.cloud_event.clone()? {
@@ -70,8 +71,8 @@ pub fn cloud_event_id(delivery: &Delivery) -> CloudEventId<'_> {
     CloudEventId(delivery.cloud_event())
 }
 
-/// What a handler's function returns. A bound, and no `Result` in the signature of [`finish`]: rustc would advise to
-/// wrap the function's header into `Ok(..)`.
+/// The return type of a handler's function. It is a trait bound, not a `Result` in the signature of [`finish`], because
+/// rustc would then suggest wrapping the function's header in `Ok(..)`.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot return `{Self}`",
     label = "not `Result<(), E>` with an error that idem can keep",
@@ -79,7 +80,7 @@ pub fn cloud_event_id(delivery: &Delivery) -> CloudEventId<'_> {
             `anyhow::Error`; what the handler has to say goes into the database, not into the `Ok`"
 )]
 pub trait Returned {
-    /// The result as the worker takes it.
+    /// Converts the result for the worker.
     fn finish(self) -> Result<(), BoxError>;
 }
 
@@ -90,20 +91,21 @@ impl<E: Into<BoxError>> Returned for Result<(), E> {
     }
 }
 
-/// The handler's result as the worker takes it.
+/// Converts the handler's result for the worker.
 pub fn finish<R: Returned>(returned: R) -> Result<(), BoxError> {
     returned.finish()
 }
 
-/// Stands for each type of a handler whose signature has a mistake. Whatever is asked of it holds, so that the mistake
-/// is the only error that the user sees.
+/// Stands for each type of a handler whose signature has a mistake. It satisfies every bound, so that the mistake is
+/// the only error that the user sees.
 #[derive(Debug, serde::Deserialize)]
 pub struct Unknown {}
 
 #[diagnostic::do_not_recommend]
 impl<S: Store> Lends<Unknown> for S {
     fn lend(_: &mut Self::Txn) -> &mut Unknown {
-        // Never called, since a handler with a mistake does not compile; a leaked value of no size allocates nothing.
+        // Never called, because a handler with a mistake does not compile; leaking a zero-sized value allocates
+        // nothing.
         Box::leak(Box::new(Unknown {}))
     }
 }
@@ -111,7 +113,7 @@ impl<S: Store> Lends<Unknown> for S {
 /// Stands for a body that could not be generated.
 ///
 /// # Errors
-/// Always; it is never called, since what has a mistake does not compile.
+/// Always. It is never called, because code with a mistake does not compile.
 pub fn stub<T, E: From<KeyError>>() -> Result<T, E> {
     Err(KeyError::Empty.into())
 }

@@ -1,22 +1,22 @@
-//! What only some brokers say of a message.
+//! Broker-specific properties of a message.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a broker says of a message beyond what all brokers have in common, as text by name; empty on most brokers.
+/// The broker-specific properties of a message, as text by name; empty on most brokers.
 ///
 /// RabbitMQ: `exchange` (missing for the default one), `priority`, `expiration`, `content_encoding`, `delivery_mode`,
-/// `user_id`, `app_id`, `cluster_id`, each where the message has it.
+/// `user_id`, `app_id`, `cluster_id`, each if the message has it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties(Vec<(Cow<'static, str>, String)>);
 
 impl Properties {
-    /// No properties.
+    /// Creates an empty set of properties.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a property, in place of one of the same name.
+    /// Sets a property, replacing one with the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
         match self.place(&name) {
@@ -25,22 +25,22 @@ impl Properties {
         }
     }
 
-    /// The property of this name.
+    /// Returns the property with this name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.place(name).ok().map(|at| self.0[at].1.as_str())
     }
 
-    /// All properties, sorted by name.
+    /// Iterates over all properties, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_str()))
     }
 
-    /// How many properties there are.
+    /// Returns the number of properties.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no properties.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -58,7 +58,7 @@ impl<N: Into<Cow<'static, str>>, V: Into<String>> FromIterator<(N, V)> for Prope
     }
 }
 
-/// Shows names and no values, as those of headers.
+/// Shows names but no values, as for headers.
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter().map(|(name, _)| name)).finish()

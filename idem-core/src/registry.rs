@@ -1,4 +1,4 @@
-//! The handlers of a worker, with their types erased.
+//! The type-erased handlers of a worker.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,15 +14,15 @@ use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, Input, Key, Lends, Reason, Store,
 };
 
-/// A future that borrows the transaction it writes through.
+/// A future that borrows the transaction that it writes through.
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
 
-/// A decoded message with all that its handler takes, ready to run in a transaction.
+/// A decoded message with all parameters of its handler, ready to run in a transaction.
 pub(crate) trait Job<S: Store>: Any + Send {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_>;
 }
 
-/// What a handler's key is made of that a broker may not have.
+/// The parts of a handler's key that a broker may not provide.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needs {
     pub(crate) position: bool,
@@ -30,30 +30,30 @@ pub(crate) struct Needs {
     pub(crate) cloud_event: bool,
 }
 
-/// A handler as the pipeline sees it.
+/// A handler as seen by the pipeline.
 pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
     fn event(&self) -> Option<&'static str>;
-    /// What its key is made of that a broker may not have.
+    /// The parts of its key that a broker may not provide.
     fn needs(&self) -> Needs;
 
-    /// What tells a copy from another message.
+    /// Returns the fingerprint, which tells a copy from another message.
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
 
-    /// Whether the handler takes a set of messages at once.
+    /// Returns whether the handler takes a batch.
     fn is_set(&self) -> bool;
 
-    /// Makes one job of many, for a handler of sets. `None` where it takes one message at a time.
+    /// Joins many jobs into one, for a batch handler. `None` if it takes one message at a time.
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
 
-    /// Decodes, and takes the key: the one given, or where that is empty the message's own, which it becomes then.
+    /// Decodes the message and determines its key: if `key` is empty, the message's own key is written to it.
     fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob>;
 
-    /// Lets the codec fetch what decoding this delivery takes.
+    /// Lets the codec fetch the data that decoding this delivery needs.
     fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a>;
 }
 
-/// Why there is no job for a delivery.
+/// Why a delivery has no job.
 #[derive(Debug)]
 pub(crate) enum NoJob {
     /// There can never be one.
@@ -68,7 +68,7 @@ impl From<Unfit> for NoJob {
     }
 }
 
-/// A delivery that no handler can ever be called for.
+/// A delivery that can never be passed to a handler.
 #[derive(Debug)]
 pub(crate) struct Unfit {
     pub(crate) reason: Reason,
@@ -128,7 +128,7 @@ where
     }
 
     fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a> {
-        // Called by its first poll, so that a panic of the call itself is caught as well.
+        // Called in the first poll, so that a panic of the call itself is also caught.
         Preparing::new(async move { self.codec.prepare(delivery).await })
     }
 
@@ -149,7 +149,7 @@ where
         if key.as_bytes().is_empty() {
             return Err(Unfit::new(Reason::NoKey, crate::KeyError::Empty).into());
         }
-        // An extractor's failure is an attempt of its message, and so is its panic.
+        // A failure or a panic of an extractor counts as an attempt of the message.
         let extract = || H::Params::extract(&Extraction::new(delivery, key, &*self.state));
         let params = catch_unwind(AssertUnwindSafe(extract))
             .unwrap_or_else(|panic| Err(format!("an extractor panicked: {}", panic_text(panic.as_ref())).into()));
@@ -183,7 +183,7 @@ impl<S: Lends<H::Connection>, H: Handler> Job<S> for Ready<H> {
     }
 }
 
-/// Many messages for one call, with what the handler takes beside them.
+/// Many messages for one call, with the other parameters of the handler.
 struct Joined<H: Handler> {
     input: H::Input,
     params: Result<H::Params, BoxError>,
@@ -195,40 +195,40 @@ impl<S: Lends<H::Connection>, H: Handler> Job<S> for Joined<H> {
     }
 }
 
-/// What is a user's code and panics must cost its message, not the lane: the message is unfit for this reason.
+/// A panic in user code must affect only its message, not the worker task: the message is unfit for this reason.
 fn caught<T, E: From<Unfit>>(reason: Reason, what: &str, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
     })
 }
 
-/// The text of a panic.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
-/// A handler with its number.
+/// A handler with its id.
 pub(crate) struct Route<S> {
     pub(crate) id: HandlerId,
     pub(crate) handler: Arc<dyn Registered<S>>,
     pub(crate) meters: Meters,
-    /// For how long its claims were kept when the worker started; `None`: for ever.
+    /// How long its claims were kept when the worker started; `None`: forever.
     pub(crate) retention: Option<Duration>,
 }
 
-/// What of a delivery tells which handler takes it.
+/// The part of a delivery that selects its handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RouteBy {
-    /// Its type of event.
+    /// The event type.
     EventType,
-    /// The header of this name.
+    /// The header with this name.
     Header(String),
-    /// Its subject, by patterns.
+    /// The subject, by patterns.
     Subject,
 }
 
-/// Which handler takes a delivery.
+/// Selects the handler of a delivery.
 pub(crate) struct Routes<S> {
     pub(crate) routes: Vec<Route<S>>,
     /// Stands for "no handler known" in rows that no handler takes.
@@ -238,7 +238,7 @@ pub(crate) struct Routes<S> {
 }
 
 impl<S: Store> Routes<S> {
-    /// The handler that names this delivery's type of event, or its subject, or else the one that names none.
+    /// Returns the handler that names this delivery's event type or subject, or else the one that names none.
     pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Unfit> {
         let (what, event) = match &self.route_by {
             RouteBy::EventType => ("event type", delivery.event_type()),
@@ -257,8 +257,8 @@ impl<S: Store> Routes<S> {
         })
     }
 
-    /// For how long claims of all these handlers were kept when the worker started; `None`: for ever. The shortest counts,
-    /// since a message of any of them may come again.
+    /// How long claims of all these handlers were kept when the worker started; `None`: forever. The shortest retention
+    /// counts, because a message of any of them may be redelivered.
     pub(crate) fn retention(&self) -> Option<Duration> {
         self.routes.iter().filter_map(|route| route.retention).min()
     }
@@ -271,13 +271,13 @@ impl<S: Store> Routes<S> {
         self.get(id).map_or(&self.nobody_meters, |route| &route.meters)
     }
 
-    /// All numbers whose inbox rows this worker runs.
+    /// The ids of all handlers whose inbox rows this worker runs.
     pub(crate) fn ids(&self) -> Vec<HandlerId> {
         self.routes.iter().map(|route| route.id).chain([self.nobody]).collect()
     }
 }
 
-/// A delivery that can run: its handler, what identifies it, and the decoded message.
+/// A delivery that is ready to run: its handler, its identity and the decoded message.
 pub(crate) struct Work<'a, S> {
     pub(crate) route: &'a Route<S>,
     pub(crate) identity: Identity,

@@ -1,13 +1,14 @@
-//! When to try again.
+//! The retry policy.
 
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
-/// When a message whose handler failed runs again, and how often.
+/// When and how often a message is retried after its handler failed.
 ///
-/// The default makes 5 attempts in all, the first included, with waits of about 1, 5, 25 and 125 seconds. Up to as much
-/// again is added at random, so that messages that failed together do not come back together.
+/// The default makes 5 attempts in total, including the first, with delays of about 1, 5, 25 and 125 seconds. A random
+/// jitter of up to the same length is added to each delay, so that messages that failed together are not retried
+/// together.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
     attempts: u32,
@@ -28,36 +29,36 @@ impl RetryPolicy {
         Self::default()
     }
 
-    /// How many attempts a message has, the first included; at least 1, which means no retry.
+    /// The maximum number of attempts, including the first; at least 1, which means no retries.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
         self
     }
 
-    /// The wait after the first failed attempt.
+    /// The delay after the first failed attempt.
     pub fn first(mut self, wait: Duration) -> Self {
         self.first = wait;
         self
     }
 
-    /// By how much each wait is longer than the one before it; at least 1.
+    /// The factor by which each delay is longer than the one before it; at least 1.
     pub fn factor(mut self, factor: f32) -> Self {
         self.factor = factor.max(1.0);
         self
     }
 
-    /// The longest wait, before jitter.
+    /// The maximum delay, before jitter.
     pub fn longest(mut self, wait: Duration) -> Self {
         self.longest = wait;
         self
     }
 
-    /// The wait after this many failed attempts, or `None` where there is no attempt left.
+    /// Returns the delay after this many failed attempts, or `None` if no attempt is left.
     pub(crate) fn after(&self, failed: u32) -> Option<Duration> {
         (failed < self.attempts).then(|| self.wait(failed))
     }
 
-    /// The wait after this many failures, without an end.
+    /// Returns the delay after this many failures, without a limit on their number.
     pub(crate) fn wait(&self, failures: u32) -> Duration {
         ExponentialBuilder::default()
             .with_min_delay(self.first.min(self.longest))

@@ -1,14 +1,14 @@
-//! Patterns of subjects, as NATS writes them.
+//! Subject patterns in NATS syntax.
 //!
-//! A subject is made of tokens with a dot between them. In a pattern `*` stands for one token, whatever it is, and `>` at
-//! the end for one or more.
+//! A subject consists of tokens separated by dots. In a pattern, `*` matches exactly one token, and `>` at the end
+//! matches one or more.
 
-/// Any one token.
+/// Matches any one token.
 const ONE: &str = "*";
-/// One token or more, at the end.
+/// Matches one or more tokens at the end.
 const REST: &str = ">";
 
-/// Whether the subject is one of the pattern's.
+/// Returns whether the pattern matches the subject.
 pub(crate) fn matches(pattern: &str, subject: &str) -> bool {
     let mut tokens = subject.split('.');
     for wanted in pattern.split('.') {
@@ -23,7 +23,7 @@ pub(crate) fn matches(pattern: &str, subject: &str) -> bool {
     tokens.next().is_none()
 }
 
-/// Whether there is a subject that both patterns match.
+/// Returns whether some subject matches both patterns.
 pub(crate) fn overlap(one: &str, other: &str) -> bool {
     let (mut one, mut other) = (one.split('.'), other.split('.'));
     loop {
@@ -37,7 +37,7 @@ pub(crate) fn overlap(one: &str, other: &str) -> bool {
     }
 }
 
-/// What is wrong with a pattern, if anything: it would match nothing, or not what it seems to.
+/// Returns what is wrong with a pattern, if anything: it would match nothing, or not what it seems to match.
 pub(crate) fn flaw(pattern: &str) -> Option<String> {
     let tokens: Vec<&str> = pattern.split('.').collect();
     let inside = |token: &&str| token.len() > 1 && token.contains(['*', '>', '#']);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of few tokens, so that many match.
+        /// Few distinct tokens, so that many subjects match.
         #[test]
         fn a_subject_of_two_patterns_is_their_overlap(
             one in "[ab*](\\.[ab*]){0,2}(\\.>)?",

@@ -1,4 +1,4 @@
-//! The names of metrics and spans, in one place.
+//! The names of all metrics and spans.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tracing::field::Empty;
 
 use crate::{Delivery, Outcome};
 
-/// The metrics of one handler. They are made once, when the worker starts, so install the recorder before.
+/// The metrics of one handler. They are created once, when the worker starts, so install the recorder before.
 pub(crate) struct Meters {
     processed: Counter,
     duplicate: Counter,
@@ -16,13 +16,13 @@ pub(crate) struct Meters {
     parked: Counter,
     dead: Counter,
     held: Counter,
-    /// From BEGIN to the answer of the claim.
+    /// From BEGIN to the response of the claim.
     pub(crate) claim: Histogram,
-    /// The handler itself.
+    /// The handler.
     pub(crate) handler: Histogram,
-    /// Guard and COMMIT.
+    /// The guard and COMMIT.
     pub(crate) commit: Histogram,
-    /// From the time at which a row of the inbox was due to the begin of its run.
+    /// From the time at which an inbox row was due to the start of its run.
     pub(crate) inbox_wait: Histogram,
     duplicate_age: Histogram,
 }
@@ -92,13 +92,13 @@ impl Gauges {
     }
 }
 
-/// Sets the gauge of what waits at the broker in one queue, stream or topic.
+/// Sets the gauge of the messages that wait at the broker in one queue, stream or topic.
 pub(crate) fn lag(consumer: &str, source: &str, messages: u64) {
     let labels = [("consumer", consumer.to_owned()), ("source", source.to_owned())];
     gauge!("idem_source_lag", &labels).set(messages as f64);
 }
 
-/// The span of one delivery or one run from the inbox, named as OpenTelemetry's messaging conventions say.
+/// The span of one delivery or one run from the inbox, named as in OpenTelemetry's messaging conventions.
 pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) -> Span {
     let span = tracing::info_span!(
         "process",
@@ -120,8 +120,8 @@ pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) ->
     span
 }
 
-/// Makes the producer's trace, which the headers carry (`traceparent` and `tracestate`, by default), the parent of the
-/// span. The propagator is the global one of OpenTelemetry; none is set there by default.
+/// Makes the producer's trace context, which the headers carry (`traceparent` and `tracestate`, by default), the parent
+/// of the span. It uses the global OpenTelemetry propagator; none is set by default.
 #[cfg(feature = "opentelemetry")]
 fn adopt(span: &Span, headers: &crate::Headers) {
     use tracing_opentelemetry::OpenTelemetrySpanExt;

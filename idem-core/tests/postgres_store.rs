@@ -1,4 +1,4 @@
-//! What is special to the PostgreSQL store. What every store has to do is tested by the suite in idem-test.
+//! Tests specific to the PostgreSQL store. The suite in idem-test covers what all stores have in common.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! The grammar of what stands in `#[idempotent(...)]`.
+//! The grammar of the arguments of `#[idempotent(...)]`.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
@@ -12,7 +12,7 @@ const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `fingerp
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 200;
 
-/// The arguments that could be read.
+/// The arguments that could be parsed.
 #[derive(Default)]
 pub(crate) struct Args {
     /// One part, or more than one for a composite key.
@@ -21,12 +21,12 @@ pub(crate) struct Args {
     pub(crate) event: Option<LitStr>,
     pub(crate) fingerprint: Option<Path>,
     pub(crate) krate: Option<Path>,
-    /// Whether a key is given, rightly or wrongly, or may have been meant: two errors about it are one too many.
+    /// Whether a key is given, valid or not, or may have been meant. Then a second error about the key is not reported.
     keyed: bool,
 }
 
 impl Args {
-    /// Reads all arguments. What is wrong is left out, and its error is added to `errors`.
+    /// Parses all arguments. Invalid arguments are omitted, and their errors are added to `errors`.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Vec<Error>) -> Self {
         let mut args = Self::default();
         let parser = |input: ParseStream<'_>| {
@@ -41,7 +41,7 @@ impl Args {
             }
             Ok(())
         };
-        // What an argument with a mistake has left unread in its parentheses is no second mistake.
+        // Tokens that an invalid argument leaves unread in its parentheses are not a second error.
         let unread = parser.parse2(tokens).err().filter(|_| errors.is_empty());
         errors.extend(unread);
         if !args.keyed {
@@ -74,7 +74,7 @@ impl Args {
     }
 }
 
-/// Reads `= value`, which must be the whole argument, and given once.
+/// Parses `= value`. The value must be the whole argument and must not be set already.
 fn set<T>(
     slot: &mut Option<T>,
     word: &Ident,
@@ -113,7 +113,7 @@ fn event(input: ParseStream<'_>) -> Result<LitStr> {
     text(input, "the type of event as a string: `event = \"order.paid\"`")
 }
 
-/// A string that is not empty.
+/// Parses a string that is not empty.
 pub(crate) fn text(input: ParseStream<'_>, what: &str) -> Result<LitStr> {
     if !input.peek(LitStr) {
         return Err(input.error(format!("expected {what}")));

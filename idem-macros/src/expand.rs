@@ -1,4 +1,4 @@
-//! What stands in the program in the end: names, types, and one call per item.
+//! The generated code: names, types, and one call per item.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -11,10 +11,10 @@ use crate::header::{Header, Shape};
 use crate::key::Part;
 use crate::types::is_option;
 
-/// The function as it is, and with it a type of its name that implements `Handler`.
+/// Returns the unchanged function and a type of the same name that implements `Handler`.
 ///
-/// Whatever is wrong, the function stays and the type is there, so that no mistake is reported twice: at its place, and
-/// wherever the handler is used.
+/// Both are generated despite any error, so that an error is reported only at its cause and not again at each use of
+/// the handler.
 pub(crate) fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let Ok(header) = syn::parse2::<Header>(item.clone()) else {
         let error = Error::new(Span::call_site(), "`#[idempotent]` goes on an `async fn`").into_compile_error();
@@ -30,7 +30,7 @@ pub(crate) fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStre
     quote!(#item #handler #(#errors)*)
 }
 
-/// The name of the handler, the function's by default.
+/// Returns the name of the handler; the default is the function's name.
 fn name(args: &Args, function: &Ident, errors: &mut Vec<Error>) -> String {
     let name = args.name.as_ref().map_or_else(|| function.unraw().to_string(), LitStr::value);
     if args.name.is_none() && name.len() > MAX_NAME {
@@ -43,7 +43,7 @@ fn name(args: &Args, function: &Ident, errors: &mut Vec<Error>) -> String {
 struct Handler<'a> {
     args: &'a Args,
     header: &'a Header,
-    /// `None` after a mistake in the header.
+    /// `None` if the header has an error.
     shape: Option<&'a Shape>,
 }
 
@@ -51,7 +51,7 @@ impl Handler<'_> {
     fn expand(&self, name: &str) -> TokenStream {
         let idem = self.idem(Span::call_site());
         let Header { attrs, vis, sig } = self.header;
-        // With the function's own span, rustc reports a handler that is never registered twice.
+        // With the function's span, rustc would report an unregistered handler twice.
         let mut handler = sig.ident.clone();
         handler.set_span(at(handler.span()));
         let deprecated = attrs.iter().find(|attr| attr.path().is_ident("deprecated"));
@@ -89,7 +89,7 @@ impl Handler<'_> {
         }
     }
 
-    /// What the key is made of that a broker may not have.
+    /// Generates the constants for the parts of the key that a broker may not provide.
     fn needs(&self) -> TokenStream {
         let idem = self.idem(Span::call_site());
         let needs = [
@@ -111,7 +111,8 @@ impl Handler<'_> {
             let idem = self.idem(Span::call_site());
             return quote!(type Message = #idem::Unknown; type Input = #idem::Unknown; type Params = (); type Connection = #idem::Unknown;);
         };
-        // That a public handler takes a private type, or no extractor, is shown where it is written.
+        // An error about a private type in a public handler, or about a type that is not an extractor, points to the
+        // type.
         let message = quote_spanned!(at(message.span())=> type Message = #message;);
         let input = quote_spanned!(at(input.span())=> type Input = #input;);
         let place = match &params[..] {
@@ -149,8 +150,8 @@ impl Handler<'_> {
         Some(quote!(fn fingerprint(#delivery: &#idem::Delivery) -> #idem::Fingerprint { #call }))
     }
 
-    /// The call of the user's function, with the arguments in its order. A wrong return type is shown where it is
-    /// written.
+    /// Generates the call of the user's function, with the arguments in its order. An error about the return type
+    /// points to the return type.
     fn call(&self) -> TokenStream {
         let Some(shape) = self.shape else { return self.stub() };
         let [message, params, tx] = ["__message", "__params", "__tx"].map(local);
@@ -167,7 +168,7 @@ impl Handler<'_> {
         quote!(#idem::stub())
     }
 
-    /// The path to what the expansion names, as if it were written at `place`.
+    /// The path of the items that the expansion uses, resolved as if written at `place`.
     fn idem(&self, place: Span) -> TokenStream {
         let path = match &self.args.krate {
             Some(path) => quote!(#path::__private),
@@ -181,18 +182,18 @@ impl Handler<'_> {
     }
 }
 
-/// A name that neither hides one of the user's nor is hidden by one, as a constant called `tx` would.
+/// Returns a name that neither shadows a name of the user nor is shadowed by one, such as a constant called `tx`.
 fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// This place, resolved as if it stood at the attribute: what a user's `macro_rules` hands on has a context of its own,
-/// and a place of the user's makes lints look at what is generated.
+/// Returns this span, resolved at the attribute: tokens from a user's `macro_rules` have their own context, and with a
+/// span of user code lints would check generated code.
 fn at(place: Span) -> Span {
     Span::call_site().located_at(place)
 }
 
-/// This name at another place, resolved as before.
+/// Returns this name with another span, resolved as before.
 fn moved(name: &Ident, place: Span) -> Ident {
     let mut name = name.clone();
     name.set_span(name.span().located_at(place));

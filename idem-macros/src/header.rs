@@ -1,4 +1,4 @@
-//! The function's header, and what a handler's header has to be. The body is not parsed, only passed on.
+//! The header of the function and the requirements on a handler's header. The body is passed on without being parsed.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -18,10 +18,10 @@ const GENERIC: &str = "a handler has no type parameters: name the types";
 const OF_ONE: &str =
     "a batch has many deliveries: take what you need of each into its message, and `State<T>` beside it";
 
-/// As many as there are tuples that implement `Param`.
+/// The length of the longest tuple that implements `Param`.
 const MAX_PARAMS: usize = 6;
 
-/// What stands before the body.
+/// Everything before the body.
 pub(crate) struct Header {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
@@ -31,13 +31,13 @@ pub(crate) struct Header {
 /// The types of a handler.
 pub(crate) struct Shape {
     pub(crate) message: Type,
-    /// The message, or the batch of them, as the function takes it.
+    /// The message, or the batch of messages, as the function takes it.
     pub(crate) input: Type,
     /// The extractors, in order.
     pub(crate) params: Vec<Type>,
-    /// Without its `&mut`, and with `'static` for each lifetime.
+    /// The connection type without its `&mut`, with `'static` for each lifetime.
     pub(crate) connection: Type,
-    /// Where the connection stands among all parameters; the message is at 0.
+    /// The index of the connection among all parameters; the message is at 0.
     pub(crate) connection_at: usize,
     pub(crate) output: Type,
 }
@@ -53,12 +53,14 @@ impl Parse for Header {
 }
 
 impl Header {
-    /// Whether it is a method. Then nothing can be added beside it: an `impl` block takes no types.
+    /// Returns whether the function is a method. Nothing can then be added next to it: an `impl` block cannot contain
+    /// types.
     pub(crate) fn is_method(&self) -> bool {
         self.sig.receiver().is_some()
     }
 
-    /// The types, by what they are for. `None` if the header is not a handler's; why is added to `errors`.
+    /// Returns the types by their role. Returns `None` if the header is not that of a handler; the reasons are added to
+    /// `errors`.
     pub(crate) fn shape(&self, errors: &mut Vec<Error>) -> Option<Shape> {
         let before = errors.len();
         self.check_kind(errors);
@@ -110,7 +112,7 @@ impl Header {
         for (at, ty) in others {
             match at {
                 0 => message = owned(ty, "the message", errors),
-                // Without a connection, what borrows may have been meant as one.
+                // Without a connection, a parameter that borrows may have been meant as one.
                 _ if connections.is_empty() => {}
                 _ => params.extend(owned(ty, "an extractor", errors)),
             }

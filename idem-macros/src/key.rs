@@ -1,4 +1,4 @@
-//! The kinds of keys, and how each is written.
+//! The kinds of keys and their syntax.
 
 use proc_macro2::Span;
 use syn::parse::{Parse, ParseStream, Result};
@@ -10,18 +10,18 @@ use crate::args::text;
 
 const KEYS: &str = "a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these";
 
-/// The bare words that are facts of the delivery and no fields.
+/// The bare words that name a property of the delivery instead of a field.
 const FACTS: [&str; 4] = ["message_id", "position", "partition_key", "cloud_event_id"];
 
-/// A key, or a part of a composite one.
+/// A key, or one part of a composite key.
 pub(crate) enum Part {
-    /// The members from the message down to the field, and where they are written.
+    /// The members from the message down to the field, and their span.
     Field(Vec<Member>, Span),
     /// `header` with its name, or one of [`FACTS`].
     Fact(Ident, Option<LitStr>),
 }
 
-/// Reads a key: one part, or a tuple of at least two.
+/// Parses a key: one part, or a tuple of at least two.
 pub(crate) fn key(input: ParseStream<'_>) -> Result<Vec<Part>> {
     if !input.peek(token::Paren) {
         return Ok(vec![input.parse()?]);
@@ -37,7 +37,7 @@ pub(crate) fn key(input: ParseStream<'_>) -> Result<Vec<Part>> {
 }
 
 impl Part {
-    /// Where it is written.
+    /// Returns the span of this part.
     pub(crate) fn span(&self) -> Span {
         match self {
             Self::Field(_, span) => *span,
@@ -78,8 +78,8 @@ impl Parse for Part {
     }
 }
 
-/// The members of a path that is written as a string. To a span of the user's rustc suggests a field of a similar name
-/// in place of the literal, which is right for a path of one field only.
+/// Returns the members of a path that is written as a string. With a span of user code, rustc suggests a field of a
+/// similar name as a replacement for the literal; this is correct only for a path of one field.
 fn members(path: &LitStr) -> Result<Vec<Member>> {
     let value = path.value();
     let span = if value.contains('.') { Span::call_site().located_at(path.span()) } else { path.span() };
@@ -97,8 +97,8 @@ fn members(path: &LitStr) -> Result<Vec<Member>> {
     })
 }
 
-/// An identifier, raw where it is a keyword. Only what can be one is given to the lexer of rustc, which reports the
-/// rest to the user on its own.
+/// Returns an identifier, raw if it is a keyword. Only a possible identifier is passed to rustc's lexer, which reports
+/// anything else to the user by itself.
 fn word(text: &str, span: Span) -> Option<Ident> {
     let is_word = text.chars().all(|c| c == '_' || c.is_alphanumeric());
     match text {

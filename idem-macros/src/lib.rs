@@ -1,4 +1,4 @@
-//! The `#[idempotent]` attribute. Users find it in the facade `idem-rs`, as `idem::idempotent`.
+//! The `#[idempotent]` attribute. Users import it from the facade `idem-rs` as `idem::idempotent`.
 
 mod args;
 mod expand;

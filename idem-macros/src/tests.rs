@@ -1,4 +1,5 @@
-//! What the attribute writes, for a reader of the diff. `UPDATE_EXPECT=1 cargo test -p idem-macros` writes it anew.
+//! Snapshots of the expansion, so that a change to it is visible in the diff. `UPDATE_EXPECT=1 cargo test -p
+//! idem-macros` updates them.
 
 use expect_test::{Expect, expect};
 use quote::quote;

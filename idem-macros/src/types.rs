@@ -1,4 +1,4 @@
-//! What the type of a parameter says about it.
+//! The classification of parameter types.
 
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
@@ -7,7 +7,7 @@ use syn::{
     TypeBareFn, TypeImplTrait, TypeReference,
 };
 
-/// What an exclusive reference refers to. A type that comes out of a `macro_rules` is in a group of its own.
+/// Returns the referent of an exclusive reference. A type produced by a `macro_rules` macro is wrapped in a group.
 pub(crate) fn exclusive(ty: &Type) -> Option<&Type> {
     match ty {
         Type::Reference(TypeReference { mutability: Some(_), elem, .. }) => Some(elem),
@@ -17,12 +17,12 @@ pub(crate) fn exclusive(ty: &Type) -> Option<&Type> {
     }
 }
 
-/// Whether it is written as an `Option`, by whatever path.
+/// Returns whether the type is written as an `Option`, by any path.
 pub(crate) fn is_option(ty: &Type) -> bool {
     last(ty).is_some_and(|last| last.ident == "Option")
 }
 
-/// What a `Batch` is of, by whatever path it is written.
+/// Returns the message type of a `Batch`, written by any path.
 pub(crate) fn batched(ty: &Type) -> Option<&Type> {
     let last = last(ty).filter(|last| last.ident == "Batch")?;
     match &last.arguments {
@@ -34,15 +34,15 @@ pub(crate) fn batched(ty: &Type) -> Option<&Type> {
     }
 }
 
-/// Whether it says something of one delivery, which a batch has many of.
+/// Returns whether the type describes a single delivery; a batch has many.
 pub(crate) fn is_of_one(ty: &Type) -> bool {
     last(ty).is_some_and(|last| ONE.iter().any(|name| last.ident == name))
 }
 
-/// The extractors that say something of one delivery.
+/// The extractors that describe a single delivery.
 const ONE: [&str; 6] = ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "PartitionKey", "Subject"];
 
-/// The last part of a path.
+/// Returns the last segment of a path.
 fn last(ty: &Type) -> Option<&PathSegment> {
     match ty {
         Type::Path(path) => path.path.segments.last(),
@@ -52,7 +52,7 @@ fn last(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// With `'static` for each lifetime: the associated type of a trait cannot have that of a call.
+/// Replaces each lifetime by `'static`: the associated type of a trait cannot have the lifetime of a call.
 pub(crate) fn made_static(ty: &Type) -> Type {
     struct Static;
     impl VisitMut for Static {
@@ -65,7 +65,7 @@ pub(crate) fn made_static(ty: &Type) -> Type {
     ty
 }
 
-/// The type of a parameter that is made for the handler, and so has to own what it holds.
+/// Returns the type of a parameter that is created for the handler. It must own its contents.
 pub(crate) fn owned(ty: &Type, what: &str, errors: &mut Vec<Error>) -> Option<Type> {
     let mut flaw = Flaw(None);
     flaw.visit_type_mut(&mut ty.clone());
@@ -74,7 +74,7 @@ pub(crate) fn owned(ty: &Type, what: &str, errors: &mut Vec<Error>) -> Option<Ty
     None
 }
 
-/// The first thing that ties a type to the call, or leaves it open.
+/// The first part of a type that ties it to the call or leaves it open.
 struct Flaw(Option<(Span, &'static str)>);
 
 impl VisitMut for Flaw {
@@ -96,7 +96,7 @@ impl VisitMut for Flaw {
         self.0.get_or_insert((ty.impl_token.span, "be `impl Trait`: name the type"));
     }
 
-    // What a function takes and returns is not held by it, and a lifetime that is bound by `for<'a>` is no borrow.
+    // A function does not hold its arguments and return value, and a lifetime bound by `for<'a>` is not a borrow.
     fn visit_type_bare_fn_mut(&mut self, _: &mut TypeBareFn) {}
     fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {}
     fn visit_trait_bound_mut(&mut self, bound: &mut TraitBound) {

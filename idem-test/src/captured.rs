@@ -1,4 +1,4 @@
-//! What a test logs, as text.
+//! Captures log output as text.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::Subscriber;
 
-/// What was logged so far. [`Display`](fmt::Display) writes it.
+/// The log output so far. [`Display`](fmt::Display) writes it.
 #[derive(Debug, Clone, Default)]
 pub struct Captured(Arc<Mutex<Vec<u8>>>);
 
-/// The text, and the subscriber that writes it.
+/// Returns the captured text and the subscriber that writes it.
 ///
 /// ```
 /// let (text, subscriber) = idem_test::captured();

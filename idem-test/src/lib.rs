@@ -1,13 +1,13 @@
-//! The test kit of idem: a broker in the process, a harness for handlers, and the conformance suites.
+//! The test kit of idem: an in-process broker, a harness for handlers, and the conformance suites.
 //!
 //! | module | for |
 //! |---|---|
-//! | [`broker`] | tests that need a queue, and its faults |
-//! | [`harness`] | users: one handler, delivered in every way, with crashes |
+//! | [`broker`] | tests that need a queue and its faults |
+//! | [`harness`] | users: runs one handler under every kind of delivery and crash |
 //! | [`conformance`] | authors of sources and stores |
-//! | [`tap`] | a source that does what another one does, except where a test says otherwise |
+//! | [`tap`] | a source that wraps another one and overrides what a test needs |
 //!
-//! Nothing in here sleeps for luck: what a test waits for is a signal of the broker or of the store.
+//! No test sleeps and hopes: each waits for a signal of the broker or of the store.
 
 pub mod broker;
 mod captured;

@@ -1,11 +1,11 @@
-//! A source that does what another one does, except where a test says otherwise.
+//! A source that wraps another one and overrides what a test needs.
 
 use std::time::Duration;
 
 use idem_core::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms};
 
-/// What [`Tapped`] does otherwise than the source within. Each method is given the source and by default hands the call on,
-/// so that a tap writes down only what it changes.
+/// The calls that [`Tapped`] changes. Each method gets the wrapped source and forwards the call by default, so that a
+/// tap implements only what it changes.
 ///
 /// ```
 /// # use idem_core::{Acker, BoxError, Delivery, Settled, Source, Worker};
@@ -32,18 +32,18 @@ use idem_core::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms}
 /// # let _ = source.name();
 /// ```
 pub trait Tap: Send + 'static {
-    /// Goes with each delivery until it is settled. `()` where settling is not changed.
+    /// Travels with each delivery until it is settled. Use `()` to leave settling unchanged.
     type Ack: AckTap;
 
-    /// Changes a delivery on its way to the worker, and makes what goes with it.
+    /// Changes a delivery on its way to the worker, and creates its ack tap.
     fn receive(&mut self, delivery: Delivery) -> (Delivery, Self::Ack);
 
-    /// Instead of [`Source::open`].
+    /// Replaces [`Source::open`].
     fn open<S: Source>(&mut self, source: &mut S, terms: Terms) -> impl Future<Output = Result<(), BoxError>> + Send {
         source.open(terms)
     }
 
-    /// Instead of [`Source::next`]. It has to be cancel safe, as that is.
+    /// Replaces [`Source::next`]. Must be cancel safe, as the original is.
     fn next<S: Source>(
         &mut self,
         source: &mut S,
@@ -51,20 +51,20 @@ pub trait Tap: Send + 'static {
         source.next()
     }
 
-    /// Instead of [`Source::has_partition_keys`].
+    /// Replaces [`Source::has_partition_keys`].
     fn has_partition_keys<S: Source>(&self, source: &S) -> bool {
         source.has_partition_keys()
     }
 
-    /// Instead of [`Source::has_subjects`].
+    /// Replaces [`Source::has_subjects`].
     fn has_subjects<S: Source>(&self, source: &S) -> bool {
         source.has_subjects()
     }
 }
 
-/// What [`TappedAcker`] does otherwise than the acker within. It lives until the delivery is settled or dropped.
+/// The calls that [`TappedAcker`] changes. It lives until the delivery is settled or dropped.
 pub trait AckTap: Send + 'static {
-    /// Instead of [`Acker::ack`].
+    /// Replaces [`Acker::ack`].
     fn ack<A: Acker>(self, acker: A) -> impl Future<Output = Result<Settled, BoxError>> + Send
     where
         Self: Sized,
@@ -76,14 +76,14 @@ pub trait AckTap: Send + 'static {
         }
     }
 
-    /// Before [`Acker::stored`].
+    /// Runs before [`Acker::stored`].
     fn stored(&mut self) {}
 }
 
 /// Changes nothing.
 impl AckTap for () {}
 
-/// A source that hands all calls on to the source within, by way of its tap.
+/// A source that forwards all calls to the wrapped source through its tap.
 #[derive(Debug)]
 pub struct Tapped<S, T> {
     source: S,
@@ -91,7 +91,7 @@ pub struct Tapped<S, T> {
 }
 
 impl<S, T> Tapped<S, T> {
-    /// This source with this tap.
+    /// Wraps this source with this tap.
     pub fn new(source: S, tap: T) -> Self {
         Self { source, tap }
     }
@@ -151,7 +151,7 @@ impl<S: Source, T: Tap> Source for Tapped<S, T> {
     }
 }
 
-/// The acker of a delivery of [`Tapped`].
+/// The acker of a delivery from [`Tapped`].
 #[derive(Debug)]
 pub struct TappedAcker<A, T> {
     acker: A,

@@ -1,4 +1,4 @@
-//! What the in-process broker does beyond the suite: faults, leases, signals.
+//! The in-process broker beyond the suite: faults, leases, signals.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::time::Duration;

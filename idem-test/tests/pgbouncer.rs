@@ -29,8 +29,8 @@ async fn a_pooler_that_was_not_told_of_is_refused_with_the_cure() {
     assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");
 }
 
-/// The sessions may write outside of idem's transactions, so that a batch looks after each handler. What a handler
-/// itself writes behind its ROLLBACK stands.
+/// The sessions may write outside of idem's transactions, so a batch checks after each handler. A handler's own writes
+/// after its ROLLBACK remain.
 mod batch {
     use idem_test::conformance::pipeline::{self, InBatches, World};
 

@@ -1,4 +1,4 @@
-//! The suite for the pipeline, over PostgreSQL.
+//! The pipeline suite over PostgreSQL.
 
 #[path = "worlds/postgres.rs"]
 mod world;

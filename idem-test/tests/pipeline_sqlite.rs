@@ -1,4 +1,4 @@
-//! The suite for the pipeline, over SQLite.
+//! The pipeline suite over SQLite.
 
 #[path = "worlds/sqlite.rs"]
 mod world;

@@ -1,4 +1,4 @@
-//! The suite for sources, over the in-process broker.
+//! The source suite over the in-process broker.
 
 use idem_test::conformance::source::{Features, World};
 use idem_test::{Broker, Publication, Queue};

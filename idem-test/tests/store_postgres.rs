@@ -1,4 +1,4 @@
-//! The suite for stores, over PostgreSQL.
+//! The store suite over PostgreSQL.
 
 #[path = "worlds/postgres.rs"]
 mod world;

@@ -1,4 +1,4 @@
-//! The suite for stores, over SQLite.
+//! The store suite over SQLite.
 
 #[path = "worlds/sqlite.rs"]
 mod world;

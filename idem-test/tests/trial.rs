@@ -1,4 +1,4 @@
-//! The harness: does it find what is wrong with a handler, and with a trial?
+//! Tests the harness: it detects a faulty handler and a faulty trial.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 #[path = "worlds/sqlite.rs"]
@@ -20,14 +20,14 @@ struct Paid {
     amount: i64,
 }
 
-/// What the handlers under trial do.
+/// The state of the tested handlers.
 #[derive(Clone, Default)]
 struct Shop {
-    /// An effect outside of the database: where a handler must not write.
+    /// An effect outside of the database, where a handler must not write.
     outside: Arc<AtomicI64>,
 }
 
-/// Writes through the transaction it is lent.
+/// Writes through its transaction.
 struct Good;
 
 impl Handler for Good {
@@ -168,8 +168,8 @@ async fn a_crash_happens_at_its_point() {
     for point in Crash::ALL {
         let (world, trial) = trial::<Good>(Shop::default()).await;
         let outcomes = trial.deliver_json(&paid(1)).unwrap().crash(point).once().await.unwrap();
-        // Before the commit the message comes again, is stored and runs; behind it the claim answers; behind the ack
-        // there is nothing left, and nobody to tell of it.
+        // Before the commit, the message is redelivered, stored and run. After the commit, the claim is found. After
+        // the ack, nothing is left to deliver and no outcome to report.
         let seen = outcomes.iter().map(Outcome::as_str).collect::<Vec<_>>();
         let expected = match point {
             Crash::AfterCommit => &["duplicate"][..],

@@ -59,7 +59,7 @@ async fn never_registered_either(_: Event, _: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
-/// The user's own macro, with each kind of fragment that it can hand on.
+/// The user's own macro, with each kind of fragment that it can pass on.
 macro_rules! handler {
     ($(#[$meta:meta])* $vis:vis $name:ident($message:ty, $tx:ty), key = $key:expr, name = $stored:literal) => {
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! The function is called with what it asked for, and stays callable itself.
+//! The function is called with its declared parameters, and stays callable itself.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ async fn refuses(_: Event, _: &mut SqliteConnection) -> Result<(), Refused> {
     Err(Refused)
 }
 
-/// The connection in the middle, the extractors on both sides of it.
+/// The connection is in the middle, with extractors on both sides.
 #[idempotent(key = id)]
 async fn takes_all(
     event: Event,
@@ -49,7 +49,7 @@ async fn takes_all(
 
 type Sqlite = SqliteConnection;
 
-/// Lifetimes of the call are no matter.
+/// Lifetime parameters of the function are accepted.
 #[allow(single_use_lifetimes, clippy::needless_lifetimes)]
 #[idempotent(key = id)]
 async fn borrows<'a>(_: Event, _: &'a mut Sqlite) -> Result<(), BoxError> {

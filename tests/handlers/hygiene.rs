@@ -1,4 +1,4 @@
-//! A module in which every name that the expansion could have meant is another thing.
+//! A module in which every name that the expansion could use is something else.
 
 #![allow(non_camel_case_types, non_upper_case_globals, non_snake_case, dead_code, clippy::missing_const_for_fn)]
 
@@ -45,7 +45,7 @@ fn print(of: &::idem::Delivery) -> ::idem::Fingerprint {
     ::idem::Fingerprint::of(of.payload())
 }
 
-/// A handler whose name is that of a local variable in many a generator.
+/// A handler with the name of a local variable that many macros use.
 #[idempotent(key = id)]
 async fn input(_: Event, _: &mut ::sqlx::SqliteConnection) -> ::core::result::Result<(), ::idem::BoxError> {
     ::core::result::Result::Ok(())

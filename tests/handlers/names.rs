@@ -1,4 +1,4 @@
-//! The stored identity, the event, and where a handler can stand.
+//! The stored identity, the event, and where a handler can be declared.
 
 use idem::prelude::*;
 use sqlx::SqliteConnection;

@@ -1,4 +1,4 @@
-//! A handler that takes a `Batch` is called with all that is new at once.
+//! A handler that takes a `Batch` is called with all new messages at once.
 #![allow(unused_qualifications, reason = "a `Batch` can be written with a path")]
 
 use std::time::Duration;

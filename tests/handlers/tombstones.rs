@@ -1,4 +1,4 @@
-//! A handler whose message is an `Option` takes tombstones, and no other does.
+//! A handler whose message is an `Option` takes tombstones, and no other handler does.
 #![allow(unused_qualifications, reason = "an `Option` can be written with a path")]
 
 use idem::prelude::*;

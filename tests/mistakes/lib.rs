@@ -1,1 +1,1 @@
-//! Tests of the errors that a mistake is answered with: `tests/ui`.
+//! Tests of the compile errors for user mistakes: `tests/ui`.

@@ -10,21 +10,22 @@ use idem_services::Instance;
 
 use crate::cargo::{cargo, root};
 
-/// Everything that idem is compared to, in turns: a table, `target/bench/bench.json` and `target/bench/bench.svg`.
+/// Measure idem and everything it is compared to, in turns: writes a table, `target/bench/bench.json` and
+/// `target/bench/bench.svg`.
 ///
-/// Exit code 0: each line that must be reached is reached. 1: one is not. 2: the loop written by hand has less than 0.6
-/// of pgbench, so that the run proves nothing.
+/// Exit code 0: all required thresholds are met. 1: one is not. 2: the handwritten loop has less than 0.6 of pgbench's
+/// throughput, so the run proves nothing.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
     what: Option<What>,
-    /// A quick look: short rounds, small tables. Its numbers prove nothing.
+    /// A quick run: short rounds, small tables. Its numbers prove nothing.
     #[arg(long)]
     quick: bool,
     /// Claims in the largest table; 10 million by default.
     #[arg(long)]
     rows: Option<usize>,
-    /// Rounds, beside the one that warms up; 7 by default.
+    /// Rounds, in addition to the warm-up; 7 by default.
     #[arg(long)]
     rounds: Option<usize>,
     /// Seconds that each side runs in each round; 1 by default.
@@ -43,29 +44,29 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum What {
-    /// Throughput of one message per transaction, against a loop written by hand with sqlx, and pgbench.
+    /// Measure the throughput of one message per transaction, against a handwritten loop with sqlx, and pgbench.
     ///
-    /// Exit code 0: idem has at least 0.95 of the loop with 16 in flight. 1: it has less. 2: the loop has less than 0.6
-    /// of pgbench, so that the run proves nothing.
+    /// Exit code 0: idem has at least 0.95 of the loop's throughput with a concurrency of 16. 1: it has less. 2: the
+    /// loop has less than 0.6 of pgbench's throughput, so the run proves nothing.
     Single {
         /// Multiplies the number of messages, for longer or shorter rounds.
         #[arg(long, default_value_t = 1.0)]
         scale: f64,
     },
-    /// Throughput and latency of `.inbox()`, beside the same worker without.
+    /// Measure throughput and latency of `.inbox()`, compared to the same worker without it.
     Inbox {
         /// Multiplies the number of messages, for longer or shorter rounds.
         #[arg(long, default_value_t = 1.0)]
         scale: f64,
     },
-    /// The framework alone, with a store and a source that do nothing: time, allocations, and where they are.
+    /// Measure the framework alone, with a store and a source that do nothing: time, allocations, and their origins.
     Framework,
 }
 
-/// Runs the measurement as a release build, on the servers that the environment names, else on some that are started for
-/// it. Ends with the exit code of the measurement.
+/// Runs the measurement as a release build, on the servers that the environment names, otherwise on servers started for
+/// it. Exits with the exit code of the measurement.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    // Built before a server is started, so that nothing but the measurement runs beside it.
+    // Built before a server is started, so that only the measurement runs at the same time.
     crate::cargo::run(&mut cargo(["build", "--release", "--package", "idem-bench", "--bins"]))?;
     let mut bench = Command::new(root().join("target/release/idem-bench"));
     let servers = match &options.what {
@@ -91,11 +92,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let mut status = bench.status().context("cannot run the measurement")?;
     if matches!(options.what, Some(What::Framework)) && status.success() {
-        // Not optimised, so that each line of the stack is there; as many are made.
+        // Without optimizations, so that stack traces are complete; the number of allocations is the same.
         let mut count = cargo(["run", "--quiet", "--package", "idem-bench", "--bin", "idem-bench-allocations"]);
         status = count.stderr(Stdio::null()).status()?;
     }
-    // Ended here, since leaving the process drops nothing.
+    // Dropped here, because exiting the process drops nothing.
     drop(servers);
     std::process::exit(status.code().unwrap_or(1))
 }
@@ -117,7 +118,8 @@ impl Options {
     }
 }
 
-/// Builds each peer, and answers `name=program`; without a program where it does not build, which is told and no error.
+/// Builds each peer and returns `name=program`. A peer that does not build is reported and has no program; this is not
+/// an error.
 fn peers() -> Result<Vec<String>> {
     let (directory, target) = (root().join("benches/peers"), root().join("target/peers"));
     fs::create_dir_all(root().join("target/bench"))?;
@@ -151,7 +153,7 @@ const BROKERS: [(&str, Start); 3] = [
     ("KAFKA_BROKERS", idem_services::Kafka::start),
 ];
 
-/// Servers for this measurement alone, so that no test that runs meanwhile uses them.
+/// Starts servers for this measurement alone, so that no concurrent test uses them.
 fn servers(bench: &mut Command, all: bool, brokers: bool) -> Result<Vec<Instance>> {
     let named = |variable: &str| std::env::var(variable).is_ok_and(|url| !url.is_empty());
     idem_services::prepare()?;
@@ -162,7 +164,7 @@ fn servers(bench: &mut Command, all: bool, brokers: bool) -> Result<Vec<Instance
         bench.env("DATABASE_URL", server.url());
         servers.push(server);
         if all {
-            // It may move the checkpoints of a server that nobody else uses.
+            // The measurement may change the checkpoint settings of a server that has no other users.
             bench.arg("--own-server");
         }
     }
@@ -172,7 +174,7 @@ fn servers(bench: &mut Command, all: bool, brokers: bool) -> Result<Vec<Instance
                 bench.env(variable, server.url());
                 servers.push(server);
             }
-            // The measurement says what is missing.
+            // The measurement reports what is missing.
             Err(error) => eprintln!("{variable}: {error:#}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Runs cargo, showing what it runs.
+//! Runs cargo and prints each command.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,11 +11,11 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().map(PathBuf::from).unwrap_or(xtask)
 }
 
-/// `cargo <args>` in the root of the repository.
+/// Returns `cargo <args>` in the root of the repository.
 pub(crate) fn cargo<I: AsRef<str>>(args: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What `cargo run` has set for this program must not be taken for settings of the cargo that it starts: build
-    // scripts that watch such a variable would run anew each time.
+    // Variables that `cargo run` has set for this program must not reach the cargo that it starts: build scripts that
+    // watch such a variable would run again each time.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -29,7 +29,7 @@ pub(crate) fn cargo<I: AsRef<str>>(args: impl IntoIterator<Item = I>) -> Command
     command
 }
 
-/// Runs the command with this terminal, saying first what it is.
+/// Prints the command, then runs it with this terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let args = command.get_args().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
     eprintln!("\n$ cargo {args}");

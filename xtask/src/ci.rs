@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: what CI runs.
+//! `cargo xtask ci`: the checks of CI.
 
 use anyhow::Result;
 use clap::Args;
@@ -7,7 +7,7 @@ use crate::cargo::{cargo, run};
 use crate::services::Up;
 use crate::{circles, demo, layers, mutants, test};
 
-/// What a user may ask of the facade, each alone.
+/// The feature sets of the facade that a user may select, each checked separately.
 const FEATURES: &[&[&str]] = &[
     &[],
     &["--no-default-features"],
@@ -20,12 +20,12 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The small campaign of the demo and all mutants as well, which take about as long again.
+    /// Also run the small campaign of the demo and all mutants, which takes about as long again.
     #[arg(long)]
     full: bool,
 }
 
-/// The cheap checks first. A warning is an error here, so that none becomes a habit.
+/// Runs the cheap checks first. A warning is an error here, so that warnings do not accumulate.
 pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
     layers::check()?;
@@ -38,12 +38,12 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     for features in FEATURES {
         run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
     }
-    // All that follows shares the servers.
+    // All the following checks share the servers.
     let _servers = Up::new(false)?;
     if options.full {
         demo::small()?;
         mutants::run(&mutants::Options::default())?;
     }
-    // Last, so that the last lines are those of `cargo test`.
+    // Last, so that the output ends with that of `cargo test`.
     test::test(&test::Options::default())
 }

@@ -1,4 +1,5 @@
-//! The files of a crate: none imports from a file that, by whatever way, imports from it.
+//! Import cycles between the files of a crate: no file may import, directly or indirectly, from a file that imports
+//! from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,13 +10,14 @@ use anyhow::{Context, Result, bail};
 use crate::cargo::root;
 use crate::layers::collect;
 
-/// The crates without circles.
+/// The crates that must have no import cycles.
 const CRATES: [&str; 3] = ["idem-adapters/kafka", "idem-adapters/nats", "idem-adapters/rabbitmq"];
 
-/// A module by its path below the crate, as `["bare", "consumer"]`. Each is one file; the crate's root is none.
+/// A module by its path within the crate, for example `["bare", "consumer"]`. Each module is one file; the crate's root
+/// is not a module.
 type Module = Vec<String>;
 
-/// Checks each crate. The error names each import within a circle.
+/// Checks each crate. The error lists each import within a cycle.
 pub(crate) fn check() -> Result<()> {
     let mut wrong = Vec::new();
     for name in CRATES {
@@ -58,7 +60,7 @@ impl Files {
         }
     }
 
-    /// Each import that is part of a circle.
+    /// Returns each import that is part of a cycle.
     fn circles(&self) -> Vec<String> {
         let imports: BTreeMap<_, _> = self.modules.keys().map(|module| (module, self.imports(module))).collect();
         let mut found = Vec::new();
@@ -70,7 +72,7 @@ impl Files {
         found
     }
 
-    /// The modules that this one imports from.
+    /// Returns the modules that this one imports from.
     fn imports(&self, module: &Module) -> BTreeSet<Module> {
         let Some(code) = self.modules.get(module) else { return BTreeSet::new() };
         let mut paths = absolute(code, "crate::", &[]);
@@ -82,14 +84,14 @@ impl Files {
         paths.iter().filter_map(|path| self.home(path)).filter(|other| other != module).collect()
     }
 
-    /// The module in which a path ends. A name that is re-exported on the way there is followed.
+    /// Returns the module in which a path ends. Re-exports on the path are followed.
     fn home(&self, path: &[String]) -> Option<Module> {
         let module = (0..=path.len()).rev().map(|length| &path[..length]);
         let module = module.into_iter().find(|part| part.is_empty() || self.modules.contains_key(*part))?;
         let code = if module.is_empty() { &self.root } else { self.modules.get(module)? };
         let shown = path.get(module.len()).and_then(|name| {
             let shown = shown(code).into_iter().find(|shown| shown.last() == Some(name))?;
-            // Of this module's own children: what else is shown has its home elsewhere.
+            // Only re-exports from this module's children; other re-exports are defined elsewhere.
             self.home(&[module, &shown].concat())
         });
         shown.or_else(|| (!module.is_empty()).then(|| module.to_vec()))
@@ -109,7 +111,7 @@ fn reaches(imports: &BTreeMap<&Module, BTreeSet<Module>>, from: &Module, to: &Mo
     false
 }
 
-/// The paths that begin so, each below `base`.
+/// Returns the paths that begin with `beginning`, each relative to `base`.
 fn absolute(code: &str, beginning: &str, base: &[String]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for (at, _) in code.match_indices(beginning) {
@@ -121,7 +123,7 @@ fn absolute(code: &str, beginning: &str, base: &[String]) -> Vec<Vec<String>> {
     paths
 }
 
-/// The paths that a file shows as its own: `pub use a::b;`, `pub(crate) use a::{b, c};`.
+/// Returns the paths that a file re-exports: `pub use a::b;`, `pub(crate) use a::{b, c};`.
 fn shown(code: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for line in code.split("\npub").skip(1) {
@@ -133,7 +135,7 @@ fn shown(code: &str) -> Vec<Vec<String>> {
     paths
 }
 
-/// Adds the paths of a tree of imports, and returns what is behind it.
+/// Adds the paths of a tree of imports, and returns the text after it.
 fn tree<'a>(text: &'a str, base: &[String], paths: &mut Vec<Vec<String>>) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {

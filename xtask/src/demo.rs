@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: workers that are killed, servers that fail, and a ledger.
+//! `cargo xtask demo`: kills workers, injects server faults, and prints a ledger.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,21 +10,21 @@ use crate::cargo::{cargo, root, run};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// `--all [--small] [--only LINE] [--seed N]`, or `rabbitmq|nats|kafka [--inbox] [--batch N] [--whole] [--messages N]
-    /// [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`.
+    /// `--all [--small] [--only LINE] [--seed N]`, or `rabbitmq|nats|kafka [--inbox] [--batch N] [--whole]
+    /// [--messages N] [--duplicates PERCENT] [--kills N] [--workers N] [--seed N]`.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
-/// The demo is a program of its own, so that the other chores need not build idem first. It is built for speed, since it
-/// says how fast it was. It starts servers of its own, which it freezes and crashes.
+/// Runs the demo. The demo is a separate program, so that the other chores do not build idem. It is a release build,
+/// because it reports its throughput. It starts separate servers, which it freezes and crashes.
 pub(crate) fn demo(options: &Options) -> Result<()> {
     idem_services::tools()?;
     idem_services::prepare()?;
     run(cargo(["run", "--release", "--package", "idem-demo", "--"]).args(&options.args))
 }
 
-/// The whole campaign with a few messages each, built as the tests are, so that little is built anew.
+/// Runs the whole campaign with a few messages each. It uses the build profile of the tests, so that little is rebuilt.
 pub(crate) fn small() -> Result<()> {
     idem_services::prepare()?;
     run(&mut cargo(["build", "--workspace", "--all-features", "--bin", "idem-demo"]))?;

@@ -1,4 +1,4 @@
-//! The layers of idem's core: each imports only from those before it.
+//! The layers of idem's core: each layer imports only from the layers before it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::root;
 
-/// Folders of `idem-core/src`. All else there is below them, and imports from none.
+/// Folders of `idem-core/src`. All other modules are below them and import from none of them.
 const LAYERS: [&str; 7] = ["runtime", "execute", "record", "process", "batch", "inbox", "worker"];
 
-/// Checks every import. The error names each that goes upwards.
+/// Checks every import. The error lists each import from a higher layer.
 pub(crate) fn check() -> Result<()> {
     let core = root().join("idem-core").join("src");
     let mut files = Vec::new();
@@ -19,7 +19,7 @@ pub(crate) fn check() -> Result<()> {
     for file in files {
         let inside = file.strip_prefix(&core)?;
         let folder = inside.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
-        // What has no layer is below the first one; the crate's root names all of them.
+        // A module without a layer is below the first one; the crate's root may import from all.
         let above = LAYERS.iter().position(|layer| *layer == folder).map_or(0, |at| at + 1);
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         if inside != Path::new("lib.rs") {
@@ -37,7 +37,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Whether a path of this file leads into that layer.
+/// Returns whether a path in this file leads into that layer.
 fn imports(text: &str, layer: &str) -> bool {
     text.match_indices("crate::").any(|(at, path)| {
         let rest = &text[at + path.len()..];

@@ -1,4 +1,4 @@
-//! Every chore of this repository is one command: `cargo xtask --help`.
+//! The chores of this repository, each a subcommand: `cargo xtask --help`.
 
 mod bench;
 mod cargo;
@@ -24,22 +24,22 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Find, start and end the servers that tests need.
+    /// Find, start and stop the servers that tests need.
     Services {
         #[command(subcommand)]
         what: services::What,
     },
-    /// Measure idem side by side with what it is compared to.
+    /// Measure idem side by side with its alternatives.
     Bench(bench::Options),
     /// Run every test against real servers.
     Test(test::Options),
     /// Run what CI runs: format, lints, docs, features, tests.
     Ci(ci::Options),
-    /// Run workers that are killed, and print what became of each message.
+    /// Run workers, kill them, and print the outcome of each message.
     Demo(demo::Options),
-    /// Make deliberate defects, one at a time, and see that a named test catches each.
+    /// Apply deliberate defects, one at a time, and check that a named test catches each.
     Mutants(mutants::Options),
-    /// Run what depends on the version of a server, on old and new ones, and print one table.
+    /// Run the tests that depend on server versions, on old and new servers, and print one table.
     Matrix(matrix::Options),
 }
 
@@ -55,7 +55,8 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // One line, without the backtrace that `RUST_BACKTRACE` would add: what failed has spoken already.
+        // One line, without the backtrace that `RUST_BACKTRACE` would add: the failed command has already printed its
+        // output.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! `cargo xtask services`: find, start and end the servers that tests need.
+//! `cargo xtask services`: finds, starts and stops the servers that tests need.
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -6,11 +6,11 @@ use idem_services::Status;
 
 #[derive(Subcommand)]
 pub(crate) enum What {
-    /// Find or start each server, and print its address as a line for the shell. Those that run are used again.
+    /// Find or start each server, and print its address as a line for the shell. Running servers are reused.
     Up,
-    /// End the servers that were started, and remove their data.
+    /// Stop the servers that were started, and remove their data.
     Down,
-    /// Tell what runs where.
+    /// Show which servers run, and where.
     Status,
 }
 
@@ -31,7 +31,8 @@ pub(crate) fn run(what: What) -> Result<()> {
     Ok(())
 }
 
-/// The servers for the time of one chore. Those that this chore started are ended with it, unless they are to be kept.
+/// The servers for the duration of one chore. Servers that this chore started are stopped with it, unless they are to
+/// be kept.
 pub(crate) struct Up {
     /// The addresses, as variables of the environment.
     pub(crate) env: Vec<(&'static str, String)>,
@@ -40,7 +41,7 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn new(keep: bool) -> Result<Self> {
-        // What is done with the servers is built first.
+        // The tools that build the clients are installed first.
         idem_services::tools()?;
         let ran_before = idem_services::status().iter().any(|status| status.url.is_some());
         let all = idem_services::up()?;
@@ -60,7 +61,7 @@ impl Drop for Up {
     }
 }
 
-/// On stderr, since stdout is for the shell.
+/// Prints to stderr, because a shell evaluates stdout.
 fn tell(all: &[Status]) {
     for Status { server, from, .. } in all {
         eprintln!("{server}: {from}");

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test, against real servers.
+//! `cargo xtask test`: runs every test against real servers.
 
 use anyhow::Result;
 use clap::Args;
@@ -11,17 +11,17 @@ pub(crate) struct Options {
     /// Leave the servers running.
     #[arg(long)]
     keep: bool,
-    /// Passed on to `cargo test`; only those tests are run then.
+    /// Arguments for `cargo test`; then only those tests run.
     #[arg(last = true)]
     args: Vec<String>,
 }
 
-/// The examples that end by themselves. They run as a user runs them: with default features, and no server.
+/// The examples that end by themselves. They run as for a user: with default features and without servers.
 const RUN: &[&str] = &["quickstart", "by_hand", "avro"];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
 
-/// Runs the examples, then the tests, so that the last lines are those of `cargo test`.
+/// Runs the examples, then the tests, so that the output ends with that of `cargo test`.
 pub(crate) fn test(options: &Options) -> Result<()> {
     idem_services::prepare()?;
     idem_services::pooler()?;

@@ -1,6 +1,6 @@
-//! Counts the allocations of the framework alone, and says where they are: `idem-bench-allocations [in flight]`.
+//! Counts the allocations of the framework alone, and prints their origins: `idem-bench-allocations [in flight]`.
 //!
-//! A program of its own, because an allocator that counts and remembers is slow.
+//! This is a separate program, because an allocator that counts and records is slow.
 
 #[path = "../idle.rs"]
 mod idle;
@@ -14,10 +14,10 @@ use serde::Deserialize;
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 const MESSAGES: usize = 20_000;
-/// What is seldom belongs to the start and the end of the worker.
+/// Rarer allocations belong to the start and the end of the worker.
 const OFTEN: f64 = 0.05;
 
-/// The part of dhat's file that is read here: each place with how many blocks it made and its stack.
+/// The part of dhat's file that is read here: each origin with its number of blocks and its stack.
 #[derive(Deserialize)]
 struct Profile {
     pps: Vec<Place>,
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     std::fs::create_dir_all(directory)?;
     let file = format!("{directory}/allocations.json");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // What is made once is made before.
+    // One-time allocations are made here, before the count.
     runtime.block_on(idle::run(in_flight, 2_000))?;
     let profiler = dhat::Profiler::builder().file_name(&file).trim_backtraces(Some(60)).build();
     runtime.block_on(idle::run(in_flight, MESSAGES))?;
@@ -60,7 +60,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A frame of idem's, short: the place before the function. The machinery of panics and tasks between them says nothing.
+/// Formats a frame of idem: the place before the function. Returns `None` for other frames and for the machinery of
+/// panics and tasks.
 fn shown(frame: &str) -> Option<String> {
     const MACHINERY: [&str; 6] = ["catch_unwind", "do_call", "call_once", "tokio::", "/boxed.rs", "tracing-"];
     let (_, frame) = frame.split_once(": ")?;

@@ -1,6 +1,6 @@
 -- idem, PostgreSQL, migration 1: claims and inbox.
 --
--- `Postgres::connect` runs this file by itself. To run it by hand, as a role that may create tables, in one transaction:
+-- `Postgres::connect` runs this file. To run it manually, as a role that may create tables, in one transaction:
 --
 --   psql -v ON_ERROR_STOP=1 --single-transaction \
 --     -c 'CREATE SCHEMA idem_store' -c 'SET LOCAL search_path TO idem_store' -f 0001_claims_and_inbox.sql
@@ -12,12 +12,12 @@
 --
 -- and connects with `.verify_only()`. All times are the database's clock.
 
--- What has been applied to this schema. A version of idem that does not know a migration starts only where its `supports`
--- is a migration that it knows.
+-- The applied migrations of this schema. A version of idem that does not know a migration starts only if it knows the
+-- migration in that row's `supports`.
 CREATE TABLE migrations (
     version    int PRIMARY KEY,
     name       text NOT NULL,
-    -- The lowest migration that an idem must know which uses the tables after this one.
+    -- The lowest migration that a version of idem must know to use the tables after this one.
     supports   int NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
@@ -27,26 +27,27 @@ CREATE TABLE handlers (
     id             int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     consumer       text NOT NULL,
     name           text NOT NULL,
-    -- For how long claims are kept after their message was processed; null: for ever. A worker that starts writes the
-    -- value of its store, and the greater one wins, since the other version of a service may need it. Only an operator
+    -- How long claims are kept after their message was processed; null: forever. A worker that starts writes the value
+    -- of its store, and the greater one wins, because another version of the service may need it. Only an operator
     -- lowers it: UPDATE handlers SET retention = '3 days' WHERE consumer = 'billing'.
     retention      interval,
-    -- The highest processed_at among the claims of this handler that were pruned.
+    -- The highest processed_at among the pruned claims of this handler.
     pruned_through timestamptz,
-    -- When a worker had this handler last. Each worker writes it every minute, so that no index may have it.
+    -- When a worker last had this handler. Each worker updates it every minute, so no index may include it.
     seen_at        timestamptz NOT NULL DEFAULT now(),
     UNIQUE (consumer, name)
 );
 
--- The claims. A row means that the database has taken the message over: it is processed (processed_at is set), or it
--- waits or is dead in inbox_messages (processed_at is null, and the row is never pruned).
--- There is no foreign key to handlers: its check would lock the handler's row for every message.
+-- The claims. A row means that the database has taken over the message: either it is processed (processed_at is set),
+-- or it is scheduled or dead in inbox_messages (processed_at is null, and the row is never pruned). There is no foreign
+-- key to handlers: its check would lock the handler's row for every message.
 CREATE TABLE processed_messages (
     processed_at timestamptz,
     handler_id   int   NOT NULL,
     key          bytea NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255),
     fingerprint  bytea NOT NULL CHECK (octet_length(fingerprint) <= 255),
-    -- In one claim of each batch: the transaction that made it, which only idem commits. Null takes no room in a row.
+    -- Set in one claim of each batch: the transaction that inserted it, which only idem commits. Null takes no space in
+    -- a row.
     batch_xid    xid8,
     PRIMARY KEY (handler_id, key)
 );
@@ -54,11 +55,12 @@ CREATE TABLE processed_messages (
 -- Refuses the COMMIT of a handler that shares its transaction with other messages: their claims would be committed
 -- although their handlers have not run. idem sets `idem.commit` to the transaction's number before it commits.
 --
--- The trigger is deferred, so that it fires at COMMIT. It also fires at SET CONSTRAINTS ALL IMMEDIATE, which a handler may
--- run. The two are told apart by firing again: SET CONSTRAINTS ends although the trigger is queued again as deferred, and
--- COMMIT fires it until none is left. So the second time within one command of the client, it is COMMIT.
+-- The trigger is deferred, so it fires at COMMIT. It also fires at SET CONSTRAINTS ALL IMMEDIATE, which a handler may
+-- run. To tell the two apart, the trigger queues itself again as deferred. SET CONSTRAINTS ends anyway, but COMMIT
+-- fires deferred triggers until none is left. So if it fires a second time within one command of the client, that
+-- command is COMMIT.
 --
--- It needs no rights but those of the worker, and runs only where a batch ends. Nobody needs EXECUTE on the function.
+-- It needs only the worker's permissions, and runs only where a batch ends. No role needs EXECUTE on the function.
 CREATE FUNCTION refuse_commit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     touched bigint;
@@ -85,52 +87,52 @@ CREATE CONSTRAINT TRIGGER refuse_commit AFTER INSERT OR UPDATE OF batch_xid ON p
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (NEW.batch_xid = pg_catalog.pg_current_xact_id()) EXECUTE FUNCTION refuse_commit();
 
--- Finds what is to be pruned, of each handler by its own retention.
+-- Finds the claims to prune, for each handler by its retention.
 CREATE INDEX processed_messages_dated ON processed_messages (handler_id, processed_at) WHERE processed_at IS NOT NULL;
 
--- What runs from the database, and the dead letters. Content is bytea, so that nothing in it can block the storing;
--- read it with convert_from(payload, 'UTF8').
+-- The messages that run from the database, and the dead letters. Content is bytea, so that no value can prevent a row
+-- from being stored; read it with convert_from(payload, 'UTF8').
 CREATE TABLE inbox_messages (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     created_at  timestamptz NOT NULL DEFAULT now(),
-    -- When it runs, or when the lease of whoever has taken it ends.
+    -- When it runs, or when the lease of the worker that has taken it ends.
     due_at      timestamptz NOT NULL DEFAULT now(),
     died_at     timestamptz,
-    -- How often it was seen, the first time included.
+    -- How often the message was delivered, including the first time.
     sightings   bigint NOT NULL DEFAULT 1,
     handler_id  int    NOT NULL,
-    -- Runs begun since the last outcome, attempts that failed, runs since the last outcome that lost their connection.
+    -- Runs started since the last result, failed attempts, runs since the last result that lost their connection.
     starts      int    NOT NULL DEFAULT 0,
     attempts    int    NOT NULL DEFAULT 0,
     breaks      int    NOT NULL DEFAULT 0,
-    -- Set while it is taken.
+    -- Set while the row is taken.
     token       uuid,
     state       text   NOT NULL CHECK (state IN ('parked', 'dead')),
     -- Why it is dead.
     reason      text,
-    -- Empty where no key could be made: such a row owns no claim.
+    -- Empty if no key could be created: such a row owns no claim.
     key         bytea  NOT NULL CHECK (octet_length(key) <= 255),
     fingerprint bytea  NOT NULL CHECK (octet_length(fingerprint) <= 255),
     -- Source, message id, type, position and headers of the delivery, as JSON.
     envelope    bytea  NOT NULL,
     payload     bytea  NOT NULL,
-    -- What the last attempt said.
+    -- The error of the last attempt.
     error       bytea  NOT NULL DEFAULT '',
     UNIQUE (handler_id, key, fingerprint),
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL))
 );
 
--- Finds what can be taken. Two indexes, because suspects are few and are asked for at each poll.
+-- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them.
 CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, due_at)
     WHERE state = 'parked' AND starts = 0 AND breaks <= 1;
 CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, due_at)
     WHERE state = 'parked' AND (starts >= 1 OR breaks >= 2);
 
--- Lists the dead letters without reading what is parked.
+-- Lists the dead letters without reading the scheduled rows.
 CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';
 
--- Rows come and go all the time in both tables. The defaults of autovacuum wait for a fifth of a table to be dead,
--- which is days of claims (PostgreSQL manual, 20.10).
+-- Both tables constantly gain and lose rows. By default, autovacuum waits until a fifth of a table is dead, which is
+-- days of claims (PostgreSQL manual, 20.10).
 ALTER TABLE processed_messages SET (
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
     autovacuum_analyze_scale_factor = 0.02

@@ -1,18 +1,18 @@
 -- idem, SQLite, migration 1: claims and inbox.
 --
--- `Sqlite::connect` runs this file by itself. To run it by hand, in one transaction:
+-- `Sqlite::connect` runs this file. To run it manually, in one transaction:
 --
 --   sqlite3 -bail orders.db 'PRAGMA journal_mode = WAL' 'BEGIN IMMEDIATE' '.read 0001_claims_and_inbox.sql' 'COMMIT'
 --
 -- and connect with `.verify_only()`. For a prefix other than `idem_`, replace `"idem_` throughout.
 -- All times are milliseconds since 1970 by the database's clock.
 
--- What has been applied under this prefix. A version of idem that does not know a migration starts only where its
--- `supports` is a migration that it knows.
+-- The applied migrations under this prefix. A version of idem that does not know a migration starts only if it knows
+-- the migration in that row's `supports`.
 CREATE TABLE "idem_migrations" (
     version    INTEGER PRIMARY KEY,
     name       TEXT    NOT NULL,
-    -- The lowest migration that an idem must know which uses the tables after this one.
+    -- The lowest migration that a version of idem must know to use the tables after this one.
     supports   INTEGER NOT NULL,
     applied_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER))
 ) STRICT;
@@ -22,19 +22,19 @@ CREATE TABLE "idem_handlers" (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     consumer       TEXT    NOT NULL,
     name           TEXT    NOT NULL,
-    -- For how many milliseconds claims are kept after their message was processed; null: for ever. A worker that starts
-    -- writes the value of its store, and the greater one wins, since the other version of a service may need it. Only an
-    -- operator lowers it: UPDATE idem_handlers SET retention = 3 * 86400000 WHERE consumer = 'billing'.
+    -- How many milliseconds claims are kept after their message was processed; null: forever. A worker that starts
+    -- writes the value of its store, and the greater one wins, because another version of the service may need it. Only
+    -- an operator lowers it: UPDATE idem_handlers SET retention = 3 * 86400000 WHERE consumer = 'billing'.
     retention      INTEGER,
-    -- The highest processed_at among the claims of this handler that were pruned.
+    -- The highest processed_at among the pruned claims of this handler.
     pruned_through INTEGER,
-    -- When a worker had this handler last. Each worker writes it every minute.
+    -- When a worker last had this handler. Each worker updates it every minute.
     seen_at        INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)),
     UNIQUE (consumer, name)
 ) STRICT;
 
--- The claims. A row means that the database has taken the message over: it is processed (processed_at is set), or it
--- waits or is dead in inbox_messages (processed_at is null, and the row is never pruned).
+-- The claims. A row means that the database has taken over the message: either it is processed (processed_at is set),
+-- or it is scheduled or dead in inbox_messages (processed_at is null, and the row is never pruned).
 CREATE TABLE "idem_processed_messages" (
     handler_id   INTEGER NOT NULL,
     key          BLOB    NOT NULL CHECK (length(key) BETWEEN 1 AND 255),
@@ -43,35 +43,36 @@ CREATE TABLE "idem_processed_messages" (
     PRIMARY KEY (handler_id, key)
 ) STRICT, WITHOUT ROWID;
 
--- Finds what is to be pruned, of each handler by its own retention.
+-- Finds the claims to prune, for each handler by its retention.
 CREATE INDEX "idem_processed_messages_dated" ON "idem_processed_messages" (handler_id, processed_at)
     WHERE processed_at IS NOT NULL;
 
--- What runs from the database, and the dead letters. Content is BLOB, so that nothing in it can block the storing; read
--- it with CAST(payload AS TEXT). The large columns come last, so that the others are read without their overflow pages.
+-- The messages that run from the database, and the dead letters. Content is BLOB, so that no value can prevent a row
+-- from being stored; read it with CAST(payload AS TEXT). The large columns come last, so that the others are read
+-- without their overflow pages.
 CREATE TABLE "idem_inbox_messages" (
-    -- AUTOINCREMENT, since an operator who has noted a number must never meet another message under it.
+    -- AUTOINCREMENT, so that an id that an operator has noted never refers to another message.
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     created_at  INTEGER NOT NULL,
-    -- When it runs, or when the lease of whoever has taken it ends.
+    -- When it runs, or when the lease of the worker that has taken it ends.
     due_at      INTEGER NOT NULL,
     died_at     INTEGER,
-    -- How often it was seen, the first time included.
+    -- How often the message was delivered, including the first time.
     sightings   INTEGER NOT NULL DEFAULT 1,
     handler_id  INTEGER NOT NULL,
-    -- Runs begun since the last outcome, attempts that failed, runs since the last outcome that lost their connection.
+    -- Runs started since the last result, failed attempts, runs since the last result that lost their connection.
     starts      INTEGER NOT NULL DEFAULT 0,
     attempts    INTEGER NOT NULL DEFAULT 0,
     breaks      INTEGER NOT NULL DEFAULT 0,
-    -- Set while it is taken.
+    -- Set while the row is taken.
     token       BLOB,
     state       TEXT    NOT NULL CHECK (state IN ('parked', 'dead')),
     -- Why it is dead.
     reason      TEXT,
-    -- Empty where no key could be made: such a row owns no claim.
+    -- Empty if no key could be created: such a row owns no claim.
     key         BLOB    NOT NULL CHECK (length(key) <= 255),
     fingerprint BLOB    NOT NULL CHECK (length(fingerprint) <= 255),
-    -- What the last attempt said.
+    -- The error of the last attempt.
     error       TEXT    NOT NULL DEFAULT '',
     -- Source, message id, type, position and headers of the delivery, as JSON.
     envelope    BLOB    NOT NULL,
@@ -80,20 +81,21 @@ CREATE TABLE "idem_inbox_messages" (
     CHECK ((state = 'dead') = (reason IS NOT NULL AND died_at IS NOT NULL))
 ) STRICT;
 
--- Finds what can be taken. Two indexes, because suspects are few and are asked for at each poll. The columns behind
--- due_at let SQLite count without reading the rows.
+-- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them. The columns
+-- behind due_at let SQLite count without reading the rows.
 CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
     WHERE state = 'parked' AND starts = 0 AND breaks <= 1;
 CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
     WHERE state = 'parked' AND (starts >= 1 OR breaks >= 2);
 
--- Finds what a take has taken whose answer was lost.
+-- Finds the rows taken by a take whose response was lost.
 CREATE INDEX "idem_inbox_messages_token" ON "idem_inbox_messages" (token) WHERE token IS NOT NULL;
 
--- Lists and counts the dead letters without reading what is parked.
+-- Lists and counts the dead letters without reading the scheduled rows.
 CREATE INDEX "idem_inbox_messages_dead" ON "idem_inbox_messages" (id, handler_id) WHERE state = 'dead';
 
--- Who prunes: one at a time, until then. The one row is also what `ping` writes to, to see whether writing is possible.
+-- The current pruner: one at a time, until `until`. `ping` also writes to the one row to test whether writing is
+-- possible.
 CREATE TABLE "idem_pruner" (
     id    INTEGER PRIMARY KEY CHECK (id = 1),
     token BLOB,

@@ -1,17 +1,17 @@
-//! Events whose attributes are headers, and whose data is the payload.
+//! Events whose attributes are headers and whose data is the payload.
 
 use crate::Headers;
 
 use super::{CloudEvent, Data, REQUIRED, percent};
 
-/// How the names of attributes begin: in AMQP, in Kafka, and in NATS and HTTP. Each is known on every broker, since bridges
-/// copy headers as they are.
+/// The prefixes of attribute names: in AMQP, in Kafka, and in NATS and HTTP. All are accepted on every broker, because
+/// bridges copy headers unchanged.
 const PREFIXES: [&str; 4] = ["cloudEvents:", "cloudEvents_", "ce_", ENCODED];
 
-/// In NATS and HTTP, what is no printable ASCII is percent-encoded.
+/// In NATS and HTTP, characters other than printable ASCII are percent-encoded.
 const ENCODED: &str = "ce-";
 
-/// `None` where none of the attributes that each event has is there.
+/// Returns `None` if none of the required attributes is present.
 pub(super) fn read(headers: &Headers) -> Option<Result<CloudEvent, String>> {
     let attributes = || headers.iter().filter_map(|(name, value)| Some((attribute(name)?, value)));
     let claims = |((_, name), _): &((_, &str), _)| REQUIRED.iter().any(|required| name.eq_ignore_ascii_case(required));
@@ -29,7 +29,7 @@ pub(super) fn read(headers: &Headers) -> Option<Result<CloudEvent, String>> {
     })
 }
 
-/// The prefix of a header's name, and the name of its attribute.
+/// Splits a header's name into the prefix and the name of the attribute.
 fn attribute(header: &str) -> Option<(&'static str, &str)> {
     PREFIXES.into_iter().find_map(|prefix| {
         let (begin, name) = header.split_at_checked(prefix.len())?;

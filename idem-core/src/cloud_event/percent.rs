@@ -1,6 +1,6 @@
 //! Percent-encoding.
 
-/// With each `%` and two hexadecimal digits as the byte that they stand for. What is no such three stays as it is.
+/// Replaces each `%` and two hexadecimal digits by the byte that they encode. A `%` without two digits is kept.
 pub(super) fn decoded(mut bytes: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes.len());
     while let Some((first, rest)) = bytes.split_first() {

@@ -1,4 +1,4 @@
-//! Events that are one JSON object, attributes and data.
+//! Events that are one JSON object with attributes and data.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::Delivery;
 
 use super::{CloudEvent, Data, REQUIRED};
 
-/// How the media type of an event begins, whatever its format.
+/// The prefix of the media type of an event in any format.
 const MEDIA: &str = "application/cloudevents";
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -22,7 +22,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What is behind the media type of CloudEvents, if the content type begins so.
+/// Returns the rest of the content type after the media type of CloudEvents, if the content type begins with it.
 pub(super) fn format(content_type: Option<&str>) -> Option<String> {
     let media = content_type?.split(';').next()?.trim().to_ascii_lowercase();
     media.strip_prefix(MEDIA).map(ToOwned::to_owned)
@@ -30,7 +30,7 @@ pub(super) fn format(content_type: Option<&str>) -> Option<String> {
 
 pub(super) fn read(delivery: &Delivery, format: &str) -> Result<CloudEvent, String> {
     match format {
-        // A producer for NATS may leave the format out.
+        // A producer on NATS may omit the format.
         "+json" | "" => {}
         "-batch" | "-batch+json" => return Err("it is a batch of events, and one message is one event".to_owned()),
         other => return Err(format!("its format is `{MEDIA}{other}`, and only that of JSON is known")),
@@ -47,7 +47,7 @@ pub(super) fn read(delivery: &Delivery, format: &str) -> Result<CloudEvent, Stri
                 if attributes.iter().any(|(other, _)| *other == name) {
                     return Err(format!("it has two `{name}`"));
                 }
-                // What is null is as good as missing.
+                // A null attribute counts as missing.
                 let value = attribute(&name, value)?;
                 attributes.extend(value.map(|value| (name, value)));
             }
@@ -64,7 +64,7 @@ pub(super) fn read(delivery: &Delivery, format: &str) -> Result<CloudEvent, Stri
     CloudEvent::new(attributes, data)
 }
 
-/// An attribute as text; `None` where it is null.
+/// An attribute as text; `None` if it is null.
 fn attribute(name: &str, value: &RawValue) -> Result<Option<String>, String> {
     let of_text = || REQUIRED.contains(&name) || name == "datacontenttype";
     match serde_json::from_str(value.get()) {
@@ -75,14 +75,14 @@ fn attribute(name: &str, value: &RawValue) -> Result<Option<String>, String> {
     }
 }
 
-/// JSON is the data as it is written. Of another content type, a string is what it holds.
+/// Returns the data: JSON as written, or the content of a string for any other content type.
 fn plain(payload: &Bytes, data: &RawValue, of: Option<&str>) -> Result<Bytes, String> {
     if !is_json(of) && data.get().starts_with('"') {
         let text: String =
             serde_json::from_str(data.get()).map_err(|error| format!("its `data` is no text: {error}"))?;
         return Ok(text.into());
     }
-    // No copy: it is a part of the payload.
+    // Shares the payload's buffer instead of copying.
     Ok(payload.slice_ref(data.get().as_bytes()))
 }
 
@@ -91,7 +91,7 @@ fn decoded(encoded: &RawValue) -> Result<Bytes, String> {
     BASE64.decode(text).map(Bytes::from).map_err(|error| format!("its `data_base64` is no Base64: {error}"))
 }
 
-/// Whether data of this content type is JSON, which it is where nothing is said.
+/// Returns whether data of this content type is JSON, which is the default without a content type.
 fn is_json(of: Option<&str>) -> bool {
     let Some(of) = of else { return true };
     let media = of.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -102,7 +102,7 @@ fn once<'a>(slot: &mut Option<&'a RawValue>, name: &str, value: &'a RawValue) ->
     if slot.replace(value).is_some() { Err(format!("it has two `{name}`")) } else { Ok(()) }
 }
 
-/// The members of a JSON object in order, with those that are there twice.
+/// The members of a JSON object in order, including duplicates.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {

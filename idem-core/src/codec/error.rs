@@ -1,17 +1,17 @@
-//! Why a delivery was not decoded.
+//! The errors of codecs.
 
 use crate::BoxError;
 
 /// Why a codec did not decode a delivery.
 ///
-/// Any error becomes one by `?`, as does a text by `into`: the delivery can never be decoded then. So it is no
-/// [`std::error::Error`] itself.
+/// Any error converts into this type with `?`, as does a text with `into`; it then means that the delivery can never be
+/// decoded. This is why the type does not implement [`std::error::Error`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// It can never be decoded, and becomes a dead letter with reason `undecodable` and this error.
     Undecodable(BoxError),
-    /// It can be decoded once [`Codec::prepare`](crate::Codec::prepare) has fetched what that takes.
+    /// It can be decoded once [`Codec::prepare`](crate::Codec::prepare) has fetched the data that it needs.
     Unprepared,
 }
 
@@ -21,7 +21,7 @@ impl DecodeError {
         Self::Undecodable(error.into())
     }
 
-    /// The delivery can be decoded once [`Codec::prepare`](crate::Codec::prepare) has fetched what that takes.
+    /// The delivery can be decoded once [`Codec::prepare`](crate::Codec::prepare) has fetched the data that it needs.
     pub fn unprepared() -> Self {
         Self::Unprepared
     }
@@ -33,17 +33,18 @@ impl<E: Into<BoxError>> From<E> for DecodeError {
     }
 }
 
-/// Why what a delivery needs to be decoded could not be fetched.
+/// Why the data that a delivery needs to be decoded could not be fetched.
 ///
-/// Nothing becomes one by `?`: whether a failure makes dead letters is to be said each time.
+/// No error converts into this type with `?`: the codec has to decide for each failure whether it makes a dead letter.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PrepareError {
-    /// The message is at fault, such as one that names a schema which does not exist: it can never be decoded, and becomes a
-    /// dead letter with reason `undecodable` and this error.
+    /// The message is at fault, for example because it names a schema that does not exist. It can never be decoded, and
+    /// becomes a dead letter with reason `undecodable` and this error.
     Undecodable(BoxError),
-    /// What was asked is at fault: it is away, or refuses everybody. The message is held, unacked or in the inbox, and tried
-    /// again, later each time, up to once a minute. It is charged with no attempt and never becomes a dead letter by this.
+    /// The service is at fault: it is unavailable, or refuses every request. The message is held, unacked or in the
+    /// inbox, and retried with a growing delay of up to a minute. This does not count as an attempt and never makes a
+    /// dead letter.
     Unavailable(BoxError),
 }
 
@@ -53,7 +54,7 @@ impl PrepareError {
         Self::Undecodable(error.into())
     }
 
-    /// What was asked is at fault: to be tried again later.
+    /// The service is at fault: retry later.
     pub fn unavailable(error: impl Into<BoxError>) -> Self {
         Self::Unavailable(error.into())
     }

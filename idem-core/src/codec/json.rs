@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use super::{Codec, DecodeError};
 use crate::Delivery;
 
-/// JSON by serde, the default codec. Nesting is limited to 128 levels by serde_json.
+/// JSON, the default codec, implemented with serde_json, which limits nesting to 128 levels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
 
@@ -15,7 +15,7 @@ impl<M: DeserializeOwned> Codec<M> for Json {
         serde_json::from_slice(delivery.data()).map_err(Into::into)
     }
 
-    /// As `null`.
+    /// Decoded from `null`.
     fn tombstone(&self, _: &Delivery) -> Result<M, DecodeError> {
         serde_json::from_slice(b"null").map_err(Into::into)
     }

@@ -1,4 +1,4 @@
-//! A codec's preparation, of which nothing can harm more than its message.
+//! A codec's preparation, whose failure affects only its message.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,8 @@ use crate::registry::panic_text;
 
 type Work<'a> = Pin<Box<dyn Future<Output = Result<(), PrepareError>> + Send + 'a>>;
 
-/// The future of a preparation. A panic in it is the fault of its message; one as it is dropped is only told.
+/// The future of a preparation. A panic in it is the fault of its message; a panic while it is
+/// dropped is only logged.
 pub(crate) struct Preparing<'a>(Option<Work<'a>>);
 
 impl<'a> Preparing<'a> {

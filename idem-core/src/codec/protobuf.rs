@@ -7,12 +7,12 @@ use prost::Message;
 use super::{Codec, DecodeError};
 use crate::Delivery;
 
-/// Protocol Buffers by prost 0.14 (feature `protobuf`): the messages are types that prost derives. Fields that are unknown
-/// are skipped, those that are missing have their defaults, and nesting is limited to 100 levels by prost.
+/// Protocol Buffers, implemented with prost 0.14 (feature `protobuf`): the messages are types with prost's derive.
+/// Unknown fields are skipped, missing ones have their defaults, and prost limits nesting to 100 levels.
 ///
-/// The payload is the message and nothing else: no length before it, and no schema id of a registry. An empty payload is a
-/// message in which each field has its default. A handler that takes tombstones needs a codec of its own, for its
-/// `Option`, which may ask this one.
+/// The payload is the message and nothing else: no length prefix, and no schema id of a registry. An empty payload is a
+/// message in which each field has its default. A handler that takes tombstones needs a custom codec for its `Option`,
+/// which may delegate to this one.
 ///
 /// ```
 /// use idem_core::{Codec, DecodeError, Delivery, Protobuf};
@@ -39,7 +39,7 @@ pub struct Protobuf;
 #[diagnostic::do_not_recommend]
 impl<M: Message + Default + 'static> Codec<M> for Protobuf {
     fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
-        // A copy of the handle: fields of the type `Bytes` share the payload.
+        // Clones the handle: fields of type `Bytes` share the payload.
         let decoded = M::decode(delivery.data().clone());
         decoded.map_err(|error| format!("the payload is no `{}` in Protocol Buffers: {error}", type_name::<M>()).into())
     }

@@ -1,4 +1,4 @@
-//! What is known of a delivery.
+//! Accessors of a delivery.
 
 use std::time::SystemTime;
 
@@ -22,22 +22,23 @@ impl Delivery {
         &self.headers
     }
 
-    /// The broker's own message id, if the producer set one.
+    /// The broker's message id, if the producer set one.
     pub fn message_id(&self) -> Option<&str> {
         self.message_id.as_deref()
     }
 
-    /// The type of the event, if the producer set one: that of the CloudEvent where the worker reads it as one.
+    /// The event type, if the producer set one: the type of the CloudEvent if the worker reads it as one.
     pub fn event_type(&self) -> Option<&str> {
         self.cloud_event().map(CloudEvent::event_type).or(self.event_type.as_deref())
     }
 
-    /// What it says of itself as a CloudEvent, if the worker reads [CloudEvents](crate::Worker::cloud_events) and it is one.
+    /// Its CloudEvents attributes, if the worker reads [CloudEvents](crate::Worker::cloud_events) and it is one.
     pub fn cloud_event(&self) -> Option<&CloudEvent> {
         self.cloud_event.as_ref()?.as_ref().ok()
     }
 
-    /// What the codec decodes: the payload, or the data of a CloudEvent that has it in there with its attributes.
+    /// The bytes that the codec decodes: the payload, or the data inside it if the payload is a CloudEvent with its
+    /// attributes.
     pub fn data(&self) -> &Bytes {
         static NONE: Bytes = Bytes::new();
         match self.cloud_event() {
@@ -46,7 +47,8 @@ impl Delivery {
         }
     }
 
-    /// Whether there is nothing to decode, not even an empty payload: it is a tombstone, or a CloudEvent in JSON without data.
+    /// Returns whether there is nothing to decode, not even an empty payload: a tombstone, or a JSON CloudEvent without
+    /// data.
     pub(crate) fn has_no_data(&self) -> bool {
         self.tombstone || self.cloud_event().is_some_and(|event| event.data(&self.payload).is_none())
     }
@@ -56,38 +58,38 @@ impl Delivery {
         self.subject.as_deref()
     }
 
-    /// The media type of the payload, if the producer set one: AMQP `content-type`, the header `content-type` elsewhere.
+    /// The media type of the payload, if the producer set one: AMQP `content-type`, a header of that name elsewhere.
     pub fn content_type(&self) -> Option<&str> {
         self.content_type.as_deref()
     }
 
-    /// The id by which the producer knows what it belongs to, if it set one (AMQP).
+    /// The correlation id, if the producer set one (AMQP).
     pub fn correlation_id(&self) -> Option<&str> {
         self.correlation_id.as_deref()
     }
 
-    /// Where the producer expects an answer, if it said so (AMQP).
+    /// The address to which the producer expects a reply, if it set one (AMQP).
     pub fn reply_to(&self) -> Option<&str> {
         self.reply_to.as_deref()
     }
 
-    /// What only some brokers say of a message.
+    /// The broker-specific properties.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// The place where the broker keeps it, if the broker has such a place.
+    /// The message's position at the broker, if the broker has positions.
     pub fn position(&self) -> Option<&str> {
         self.position.as_deref()
     }
 
-    /// Whether the broker had delivered it before. `false` proves nothing: a producer that publishes again makes a new
-    /// message.
+    /// Whether the broker had delivered it before. `false` proves nothing: a producer that publishes again creates a
+    /// new message.
     pub fn redelivered(&self) -> bool {
         self.redelivered
     }
 
-    /// How often the broker counts that it was delivered before; `None` where it does not count, or not this delivery.
+    /// How often the broker has delivered it before; `None` if the broker does not count, or not for this delivery.
     pub fn delivery_count(&self) -> Option<u32> {
         self.delivery_count
     }
@@ -97,18 +99,19 @@ impl Delivery {
         self.tombstone
     }
 
-    /// When it was published, by the broker's own clock, if it has one: NATS, and Kafka topics with `LogAppendTime`.
+    /// When it was published, by the broker's clock, if the broker records it: NATS, and Kafka topics with
+    /// `LogAppendTime`.
     pub fn published_at(&self) -> Option<SystemTime> {
         self.published_at
     }
 
-    /// When its producer says that it was made, by the producer's clock, if it says so: AMQP `timestamp`, Kafka topics with
-    /// `CreateTime`. A producer can say anything.
+    /// When it was created, by the producer's clock, if the producer set it: AMQP `timestamp`, Kafka topics with
+    /// `CreateTime`. The value is not reliable.
     pub fn produced_at(&self) -> Option<SystemTime> {
         self.produced_at
     }
 
-    /// The ordered lane that it is in, if the worker asked for an order.
+    /// The ordering key, if the worker uses an order.
     pub fn lane(&self) -> Option<u64> {
         self.lane
     }
@@ -118,22 +121,23 @@ impl Delivery {
         self.partition_key.as_deref()
     }
 
-    /// Whether the broker changes the header of this name from one delivery to the next.
+    /// Returns whether the broker changes the header with this name from one delivery to the next.
     pub(crate) fn is_volatile(&self, name: &str) -> bool {
         self.volatile.contains(&name)
     }
 
-    /// What of it cannot be represented, if anything.
+    /// A description of the part that cannot be represented, if any.
     pub fn unrepresentable(&self) -> Option<&str> {
         self.unrepresentable.as_deref()
     }
 
-    /// Which try this is, counted from 1. Runs that were cut off by a crash or a lost connection are not counted.
+    /// The number of the current attempt, starting at 1. Runs that ended in a crash or a lost connection are not
+    /// counted.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// About how much memory it takes.
+    /// Its approximate memory usage.
     pub(crate) fn bytes(&self) -> usize {
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
         let properties = self.properties.iter().map(|(name, value)| name.len() + value.len());

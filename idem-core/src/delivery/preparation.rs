@@ -1,21 +1,21 @@
-//! What came of preparing for a delivery.
+//! The result of the codec's preparation for a delivery.
 
 use std::sync::Arc;
 
-/// What came of the codec's preparation for a delivery, here.
+/// The result of the codec's preparation for a delivery, in this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Preparation {
-    /// The codec has not asked for one.
+    /// The codec has not requested it.
     #[default]
     None,
-    /// The last of so many tries has succeeded.
+    /// The last of this many tries has succeeded.
     Done(usize),
     /// It has shown that the delivery can never be decoded.
     Undecodable(Arc<str>),
 }
 
 impl Preparation {
-    /// How often it was tried before it succeeded.
+    /// The number of tries up to the successful one.
     pub(crate) fn tries(&self) -> usize {
         if let Self::Done(tries) = self { *tries } else { 0 }
     }

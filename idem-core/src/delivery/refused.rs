@@ -2,8 +2,9 @@
 
 use std::any::Any;
 
-/// How often the database has refused what idem writes for a delivery, and what counts it as held from the first time on,
-/// for as long as this lives. A copy of the delivery, which handlers have, was never refused.
+/// How often the database has refused what idem writes for a delivery, and the value that counts the delivery as held
+/// from the first refusal until this is dropped. It is not cloned: the copy of a delivery that a handler gets starts at
+/// zero.
 #[derive(Default)]
 pub(crate) struct Refused {
     tries: usize,
@@ -11,14 +12,14 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Once more. Answers how often in all.
+    /// Counts one more refusal and returns their number.
     pub(crate) fn again<H: Any + Send + Sync>(&mut self, hold: impl FnOnce() -> H) -> usize {
         self.held.get_or_insert_with(|| Box::new(hold()));
         self.tries += 1;
         self.tries
     }
 
-    /// How often.
+    /// The number of refusals.
     pub(crate) fn tries(&self) -> usize {
         self.tries
     }

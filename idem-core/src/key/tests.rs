@@ -1,4 +1,4 @@
-//! Two messages must never share a key by the way it is written, and no key may be too long for an index.
+//! Two messages must never share a key because of its encoding, and no key may be too long for an index.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn composite(parts: &[Vec<u8>]) -> Result<Key, KeyError> {
     Key::composite(&parts)
 }
 
-/// The bytes, cut where the mask says so.
+/// Splits the bytes at the positions of the mask.
 fn cut(bytes: &[u8], mask: &[bool]) -> Vec<Vec<u8>> {
     let mut parts = vec![vec![]];
     for (byte, cut_behind) in bytes.iter().zip(mask) {
@@ -23,7 +23,7 @@ fn cut(bytes: &[u8], mask: &[bool]) -> Vec<Vec<u8>> {
     parts
 }
 
-/// Bytes that look like lengths and separators, so that collisions would be near.
+/// Bytes that look like lengths and separators, to provoke collisions.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![Just(0), Just(1), Just(2), Just(3), Just(b':'), Just(0xff)]
 }

@@ -1,4 +1,4 @@
-//! Claims: what identifies one, and what the database answers.
+//! Claims: their identity, and the database's responses.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,42 +9,43 @@ use crate::{BoxError, Fingerprint, Key};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandlerId(pub i32);
 
-/// What identifies a message to the store.
+/// The identity of a message in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Whose message it is.
+    /// The handler of the message.
     pub handler: HandlerId,
-    /// Its key. Empty for a message of which no key could be made; such a message has no claim.
+    /// Its key. Empty for a message without a key, which has no claim.
     pub key: Key,
-    /// What it looks like.
+    /// Its fingerprint.
     pub fingerprint: Fingerprint,
 }
 
-/// What a claim promises.
+/// The state in which a claim is inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// The message is processed when this transaction commits: the claim is dated.
+    /// The message is processed when this transaction commits: `processed_at` is set.
     Processed,
-    /// The message has an inbox row when this transaction commits: the claim is null, and never pruned.
+    /// The message has an inbox row when this transaction commits: `processed_at` is null, and the claim is never
+    /// pruned.
     Waiting,
 }
 
-/// The answer to a claim.
+/// The response to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claimed {
     /// The claim was inserted.
     New {
-        /// The highest time at which a claim of this handler was dated that was pruned; `None` where none was pruned. The
-        /// claim's own statement reads it, and so sees what prune had committed when it found no claim: a message of
-        /// before that can have been processed although it has no claim.
+        /// The latest `processed_at` among the pruned claims of this handler; `None` if none was pruned. The claim's
+        /// statement reads it, and so sees the cutoff that prune had committed when the statement found no claim: a
+        /// message published before it may have been processed although it has no claim.
         pruned_through: Option<SystemTime>,
     },
-    /// There is a committed claim of this key. Whether it is this message is for [`Standing`] to say.
+    /// There is a committed claim with this key. [`Standing`] tells whether it belongs to this message.
     Found,
 }
 
 impl Claimed {
-    /// Whether the claim was inserted.
+    /// Returns whether the claim was inserted.
     pub fn is_new(&self) -> bool {
         matches!(self, Self::New { .. })
     }
@@ -53,72 +54,74 @@ impl Claimed {
 /// A committed claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// What the message looked like that holds the key.
+    /// The fingerprint of the message that holds the key.
     pub fingerprint: Fingerprint,
-    /// How long ago it was processed; `None` while it has an inbox row.
+    /// The time since it was processed; `None` while it has an inbox row.
     pub age: Option<Duration>,
 }
 
-/// The answer to a rollback.
+/// The result of a rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undone {
     /// Nothing of the transaction is in the database.
     RolledBack,
-    /// Nor here; but it was the handler that ended the transaction, by ROLLBACK, before it failed.
+    /// Nothing of the transaction is in the database, but the handler itself had ended it by ROLLBACK before it failed.
     Ended,
-    /// The handler had ended the transaction by COMMIT before it failed: the claim, and what it had written by then,
-    /// stand.
+    /// The handler had ended the transaction by COMMIT before it failed: the claim, and the handler's writes up to that
+    /// point, are committed.
     CommittedEarly,
-    /// The handler had run COMMIT before it failed, and the database refused that: nothing of the transaction is in it.
+    /// The handler had run COMMIT before it failed, and the database refused it: nothing of the transaction is
+    /// committed.
     CommitRefused,
 }
 
-/// The answer to a commit.
+/// The result of a commit.
 #[derive(Debug)]
 pub enum Committed {
-    /// It is durable.
+    /// The transaction is durably committed.
     Done,
-    /// The handler swallowed a SQL error, so that the transaction was aborted; nothing was written.
+    /// The handler swallowed a SQL error, so the transaction was aborted; nothing was written.
     Swallowed,
     /// The handler had ended the transaction by ROLLBACK; nothing of the claim was written.
     RolledBack,
-    /// The handler had ended the transaction by COMMIT: the claim, and what it had written by then, stand.
+    /// The handler had ended the transaction by COMMIT: the claim, and the handler's writes up to that point, are
+    /// committed.
     CommittedEarly,
     /// The handler had run COMMIT, which the database refused; nothing was written.
     CommitRefused,
     /// The database refused to commit (a deferred constraint, for example); nothing was written.
     Refused(BoxError),
-    /// Lost against a concurrent transaction (40001, 40P01), or out of time (57014); nothing was written, and a new
-    /// transaction may succeed.
+    /// The transaction conflicted with a concurrent one (40001, 40P01) or timed out (57014); nothing was written, and a
+    /// new transaction may succeed.
     Retry(BoxError),
-    /// No answer ([`Fault::Lost`]), or one that is not to be believed ([`Fault::Outage`]): it may have committed or not. The
-    /// connection is closed. The claim will tell.
+    /// There was no response ([`Fault::Lost`]), or an unreliable one ([`Fault::Outage`]): the transaction may have
+    /// committed or not. The connection is closed. The claim tells which.
     Unknown(Fault),
 }
 
-/// What a transaction is known by to other connections.
+/// Identifies a transaction for other connections.
 ///
-/// The number alone is not enough: a server that crashed gives the numbers of transactions that had written nothing to its log
-/// yet to others. Where the claim is not that transaction's, nothing of it is in the database.
+/// The number alone is not enough: after a crash, a server reuses the numbers of transactions that had not yet written
+/// anything to its log. If the claim does not belong to that transaction, nothing of it is in the database.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// Its number, as the database writes it. Empty where it has none.
+    /// Its number, as the database writes it. Empty if it has none.
     pub number: String,
-    /// One of the claims that it has made or dated, where the number could be another's.
+    /// One of the claims that it has inserted or marked as processed, if the number may be reused.
     pub claim: Option<(HandlerId, Key)>,
-    /// The number of its session on the server, where it keeps one session for its whole life.
+    /// The id of its session on the server, if the session stays the same for the transaction's whole life.
     pub session: Option<i32>,
 }
 
-/// What became of a transaction.
+/// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It has not ended: its connection was dropped, and the database has not noticed or still runs its last statement.
+    /// It has not ended: its connection was dropped, but the database has not noticed or still runs its last statement.
     Running,
     /// Nothing of it is in the database.
     RolledBack,
-    /// Nor here; the handler had run COMMIT, which the database refused.
+    /// Nothing of it is in the database; the handler had run COMMIT, which the database refused.
     CommitRefused,
-    /// The claim, and what was written in it, stand.
+    /// The claim, and the writes in the transaction, are committed.
     Committed,
 }

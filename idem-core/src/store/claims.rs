@@ -6,26 +6,26 @@ use crate::Key;
 
 use super::{Claimed, Fault, HandlerId, Identity, Promise, Standing, Transactions};
 
-/// The handlers that a store knows, and the claims that they have. A claim is made, read and reopened in a transaction.
+/// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
 pub trait Claims: Transactions {
-    /// Interns the names under this consumer, in the order given, and raises their retention to that of this store where
-    /// it is less. The empty name stands for "no handler known".
+    /// Interns the names under this consumer, in the order given, and raises their retention to that of this store if
+    /// it is lower. The empty name stands for "no handler known".
     fn register(&self, consumer: &str, names: &[&str]) -> impl Future<Output = Result<Vec<HandlerId>, Fault>> + Send;
 
-    /// Notes that a worker has these handlers now. Waits for no other worker that does so: a handler that another one has
-    /// in hand, or has noted within half a minute, is left out.
+    /// Records that a worker has these handlers now. It never waits for another worker that does the same: it skips a
+    /// handler whose row another worker has locked, or has updated within the last half minute.
     fn seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Whether any handler of this consumer has, or has had, a claim.
+    /// Returns whether any handler of this consumer has, or has had, a claim.
     fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// For how long dated claims of these handlers are kept, in the order given: the greatest value that a store has
-    /// registered them with, unless an operator has changed it. `None` where they are kept for ever.
+    /// Returns how long processed claims of these handlers are kept, in the order given: the greatest value with which
+    /// a store has registered them, unless an operator has changed it. `None`: they are kept forever.
     fn retention(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Vec<Option<Duration>>, Fault>> + Send;
 
-    /// Inserts the claim where there is none, and reads how far claims of its handler were pruned, in one statement that
-    /// sees a claim or what prune wrote as it deleted it. Waits a short while for an uncommitted one of another transaction, then
-    /// answers [`Fault::Busy`].
+    /// Inserts the claim if there is none, and reads how far claims of its handler were pruned. This is one statement,
+    /// so it sees either a claim or the cutoff that prune wrote when it deleted the claim. It waits briefly for another
+    /// transaction's uncommitted claim, and then returns [`Fault::Busy`].
     fn claim(
         &self,
         txn: &mut Self::Txn,
@@ -33,9 +33,10 @@ pub trait Claims: Transactions {
         promise: Promise,
     ) -> impl Future<Output = Result<Claimed, Fault>> + Send;
 
-    /// Begins and claims: what every first delivery does first. A store that can say both at once saves a round trip.
+    /// Begins a transaction and claims, as every first delivery does. A store that can do both in one round trip saves
+    /// one.
     ///
-    /// On a fault there is no transaction left.
+    /// On a fault, no transaction is left open.
     fn begin_with_claim(
         &self,
         deadline: Duration,
@@ -52,8 +53,8 @@ pub trait Claims: Transactions {
         }
     }
 
-    /// Reads the claim and keeps it from being deleted until the transaction ends (`FOR KEY SHARE`).
-    /// `None` where there is no claim (any more).
+    /// Reads the claim and locks it against deletion until the transaction ends (`FOR KEY SHARE`). `None` if there is
+    /// no claim, or no longer one.
     fn standing(
         &self,
         txn: &mut Self::Txn,
@@ -61,12 +62,12 @@ pub trait Claims: Transactions {
         key: &Key,
     ) -> impl Future<Output = Result<Option<Standing>, Fault>> + Send;
 
-    /// [`claim`](Self::claim) for several messages, in one statement where the database can; the answers are in the order
-    /// given. No two identities have the same handler and key, and they come sorted by handler and by the bytes of the
-    /// key: claims are made in that order, so that two transactions never wait for each other in a circle.
+    /// Does [`claim`](Self::claim) for several messages, in one statement if the database supports it; the results are
+    /// in the order given. No two identities have the same handler and key, and they are sorted by handler and by the
+    /// bytes of the key: claims are inserted in that order, so that two transactions never deadlock.
     ///
-    /// One claim that is held up for too long fails all of them with [`Fault::Busy`], and the database does not say which
-    /// one it was.
+    /// If one claim is locked for too long, the whole call fails with [`Fault::Busy`]. The database does not report
+    /// which claim it was.
     fn claim_many(
         &self,
         txn: &mut Self::Txn,
@@ -82,8 +83,8 @@ pub trait Claims: Transactions {
         }
     }
 
-    /// [`standing`](Self::standing) for several messages, sorted as for [`claim_many`](Self::claim_many); the answers are
-    /// in the order given.
+    /// Does [`standing`](Self::standing) for several messages, sorted as for [`claim_many`](Self::claim_many); the
+    /// results are in the order given.
     fn standing_many(
         &self,
         txn: &mut Self::Txn,
@@ -98,8 +99,8 @@ pub trait Claims: Transactions {
         }
     }
 
-    /// Reads the claims as [`standing_many`](Self::standing_many) does, without keeping them from being deleted: enough to
-    /// tell a copy, which needs no write and so no commit to disk.
+    /// Reads the claims as [`standing_many`](Self::standing_many) does, but without locking them. This is enough to
+    /// recognize a copy, and needs no write and so no disk flush at commit.
     fn known(
         &self,
         txn: &mut Self::Txn,
@@ -108,7 +109,7 @@ pub trait Claims: Transactions {
         self.standing_many(txn, identities)
     }
 
-    /// Sets the claim back to waiting, since an inbox row is about to own it.
+    /// Sets the claim back to waiting, because an inbox row is about to own it.
     fn reopen(
         &self,
         txn: &mut Self::Txn,

@@ -1,4 +1,4 @@
-//! How the facts of a delivery are kept in an inbox row.
+//! The encoding of a delivery's facts in an inbox row.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Delivery, Headers};
 
-/// The facts of a delivery beside its payload, as JSON in the column `envelope`: bytes, so that no content can block
-/// the storing, and readable to whoever looks at the table.
+/// The facts of a delivery without its payload, as JSON in the column `envelope`. The column holds bytes, so that no
+/// content can prevent the row from being stored; JSON keeps it readable for operators.
 #[derive(Serialize, Deserialize)]
 struct Envelope {
     source: String,
@@ -19,7 +19,7 @@ struct Envelope {
     event_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<String>,
-    /// Left out where it is false, as rows of before it was known have it.
+    /// Omitted if false, as in rows written before this field existed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     tombstone: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ struct Envelope {
     headers: Vec<(String, Value)>,
 }
 
-/// Text where the value is UTF-8, else a list of bytes.
+/// Text if the value is UTF-8, otherwise a list of bytes.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Value {
@@ -51,7 +51,7 @@ enum Value {
     Bytes(Vec<u8>),
 }
 
-/// The facts of a delivery as bytes, for an inbox row.
+/// Encodes the facts of a delivery for an inbox row.
 pub fn seal(delivery: &Delivery) -> Vec<u8> {
     let value = |value: &[u8]| match std::str::from_utf8(value) {
         Ok(text) => Value::Text(text.to_owned()),
@@ -73,12 +73,12 @@ pub fn seal(delivery: &Delivery) -> Vec<u8> {
         properties: delivery.properties.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         headers: delivery.headers.iter().map(|(name, bytes)| (name.to_owned(), value(bytes))).collect(),
     };
-    // Strings, byte lists and options always serialise; an empty envelope is what a damaged one opens to as well.
+    // Strings, byte lists and options always serialize; an empty envelope decodes like a damaged one.
     serde_json::to_vec(&envelope).unwrap_or_default()
 }
 
-/// The delivery that was sealed, for its next attempt. A damaged envelope (somebody edited the row) opens without facts, since the payload is
-/// what counts and a row must never block its queue.
+/// Decodes a delivery for its next attempt. A damaged envelope (an edited row, for example) decodes without facts: the
+/// payload matters most, and a row must never block its queue.
 pub fn open(envelope: &[u8], payload: Vec<u8>, attempts: u32) -> Delivery {
     let mut delivery = Delivery::new("", payload);
     delivery.attempt = attempts + 1;

@@ -1,4 +1,4 @@
-//! The rows of the inbox: inserted, taken, started, noted.
+//! The inbox rows: inserting, taking, starting them and recording results.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use uuid::Uuid;
 
 use super::{Fault, HandlerId, Identity, Kind, Limit, NewRow, Note, Row, Since, Survey, Transactions};
 
-/// The inbox rows of a store. What has a transaction as its argument is part of that; all else is committed by itself.
+/// The inbox rows of a store. A method with a transaction as its argument is part of it; all others commit by
+/// themselves.
 pub trait InboxRows: Transactions {
-    /// Inserts an inbox row. Where one of this handler, key and fingerprint is there, a sighting is counted instead.
+    /// Inserts an inbox row. If one with this handler, key and fingerprint exists, counts a delivery of it instead.
     fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// [`insert`](Self::insert) for several rows, in one statement where the database can. No two have the same handler,
-    /// key and fingerprint.
+    /// Does [`insert`](Self::insert) for several rows, in one statement if the database supports it. No two have the
+    /// same handler, key and fingerprint.
     fn insert_many(&self, txn: &mut Self::Txn, rows: &[NewRow<'_>]) -> impl Future<Output = Result<(), Fault>> + Send {
         async move {
             for row in rows {
@@ -22,10 +23,11 @@ pub trait InboxRows: Transactions {
         }
     }
 
-    /// Counts a sighting of a dead row, if there is one; a parked row is left alone.
+    /// Counts a delivery of a dead row, if there is one; a scheduled row is not changed.
     fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// [`sight`](Self::sight) for several messages, in one statement where the database can. Copies among them count each.
+    /// Does [`sight`](Self::sight) for several messages, in one statement if the database supports it. Each copy among
+    /// them counts.
     fn sight_many(
         &self,
         txn: &mut Self::Txn,
@@ -39,11 +41,12 @@ pub trait InboxRows: Transactions {
         }
     }
 
-    /// Starts a taken row: deletes it and dates its claim, in one statement. `false` where the token is no longer the
-    /// row's: the lease was lost.
+    /// Starts a taken row: deletes it and sets its claim's `processed_at`, in one statement. `false` if the row no
+    /// longer has this token: the lease was lost.
     fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// [`start`](Self::start) for several rows, in one statement where the database can; the answers are in the order given.
+    /// Does [`start`](Self::start) for several rows, in one statement if the database supports it; the results are in
+    /// the order given.
     fn start_many(&self, txn: &mut Self::Txn, rows: &[&Row]) -> impl Future<Output = Result<Vec<bool>, Fault>> + Send {
         async move {
             let mut started = Vec::with_capacity(rows.len());
@@ -54,14 +57,14 @@ pub trait InboxRows: Transactions {
         }
     }
 
-    /// Deletes a taken row and leaves claims alone. `false` where the token is no longer the row's.
+    /// Deletes a taken row without touching claims. `false` if the row no longer has this token.
     fn remove(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// What is to be done for these handlers now. Cheap at any number of rows: it is asked at each poll.
+    /// Returns the pending work of these handlers. It is cheap with any number of rows, because every poll calls it.
     fn survey(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<Survey, Fault>> + Send;
 
-    /// [`survey`](Self::survey) of what became due since then, for a store that has to step over what is gone before it
-    /// finds what is there.
+    /// Does [`survey`](Self::survey) for rows that became due since then, for a store that has to skip deleted entries
+    /// before it finds existing ones.
     fn survey_since(
         &self,
         handlers: &[HandlerId],
@@ -71,9 +74,9 @@ pub trait InboxRows: Transactions {
         self.survey(handlers, lease)
     }
 
-    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts the start of
-    /// ordinary ones. Rows that another transaction has locked are skipped. A row that is larger than the limit is taken
-    /// alone.
+    /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts the start
+    /// of ordinary rows. Rows that another transaction has locked are skipped. A row that is larger than the limit is
+    /// taken alone.
     fn take(
         &self,
         handlers: &[HandlerId],
@@ -83,30 +86,31 @@ pub trait InboxRows: Transactions {
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
 
-    /// Counts the start of a reserved suspect: one more than it was reserved with, however often this is repeated, and its
-    /// lease begins anew. `false` where the token is no longer the row's: it must not begin.
+    /// Counts the start of a reserved suspect: one more than it had when it was reserved, however often this is
+    /// repeated. Also restarts its lease. `false` if the row no longer has this token: it must not start.
     fn count_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// Lets the leases of those of these rows begin anew that still have this token. Waits for nobody: a row that runs is
-    /// locked, and needs none.
+    /// Restarts the leases of those of these rows that still have this token. It never waits: a running row is locked,
+    /// and needs no extension.
     fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// The rows that carry this token: what a take whose answer was lost has taken.
+    /// Returns the rows that have this token: those taken by a take whose response was lost.
     fn taken(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
 
-    /// Writes what became of a taken row, and clears its token. `false` where the token is no longer the row's.
+    /// Records the result of a taken row, and clears its token. `false` if the row no longer has this token.
     fn note(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// Whether this message has an inbox row that is parked, be it taken or running. Waits for nobody.
+    /// Returns whether this message has a scheduled inbox row, even if it is taken or running. It never waits for a
+    /// lock.
     fn is_parked(&self, identity: &Identity) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// Makes a row due that was stored ahead of its turn, if it has neither run nor been taken.
+    /// Makes a row due that was stored before its turn, unless it has run or been taken.
     fn make_due(&self, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Takes back the start of a row whose lease was lost, whoever has it now; never below 0, and the token stays.
+    /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.
     fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Gives up the rows that have 4 starts without an outcome and whose last lease has been over for three leases:
-    /// they become dead, `crashed`. Answers how many.
+    /// Turns the rows that have 4 starts without a result, and whose last lease has been over for three leases, into
+    /// dead letters with reason `crashed`. Returns their number.
     fn judge(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<u64, Fault>> + Send;
 }

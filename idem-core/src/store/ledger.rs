@@ -2,17 +2,17 @@
 
 use crate::Error;
 
-/// A migration that was applied.
+/// An applied migration.
 #[derive(Debug)]
 pub(crate) struct Applied {
     pub(crate) version: i64,
     pub(crate) name: String,
-    /// The lowest version that an idem must know which uses the tables after this migration.
+    /// The lowest migration that a version of idem must know to use the tables after this migration.
     pub(crate) supports: i64,
 }
 
-/// Refuses tables that a newer version of idem has changed so that this one, which knows migrations up to `latest`, may not
-/// use them any more.
+/// Returns an error if a newer version of idem has changed the tables so that this one, which knows migrations up to
+/// `latest`, must no longer use them.
 pub(crate) fn check(place: &str, latest: i64, applied: &[Applied]) -> Result<(), Error> {
     let newer = applied.iter().filter(|applied| applied.version > latest).max_by_key(|applied| applied.version);
     let Some(newest) = newer else { return Ok(()) };

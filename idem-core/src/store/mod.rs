@@ -1,4 +1,4 @@
-//! The database seam: claims, the inbox, and the transaction that a handler is lent.
+//! The interface to databases: claims, the inbox, and the transaction that a handler uses.
 
 mod claim;
 mod claims;
@@ -33,23 +33,23 @@ pub use row::{
 pub use transactions::Transactions;
 pub use waiting::{Cures, SEEN_RECENTLY, Waiting};
 
-/// The database seam. Each method is one statement, or one short transaction of its own; what they are for, and in what
-/// order they come, is decided once for all databases: by the pipeline and the inbox.
+/// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox
+/// decide, for all databases alike, when and in which order the methods are called.
 ///
-/// All times are the database's clock. A store is a handle: clones share their connections.
+/// All times are by the database's clock. A store is a handle: clones share their connections.
 ///
-/// Cancel safety: a dropped future of any method leaves no open transaction behind. Where the driver cannot promise
+/// Cancel safety: dropping the future of any method leaves no open transaction behind. If the driver cannot guarantee
 /// that, the store closes the connection.
 pub trait Store: Transactions + Claims + InboxRows + Operator {}
 
 impl<S: Transactions + Claims + InboxRows + Operator> Store for S {}
 
-/// A store that can lend a handler the connection type that it asks for.
+/// A store that can provide the connection type that a handler uses.
 #[diagnostic::on_unimplemented(
     message = "this handler takes `&mut {C}`, which the store `{Self}` cannot lend",
     note = "`Postgres` lends `&mut sqlx::PgConnection`, `Sqlite` lends `&mut sqlx::SqliteConnection`"
 )]
 pub trait Lends<C>: Store {
-    /// The connection of the transaction.
+    /// Returns the connection of the transaction.
     fn lend(txn: &mut Self::Txn) -> &mut C;
 }

@@ -1,10 +1,10 @@
-//! Connections that are set aside.
+//! Reserved connections.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections set aside for one worker; given back when it is dropped.
+/// Connections reserved for one worker, and released on drop.
 #[derive(Debug)]
 #[must_use]
 pub struct Reservation {
@@ -12,7 +12,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Sets `connections` aside of those that are `left`. `None` where there are not that many; then nothing is set aside.
+    /// Reserves `connections` of those that are `left`. `None` if there are too few; nothing is reserved then.
     pub fn of(left: &Arc<Semaphore>, connections: usize) -> Option<Self> {
         let connections = u32::try_from(connections).ok()?;
         let permit = left.clone().try_acquire_many_owned(connections).ok()?;

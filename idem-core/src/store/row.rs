@@ -1,4 +1,4 @@
-//! Inbox rows, and what is asked and answered about them.
+//! Inbox rows, and the arguments and results of their queries.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,58 +8,58 @@ use crate::{Delivery, Reason};
 
 use super::Identity;
 
-/// A row to be inserted.
+/// A row to insert.
 #[derive(Debug)]
 pub struct NewRow<'a> {
-    /// Whose message it is.
+    /// The identity of the message.
     pub identity: &'a Identity,
     /// Its payload, headers and facts.
     pub delivery: &'a Delivery,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// Dead for this reason, or parked and due in this time.
+    /// The reason for which it is dead, or the time until it is due.
     pub state: Result<Duration, Reason>,
-    /// What the last attempt said; empty if there was none.
+    /// The error of the last attempt; empty if there was none.
     pub error: &'a str,
 }
 
 /// An inbox row.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Its number.
+    /// The id of the row.
     pub id: i64,
-    /// Whose message it is.
+    /// The identity of the message.
     pub identity: Identity,
-    /// The handler's name; empty where no handler is known.
+    /// The handler's name; empty if no handler is known.
     pub handler: String,
     /// The message as it was delivered.
     pub delivery: Delivery,
-    /// Set while it is taken.
+    /// Set while the row is taken.
     pub token: Option<Uuid>,
-    /// Runs that were begun since the last outcome; a running one is counted, a reserved suspect's is not.
+    /// Runs started since the last result. A running one is counted; that of a reserved suspect is not.
     pub starts: u32,
-    /// Attempts that failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// Runs since the last outcome that lost their database connection.
+    /// Runs since the last result that lost their database connection.
     pub breaks: u32,
-    /// How often it was seen, the first time included.
+    /// How often the message was delivered, including the first time.
     pub sightings: u64,
-    /// Why it is dead; `None` while it is parked.
+    /// Why it is dead; `None` while it is scheduled.
     pub reason: Option<Reason>,
-    /// What the last attempt said.
+    /// The error of the last attempt.
     pub error: String,
     /// When it was stored.
     pub created_at: SystemTime,
     /// When it runs, or when its lease ends.
     pub due_at: SystemTime,
-    /// When it was given up.
+    /// When it became a dead letter.
     pub died_at: Option<SystemTime>,
-    /// For how long it had been due when it was taken; only [`take`](crate::store::InboxRows::take) tells.
+    /// How long it had been due when it was taken; set only by [`take`](crate::store::InboxRows::take).
     pub waited: Option<Duration>,
 }
 
 impl Row {
-    /// What must not run beside it.
+    /// Returns what must not run concurrently with it.
     pub fn isolation(&self) -> Isolation {
         match (self.starts, self.breaks) {
             (2.., _) => Isolation::Process,
@@ -68,46 +68,47 @@ impl Row {
         }
     }
 
-    /// About how much memory it takes.
+    /// Its approximate memory usage.
     pub fn bytes(&self) -> usize {
         self.delivery.bytes()
     }
 }
 
-/// What must not run beside a row.
+/// What must not run concurrently with a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
-    /// Nothing in particular: it is ordinary.
+    /// Nothing: it is an ordinary row.
     None,
-    /// Other rows of the inbox in its process: it has 1 start without an outcome, or at least 2 breaks. A process that is
-    /// killed leaves many of these behind, so that direct deliveries go on beside them.
+    /// Other inbox rows in its process: it has 1 start without a result, or at least 2 breaks. A killed process leaves
+    /// many such rows, so direct deliveries continue while they run.
     Inbox,
-    /// Anything in its process: it has at least 2 starts without an outcome, the second of them alone among the rows.
+    /// Anything in its process: it has at least 2 starts without a result, the second of them without other rows beside
+    /// it.
     Process,
 }
 
 /// Which due rows to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Ordinary rows: no start, and at most 1 break. Their start is counted as they are taken.
+    /// Ordinary rows: no start, and at most 1 break. Taking them counts their start.
     Ordinary,
-    /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and starts below
-    /// 4). They are only reserved: a start is counted by [`count_start`](crate::store::InboxRows::count_start).
+    /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and fewer than 4
+    /// starts). They are only reserved: [`count_start`](crate::store::InboxRows::count_start) counts the start.
     Suspect,
 }
 
 /// How many rows to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// At most so many.
+    /// The maximum number of rows.
     pub rows: usize,
-    /// Of about so many bytes together: the last of them goes beyond.
+    /// The approximate maximum size of all rows together, which the last row may exceed.
     pub bytes: usize,
-    /// Only what became due no longer ago than this, where that is quicker to find; `None`: however long ago.
+    /// Only rows that became due within this time, if that makes the search faster; `None`: all due rows.
     pub since: Option<Duration>,
 }
 
-/// How far back a survey has to look, where that is quicker; `None`: to the oldest that is there.
+/// How far back a survey has to look, if that makes it faster; `None`: back to the oldest row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Since {
     /// For ordinary rows.
@@ -117,85 +118,85 @@ pub struct Since {
 }
 
 impl Limit {
-    /// At most so many, however large they are.
+    /// At most this many rows, of any size.
     pub fn rows(rows: usize) -> Self {
         Self { rows, bytes: usize::MAX, since: None }
     }
 }
 
-/// What became of a taken row. Each clears the token, and applies only where the token is still the row's.
+/// The result for a taken row. Each variant clears the token, and applies only if the row still has that token.
 #[derive(Debug, Clone)]
 pub enum Note {
-    /// The run failed: attempts + 1, starts 0, breaks 0; due in this time, or dead for this reason.
+    /// The run failed: attempts + 1, starts 0, breaks 0; due after this time, or dead for this reason.
     Failed {
-        /// When it runs again, or why it does not.
+        /// The time until it runs again, or the reason why it does not.
         next: Result<Duration, Reason>,
-        /// What the handler said.
+        /// The handler's error.
         error: String,
     },
-    /// The run lost its connection: start given back, breaks + 1; due in this time, or, at 10 breaks, dead as
+    /// The run lost its connection: start refunded, breaks + 1; due after this time, or, at 10 breaks, dead as
     /// `broke its connection`.
     Broke {
-        /// When it runs again.
+        /// The time until it runs again.
         due: Duration,
-        /// What was seen.
+        /// The error that was observed.
         error: String,
     },
-    /// It was not run: start given back, due in this time.
+    /// It was not run: start refunded, due after this time.
     GivenBack {
-        /// When it may be taken again.
+        /// The time until it may be taken again.
         due: Duration,
     },
-    /// It was reserved, and has not begun: its starts are what they were, and it is due now.
+    /// It was reserved but has not started: its starts are unchanged, and it is due now.
     Released,
-    /// It cannot be run: dead, with no attempt counted.
+    /// It cannot be run: dead, without counting an attempt.
     Dead {
-        /// Why.
+        /// The reason.
         reason: Reason,
-        /// What was found.
+        /// The error that was found.
         error: String,
     },
 }
 
-/// What is to be done for a consumer's handlers.
+/// The pending work of a consumer's handlers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Survey {
     /// An ordinary row is due.
     pub ordinary: bool,
     /// A suspect is due.
     pub suspect: bool,
-    /// A row is to be judged.
+    /// A crashed row has to become a dead letter.
     pub judge: bool,
 }
 
-/// How full the inbox is.
+/// The fill level of the inbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Level {
-    /// How many rows are parked.
+    /// The number of scheduled rows.
     pub parked: u64,
-    /// How many rows are dead.
+    /// The number of dead rows.
     pub dead: u64,
-    /// For how long the oldest due row has been due.
+    /// How long the oldest due row has been due.
     pub oldest_due: Option<Duration>,
 }
 
-/// Which rows to list. The default is all dead rows.
+/// Which rows to list. By default all dead rows.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Parked rows instead of dead ones.
+    /// Lists scheduled rows instead of dead ones.
     pub parked: bool,
-    /// Only those of this handler.
+    /// Lists only rows of this handler.
     pub handler: Option<String>,
-    /// Only those that died for this reason.
+    /// Lists only rows that died for this reason.
     pub reason: Option<Reason>,
 }
 
-/// Which part of a list.
+/// A page of a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
-    /// Only rows with a smaller number: the last one of the page before.
+    /// Lists only rows with a smaller id: the last one of the previous page.
     pub before: Option<i64>,
-    /// At most so many.
+    /// The maximum number of rows.
     pub limit: u32,
 }
 
@@ -205,15 +206,15 @@ impl Default for Page {
     }
 }
 
-/// The answer to a replay.
+/// The result of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replayed {
-    /// It is due now.
+    /// The row is due now.
     Due,
-    /// There is no dead row of this number (any more).
+    /// There is no dead row with this id, or no longer one.
     NotFound,
-    /// Its handler had committed, or it was too old to tell whether it was processed, so that effects may stand already:
-    /// replay it by force, or discard it.
+    /// Its handler had committed, or it was too old to tell whether it was processed, so some of its effects may
+    /// persist: replay it by force, or discard it.
     NeedsForce,
     /// Its key belongs to another message: replay it under a new key.
     NeedsKey,
@@ -221,18 +222,18 @@ pub enum Replayed {
     KeyTaken,
 }
 
-/// What a prune did.
+/// The result of a prune.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// How many claims were deleted.
+    /// The number of deleted claims.
     pub claims: u64,
-    /// Another pruner was at work, so that nothing was done.
+    /// Another pruner was active, so nothing was done.
     pub elsewhere: bool,
 }
 
-/// How many breaks end a message.
+/// The number of breaks that makes a message a dead letter.
 pub const MAX_BREAKS: u32 = 10;
-/// How many starts without an outcome end a message.
+/// The number of starts without a result that makes a message a dead letter.
 pub const MAX_STARTS: u32 = 4;
-/// For how many leases the last lease has to be over before a row is judged.
+/// The number of leases for which the last lease must be over before a row becomes a dead letter.
 pub const JUDGE_LEASES: u32 = 3;

@@ -1,10 +1,10 @@
-//! What idem's tables have to have, so that a store can tell at its start instead of failing at each statement.
+//! The columns that idem's tables must have. A store checks them at its start instead of failing at each statement.
 
 use std::collections::HashMap;
 
 use crate::Error;
 
-/// The tables that every database has, with their columns.
+/// The tables of every database, with their columns.
 pub(crate) const TABLES: [(&str, &[&str]); 4] = [
     ("migrations", &["version", "name", "supports", "applied_at"]),
     ("handlers", &["id", "consumer", "name", "retention", "pruned_through", "seen_at"]),
@@ -33,8 +33,8 @@ pub(crate) const TABLES: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Refuses tables that lack something. `found` has the columns of each table; `place` is the name of schema or file, and
-/// `cure` how to make what is missing.
+/// Returns an error if a table or column is missing. `found` has the columns of each table; `place` is the name of the
+/// schema or file, and `cure` tells how to create a missing part.
 pub(crate) fn check(
     place: &str,
     cure: &str,
@@ -50,7 +50,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The error for something that is not there.
+/// The error for a missing part.
 pub(crate) fn lacks(place: &str, cure: &str, what: &str) -> Error {
     Error::Refused(format!(
         "{place} lacks {what}, although its migrations have run: it was made by another version of them, changed by hand or \

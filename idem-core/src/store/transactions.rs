@@ -1,4 +1,4 @@
-//! Transactions: begun, lent to a handler, guarded, ended.
+//! Transactions: begun, passed to a handler, guarded, ended.
 
 use std::time::Duration;
 
@@ -8,61 +8,61 @@ use super::{Committed, Fate, Fault, Reservation, Ticket, Undone};
 
 /// The transactions of a store, and its connections.
 pub trait Transactions: Clone + Send + Sync + 'static {
-    /// An open transaction, on a connection that nothing else uses. Dropping it closes the connection, which makes the
-    /// database roll back: the way out where the connection's state is unknown (a cancelled or panicked handler).
+    /// An open transaction, on an exclusive connection. Dropping it closes the connection, so that the database rolls
+    /// back. This is how a transaction ends if the connection's state is unknown (a cancelled or panicked handler).
     type Txn: Send + 'static;
 
-    /// Asks the database for a sign of life, on a new connection where none is known to be good.
+    /// Pings the database, on a new connection if no open one is known to work.
     fn ping(&self) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Sets connections aside for a worker: as many as it can use at once. They are given back when the value is
-    /// dropped.
+    /// Reserves as many connections as a worker can use at once. Dropping the value releases them.
     ///
     /// # Errors
-    /// The store has fewer connections left than that. The text says how to get more.
+    /// The store has too few connections left. The text tells how to get more.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error>;
 
-    /// Begins. No statement in the transaction may run for longer than `deadline`, which is a handler's.
+    /// Begins a transaction. No statement in it may run for longer than `deadline`, the handler timeout.
     fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, Fault>> + Send;
 
-    /// Called between two handlers that share a transaction, to get it ready for the next one. `false` where the handler
-    /// before has ended or aborted it, and it is known here: then nothing more may run in it. A store in which nothing can
-    /// be written outside of its transactions may leave that to the guard.
+    /// Called between two handlers that share a transaction, to prepare it for the next one. `false` if the store knows
+    /// that the previous handler has ended or aborted the transaction: nothing more may run in it then. A store in
+    /// which nothing can be written outside a transaction may leave this check to the guard.
     fn between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<bool, Fault>> + Send {
         async { Ok(true) }
     }
 
-    /// Checks that the transaction is still the one in which the claim was made or the row was started (the guard), and
-    /// commits. Without claim or start there is nothing to guard.
+    /// Checks that the transaction is still the one in which the claim was inserted or the row was started (the guard),
+    /// and commits. A transaction without a claim or start is not guarded.
     fn commit(&self, txn: Self::Txn) -> impl Future<Output = Committed> + Send;
 
-    /// Whether a handler's error says that it lost against a concurrent transaction (40001, 40P01), so that a new
-    /// transaction may succeed. An error that hides its sources is an ordinary failure.
+    /// Returns whether a handler's error reports a conflict with a concurrent transaction (40001, 40P01), so that a new
+    /// transaction may succeed. An error that hides its sources is treated as an ordinary failure.
     fn lost_race(&self, _error: &(dyn std::error::Error + 'static)) -> bool {
         false
     }
 
-    /// Whether the lost race was a deadlock (40P01), for which another transaction is needed. Any other one can be of the
-    /// handler's own making, each time that it runs, and says nothing about the batches beside it.
+    /// Returns whether the conflict was a deadlock (40P01), which always involves another transaction. A handler can
+    /// cause any other conflict itself, on every run, so these say nothing about concurrent batches.
     fn deadlocked(&self, error: &(dyn std::error::Error + 'static)) -> bool {
         self.lost_race(error)
     }
 
-    /// Rolls back. [`Fault::Lost`] means that the connection is lost; the transaction then ends by itself.
-    /// Where a claim was made or a row started, it looks whether the handler had committed that before it failed.
+    /// Rolls back. [`Fault::Lost`] means that the connection is lost; the transaction then ends by itself. If a claim
+    /// was inserted or a row was started, the result tells whether the handler had committed it before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, Fault>> + Send;
 
-    /// What the transaction is known by when its connection is gone. `None` where it can only have been rolled back: no
-    /// claim was made and no row started in it, or no handler can commit it and this one has not tried.
+    /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled
+    /// back: no claim was inserted and no row was started in it, or no handler can commit it and this one has not
+    /// tried.
     fn ticket(&self, _txn: &Self::Txn) -> Option<Ticket> {
         None
     }
 
-    /// What became of a transaction that was dropped while it was a handler's, asked on another connection. Where it still
-    /// runs, the store may end it.
+    /// Asks on another connection how a transaction ended that was dropped while a handler used it. If it still runs,
+    /// the store may end it.
     ///
     /// # Errors
-    /// The database did not answer: it is asked again.
+    /// The database did not answer; the caller asks again.
     fn fate(&self, _ticket: &Ticket) -> impl Future<Output = Result<Fate, Fault>> + Send {
         async { Ok(Fate::RolledBack) }
     }

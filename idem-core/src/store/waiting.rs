@@ -1,40 +1,41 @@
-//! Handlers that have inbox rows, and what becomes of the rows where no worker has the handler.
+//! Handlers with inbox rows, and SQL for the rows if no worker has the handler.
 
 use std::time::Duration;
 
-/// For how long after a worker had a handler its inbox rows are taken to wait for it: a day. A worker of the same consumer
-/// that does not have the handler starts with a warning then, and is refused later.
+/// How long the inbox rows of a handler wait for a worker after one last had the handler: a day. Until then, a worker
+/// of the same consumer without the handler starts with a warning; afterwards it refuses to start.
 pub const SEEN_RECENTLY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A handler that has inbox rows, parked or dead.
+/// A handler that has inbox rows, scheduled or dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// Its name.
+    /// The name of the handler.
     pub handler: String,
-    /// How long ago a worker had it: a minute or less where one has it now.
+    /// The time since a worker last had it: a minute or less while one has it.
     pub seen: Duration,
 }
 
-/// SQL for the inbox rows of a handler that no worker has any more, with the names of tables, consumer and handler in it.
+/// SQL statements for the inbox rows of a handler that no worker has any more, with all names filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cures {
-    /// Gives the handler the name of the one that has taken its place, with claims and rows. It fails, and changes
-    /// nothing, where that one has claims or rows of its own already.
+    /// Renames the handler, with its claims and rows, to the one that replaces it. Fails without any change if the
+    /// replacement already has claims or rows.
     pub rename: String,
-    /// Gives the handler, with claims and rows, to the consumer `NEW_CONSUMER`.
+    /// Moves the handler, with its claims and rows, to the consumer `NEW_CONSUMER`.
     pub part: String,
-    /// Makes dead letters of its parked rows, which can then be discarded as the others.
+    /// Turns its scheduled rows into dead letters, which can then be discarded like any other.
     pub bury: String,
 }
 
 impl Cures {
-    /// For a database whose tables have these names, and whose clock is `now`.
+    /// Creates the statements for a database with these table names and with the clock `now`.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn new(table: impl Fn(&str) -> String, now: &str, consumer: &str, handler: &str, new: &str) -> Self {
         let (handlers, claims, inbox) = (table("handlers"), table("processed_messages"), table("inbox_messages"));
         let [consumer, handler, new] = [consumer, handler, new].map(literal);
         let old = format!("consumer = {consumer} AND name = {handler}");
-        // The worker that was refused or warned has registered the new name: it has to go, if nothing belongs to it.
+        // The worker that failed or warned has registered the new name, whose row is deleted here if nothing belongs to
+        // it.
         let rename = format!(
             "DELETE FROM {handlers} AS h WHERE consumer = {consumer} AND name = {new} AND pruned_through IS NULL \
              AND NOT EXISTS (SELECT 1 FROM {claims} AS c WHERE c.handler_id = h.id) \
@@ -50,7 +51,7 @@ impl Cures {
     }
 }
 
-/// A text as a literal of standard SQL.
+/// Quotes a text as a literal of standard SQL.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))

@@ -1,4 +1,4 @@
-//! Options, migration, checks, and what is said when it does not work.
+//! Options, migration, checks, and the errors when they fail.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::world::{DEADLINE, fresh, url, world};
 
 const SENTINEL: &str = "s3ntinel";
 
-/// A role of the test's own.
+/// A role created for the test.
 struct Role {
     name: String,
     url: String,
@@ -46,7 +46,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
     }
 }
 
-/// The error as a user may print it: every way of it.
+/// The error in every form in which a user may print it.
 fn told<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
     let error = answer.unwrap_err();
     assert!(matches!(error, Error::Database { .. }), "{error:?}");
@@ -160,7 +160,7 @@ async fn nothing_shows_the_password() {
     assert!(!why.contains(SENTINEL), "{why}");
     let mut role = role;
     role.run(format!("CREATE SCHEMA {schema} AUTHORIZATION {}", role.name)).await;
-    // A role that may not create schemas migrates one that is there and its own.
+    // A role that may not create schemas migrates an existing schema that it owns.
     let store = Postgres::options(&role.url).schema(&schema).connect().await.unwrap();
     let txn = store.begin(DEADLINE).await.unwrap();
     let shown = format!("{store:?} {store:#?} {txn:?}");
@@ -196,7 +196,7 @@ async fn a_role_without_ddl_verifies_what_another_has_migrated() {
     role.run(format!("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}")).await;
     for options in [
         Postgres::options(&role.url).schema(&schema).verify_only(),
-        // Nothing is missing, so that nothing is created.
+        // Nothing is missing, so nothing is created.
         Postgres::options(&role.url).schema(&schema),
     ] {
         let store = options.connect().await.unwrap();
@@ -207,7 +207,8 @@ async fn a_role_without_ddl_verifies_what_another_has_migrated() {
     role.end(&schema).await;
 }
 
-/// The default search path is `"$user", public`: a schema of the role's name takes what the application makes.
+/// The default search path is `"$user", public`: a schema with the role's name receives the tables that the application
+/// creates.
 #[tokio::test]
 async fn a_schema_of_the_roles_own_name_is_refused_while_the_search_path_begins_with_it() {
     let Some(mut role) = Role::create().await else { return };

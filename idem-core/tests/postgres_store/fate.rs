@@ -1,4 +1,4 @@
-//! What became of a transaction whose connection was dropped.
+//! The fate of a transaction whose connection was dropped.
 
 use idem_core::store::{Claims, Fate, Promise, Ticket, Transactions};
 use sqlx::Executor;

@@ -1,4 +1,4 @@
-//! Whose fault an answer of the server is.
+//! How server errors are classified.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Executor};
 
 use crate::world::{DEADLINE, LEASE, World, world};
 
-/// Does this before each row that is inserted into this table, but for those of the sign of life.
+/// Runs `does` before each row inserted into this table, except for the row of the writability check.
 async fn on_insert(world: &mut World, table: &str, does: &str) {
     let text = format!(
         "CREATE OR REPLACE FUNCTION answers() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does}; RETURN NEW; END $$;
@@ -23,7 +23,7 @@ fn raises(code: &str) -> String {
     format!("RAISE EXCEPTION 'an answer' USING ERRCODE = '{code}'")
 }
 
-/// Claims, and stores the row of the claim.
+/// Makes a claim and stores its row.
 async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, Fault> {
     let (identity, delivery) = (world.identity(key), Delivery::new("orders", key.as_bytes().to_vec()));
     let mut txn = world.store.begin(deadline).await?;
@@ -120,7 +120,7 @@ async fn a_constraint_that_is_deferred_to_the_commit_of_a_row_refuses_it() {
     world.end().await;
 }
 
-/// What is not about a message stays the database's: there is nothing that could be held instead.
+/// An error that is not about a message is the database's fault: there is no message to hold instead.
 #[tokio::test]
 async fn an_answer_to_a_statement_about_no_message_is_the_databases_fault() {
     let Some(mut world) = world().await else { return };

@@ -1,4 +1,4 @@
-//! What a handler can do to its transaction, and how the commit tells.
+//! Ways in which a handler can break its transaction, and how the commit detects them.
 
 use futures_util::FutureExt;
 use idem_core::store::{Claims, Committed, Fault, InboxRows, Promise, Transactions, Undone};
@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};
 
-/// After whatever happened, the next transaction of the store is a whole one.
+/// Asserts that the store's next transaction works, whatever happened before.
 async fn the_store_goes_on(world: &mut World) {
     let before = (world.claims().await, world.effects().await);
     let mut txn = world.claimed("afterwards").await;
@@ -24,7 +24,7 @@ macro_rules! abuse {
         async fn $name() {
             let Some(mut world) = world().await else { return };
             let mut txn = world.claimed("abused").await;
-            // Errors are swallowed, as a careless handler does.
+            // Errors are ignored, as a careless handler does.
             let _ = lend(&mut txn).execute(sqlx::raw_sql($sql)).await;
             let answer = world.store.commit(txn).await;
             assert!(matches!(answer, $answer), "{answer:?}");
@@ -73,7 +73,7 @@ abuse! {
          INSERT INTO child VALUES (1)" => Committed::Refused(_), 0;
 }
 
-/// Begins, and claims three at once, as a batch does.
+/// Begins and makes three claims at once, as a batch does.
 async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
     let ids: Vec<_> = (0..3).map(|n| world.identity(&format!("{name} {n}"))).collect();
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_dropped_nested_transaction_does_not_hide_that_the_handler_committed()
     world.end().await;
 }
 
-/// Each of them leaves an error behind, and the guard reads only the first one away.
+/// Each of them leaves an error behind, and the guard consumes only the first one.
 #[tokio::test]
 async fn two_dropped_nested_transactions_do_not_hide_that_the_handler_committed() {
     let Some(mut world) = world().await else { return };
@@ -178,7 +178,7 @@ async fn two_dropped_nested_transactions_do_not_hide_that_the_handler_committed(
     world.end().await;
 }
 
-/// sqlx leaves the end of its answer unread, and the next one to ask gets it.
+/// sqlx leaves the end of its reply unread, and the next query gets it.
 #[tokio::test]
 async fn a_copy_that_failed_does_not_answer_for_the_commit() {
     let Some(mut world) = world().await else { return };
@@ -198,7 +198,7 @@ async fn a_copy_that_failed_does_not_answer_for_the_commit() {
     world.end().await;
 }
 
-/// A COPY has done its work, and nobody has waited for its answer.
+/// A COPY has finished, and its reply was not awaited.
 #[tokio::test]
 async fn a_copy_that_nobody_waited_for_does_not_answer_for_the_commit() {
     let Some(mut world) = world().await else { return };
@@ -331,7 +331,7 @@ async fn a_handlers_lost_race_is_known_through_wrappers() {
 #[tokio::test]
 async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_has_its_own_lock_timeout() {
     let Some(mut world) = world().await else { return };
-    // The session's own, as a role's setting would have it.
+    // The session's setting, as a role's default would be.
     let url = format!("{}{}options=-c%20lock_timeout%3D7s", world.url, if world.url.contains('?') { '&' } else { '?' });
     world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
     let mut holder = world.claimed("held").await;
@@ -341,7 +341,7 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     let answer = world.store.claim(&mut second, &world.identity("held"), Promise::Processed).await;
     assert!(matches!(answer, Err(Fault::Busy)), "{answer:?}");
     world.store.rollback(second).await.unwrap();
-    // A deadline shorter than the wait for a lock makes no outage of it.
+    // A handler timeout shorter than the lock wait is not an outage.
     let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
     let answer = world.store.claim(&mut third, &world.identity("held"), Promise::Processed).await;
     assert!(matches!(answer, Err(Fault::Busy)), "{answer:?}");

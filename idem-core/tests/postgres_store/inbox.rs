@@ -1,4 +1,4 @@
-//! Rows that run while others look at them, and what only PostgreSQL's locks could get wrong.
+//! Rows that run while others look at them, and behaviour specific to PostgreSQL's locks.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use crate::world::{DEADLINE, LEASE, World, world};
 
 const NOW: Duration = Duration::ZERO;
 
-/// The lease of everything that is taken is over, by this many leases.
+/// Lets this many leases elapse for everything that is taken.
 async fn leases_pass(world: &mut World, leases: f64) {
     let sql = "UPDATE inbox_messages SET due_at = now() - $1 * interval '10 seconds' WHERE token IS NOT NULL";
     sqlx::query(sql).bind(leases).execute(&mut world.other).await.unwrap();
 }
 
-/// Says that everything taken has been started so often.
+/// Sets the number of starts of everything that is taken.
 async fn started(world: &mut World, starts: i32) {
     let sql = "UPDATE inbox_messages SET starts = $1 WHERE token IS NOT NULL";
     sqlx::query(sql).bind(starts).execute(&mut world.other).await.unwrap();

@@ -44,7 +44,7 @@ async fn futures_dropped_at_any_moment_leave_no_open_transaction_behind() {
             store.rollback(txn).await.unwrap();
         };
         let _ = tokio::time::timeout(Duration::from_micros(micros), run).await;
-        // What the next user writes is visible to everyone.
+        // The next user's writes are visible to others.
         store.register("billing", &[&format!("after {micros}")]).await.unwrap();
     }
     let names = world.number("SELECT count(*) FROM handlers WHERE name LIKE 'after %'").await;
@@ -73,7 +73,8 @@ async fn a_server_that_comes_back_is_not_asked_for_all_connections_at_once() {
     let (refused, ping) = tokio::join!(futures_util::future::join_all(all), ping);
     assert!(refused.into_iter().all(|txn| matches!(txn, Err(Fault::Lost(_)))));
     assert!(ping.is_err());
-    // Those that wait for their turn give up at about the time at which the first ones do, and only then may more be made.
+    // Those that wait for their turn time out at about the same time as the first ones, and only then may more
+    // connections be opened.
     let made = proxy.connections() - before;
     assert!((5..=9).contains(&made), "{made} connections");
     proxy.recover();
@@ -116,7 +117,7 @@ async fn a_server_that_answers_nothing_is_lost_and_a_commit_without_an_answer_is
     let committing = world.claimed("silent").await;
     let rolling_back = world.claimed("silent too").await;
     proxy.fall_silent();
-    // Nothing but timers can go on, so that the test's clock jumps to them.
+    // Only timers can make progress, so that the test's clock jumps to them.
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
     let answer = world.store.commit(committing).await;

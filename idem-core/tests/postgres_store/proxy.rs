@@ -1,4 +1,4 @@
-//! A TCP proxy in front of the server, which counts round trips and can fall silent.
+//! A TCP proxy in front of the server, which counts round trips and can stop forwarding.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 #[derive(Clone, Default)]
 struct Wire {
     trips: Arc<AtomicUsize>,
-    /// Set while the client speaks: what it sends until the server answers is one trip.
+    /// Set while the client sends: everything it sends until the server replies is one round trip.
     speaking: Arc<AtomicBool>,
     silent: Arc<watch::Sender<bool>>,
     connections: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ impl Proxy {
         Self { wire, url: through.to_url_lossy().to_string() }
     }
 
-    /// Round trips since the last time that this was asked.
+    /// The round trips since the last call.
     pub(crate) fn trips(&self) -> usize {
         self.wire.trips.swap(0, SeqCst)
     }
@@ -58,12 +58,12 @@ impl Proxy {
         self.wire.connections.load(SeqCst)
     }
 
-    /// From now on nothing goes through, and nothing is closed: a server that was stopped, or a cable that was cut.
+    /// From now on nothing is forwarded and nothing is closed, as with a stopped server or a cut cable.
     pub(crate) fn fall_silent(&self) {
         self.wire.silent.send_replace(true);
     }
 
-    /// What was silent is closed, and new connections go through again.
+    /// Closes the silent connections, and forwards new ones.
     pub(crate) fn recover(&self) {
         self.wire.silent.send_replace(false);
     }

@@ -1,4 +1,4 @@
-//! Prune: what goes, what stays, and how fast.
+//! Pruning: what is deleted, what is kept, and how fast.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -9,7 +9,7 @@ use idem_core::store::{Claims, Committed, InboxRows, NewRow, Operator, Pruned, T
 
 use crate::world::{DEADLINE, World, world};
 
-/// So many claims, processed so many days ago.
+/// Inserts `count` claims, processed `days` days ago.
 async fn old_claims(world: &mut World, count: i32, days: i32) {
     let sql = "INSERT INTO processed_messages (handler_id, key, fingerprint, processed_at)
                SELECT $1, ('old-' || $3::text || '-' || n)::bytea, '', now() - $3 * interval '1 day'
@@ -25,7 +25,7 @@ async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
     old_claims(&mut world, 5, 6).await;
     world.park("parked", Ok(Duration::ZERO)).await;
     world.park("dead", Err(Reason::Exhausted)).await;
-    // An old claim beside which a conflict stands.
+    // An old claim with a conflict beside it.
     let identity = world.identity("old-8-1");
     let delivery = idem_core::Delivery::new("orders", &b"another"[..]);
     let state = Err(Reason::Conflict);
@@ -72,7 +72,7 @@ async fn one_pruner_works_at_a_time_and_gives_the_lock_back() {
     let free: bool = sqlx::query_scalar(sqlx::AssertSqlSafe(free)).fetch_one(&mut world.other).await.unwrap();
     assert!(free, "an idle connection holds the lock");
     sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut world.other).await.unwrap();
-    // A pruner that is dropped in its work leaves no lock behind.
+    // A pruner that is dropped during its work leaves no lock behind.
     old_claims(&mut world, 20_000, 8).await;
     let _ = tokio::time::timeout(Duration::from_millis(20), world.store.prune()).await;
     while world.store.prune().await.unwrap().elsewhere {

@@ -1,4 +1,4 @@
-//! What one message costs beside the handler's own statements.
+//! The cost of one message in addition to the handler's statements.
 
 use idem_core::store::{Committed, InboxRows, Kind, Transactions};
 use sqlx::Connection;
@@ -6,7 +6,7 @@ use sqlx::Connection;
 use crate::proxy::Proxy;
 use crate::world::{DEADLINE, World, effect, lend, world_with};
 
-/// A world whose store speaks through a proxy.
+/// A world whose store connects through a proxy.
 async fn watched() -> Option<(World, Proxy)> {
     let proxy = Proxy::before(&crate::world::url()?).await;
     let mut world = world_with(|options| options).await?;

@@ -1,16 +1,16 @@
-//! What a handler does to its session, and that the next message does not find it.
+//! Changes that a handler makes to its session; the next message does not see them.
 
 use idem_core::store::{Claims, Committed, Fault, Promise, Transactions};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::world::{DEADLINE, World, backend, lend, raw, world, world_with};
 
-/// One connection for all that handlers do, so that each message has the session of the one before.
+/// One connection for all handlers, so that each message uses the session of the previous one.
 async fn narrow() -> Option<World> {
     world_with(|options| options.connections(2)).await
 }
 
-/// What tells whether a session is as it was when it began.
+/// A query that shows whether a session is in its initial state.
 const CLEAN: &str = "
     SELECT concat_ws(' ', current_user = session_user, session_user = (SELECT usename FROM pg_user WHERE usesysid =
                (SELECT usesysid FROM pg_stat_activity WHERE pid = pg_backend_pid())),
@@ -26,7 +26,7 @@ async fn state(txn: &mut idem_core::store::postgres::Txn) -> String {
     sqlx::query_scalar(CLEAN).fetch_one(lend(txn)).await.unwrap()
 }
 
-/// Does this to a session, and ends its message with a commit or a rollback; the next one finds nothing of it.
+/// Runs this in a session, and ends its message with a commit or a rollback; the next one sees nothing of it.
 async fn leaves_nothing(abuse: &'static str) {
     let Some(world) = narrow().await else { return };
     let mut first = world.claimed("first").await;
@@ -34,7 +34,7 @@ async fn leaves_nothing(abuse: &'static str) {
     world.store.rollback(first).await.unwrap();
     for (n, commits) in [true, false].into_iter().enumerate() {
         let mut txn = world.claimed(&format!("abuses {n}")).await;
-        // Errors are swallowed, as a careless handler does.
+        // Errors are ignored, as a careless handler does.
         let _ = lend(&mut txn).execute(sqlx::raw_sql(abuse)).await;
         if commits {
             let answer = world.store.commit(txn).await;
@@ -45,7 +45,7 @@ async fn leaves_nothing(abuse: &'static str) {
         let mut next = world.claimed(&format!("next {n}")).await;
         assert_eq!(state(&mut next).await, clean, "{abuse}");
         assert!(matches!(world.store.commit(next).await, Committed::Done), "{abuse}");
-        // idem's own statements, and those for many messages.
+        // idem's statements, including those for many messages.
         world.store.ping().await.unwrap();
         let ids = [world.identity(&format!("many {n} 1")), world.identity(&format!("many {n} 2"))];
         let mut many = world.store.begin(DEADLINE).await.unwrap();
@@ -80,7 +80,7 @@ leaves_nothing! {
         SET ROLE pg_read_all_stats; SET search_path TO nowhere; LISTEN orders; SELECT pg_advisory_lock(4711)";
 }
 
-/// One that inserts nothing because of ON CONFLICT would take the number of another message for its own.
+/// An insert that writes nothing because of ON CONFLICT would otherwise use the number of another message.
 #[tokio::test]
 async fn the_last_value_of_a_sequence_ends_with_its_message() {
     let Some(mut world) = narrow().await else { return };
@@ -164,7 +164,7 @@ async fn idle_connections_of_both_kinds_keep_to_the_number_that_was_given() {
         for ping in pings {
             ping.await.unwrap().unwrap();
         }
-        // A backend takes its time to go.
+        // A backend needs some time to exit.
         let settled = async {
             while sqlx::query_scalar::<_, i64>(AssertSqlSafe(asked.clone())).fetch_one(&mut world.other).await.unwrap()
                 > 3
@@ -205,7 +205,7 @@ async fn a_database_that_answers_but_cannot_be_written_is_not_well() {
     world.end().await;
 }
 
-/// Two claims in one transaction; the first handler does this, and the second one is about to begin.
+/// Two claims in one transaction: the first handler does this, and the second one is about to begin.
 async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core::store::postgres::Txn {
     let ids = [world.identity(&format!("{key} 1")), world.identity(&format!("{key} 2"))];
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
@@ -231,7 +231,7 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
         let txn = first_of_two(&world, change, change).await;
         let answer = world.store.commit(txn).await;
         assert!(matches!(answer, Committed::Refused(_)), "{change}: {answer:?}");
-        // Alone it may do so.
+        // In a transaction with a single claim it may do so.
         let mut alone = world.claimed(change).await;
         raw(&mut alone, change).await;
         assert!(matches!(world.store.commit(alone).await, Committed::Done), "{change}");
@@ -267,7 +267,7 @@ async fn a_batch_can_reset_between_its_messages() {
         }
         assert!(matches!(world.store.commit(txn).await, Committed::Done), "{change}");
     }
-    // One that has ended the transaction is known at once.
+    // A handler that has ended the transaction is detected at once.
     let ids = [world.identity("a"), world.identity("b")];
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
@@ -277,7 +277,7 @@ async fn a_batch_can_reset_between_its_messages() {
     world.end().await;
 }
 
-/// Each handler prepares a statement of the same name, and does not remove it.
+/// Each handler prepares a statement of the same name, and does not deallocate it.
 #[tokio::test]
 async fn a_statement_that_was_prepared_by_sql_fails_one_run_and_no_more() {
     let Some(world) = narrow().await else { return };

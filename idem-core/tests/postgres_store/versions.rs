@@ -1,4 +1,4 @@
-//! The tables of another version of idem, or what somebody has left of them.
+//! Tables of another version of idem, or incomplete ones.
 
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, Executor};
@@ -10,7 +10,7 @@ impl World {
         self.other.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
     }
 
-    /// What a start says, as it migrates and as it only verifies; `None` where it starts.
+    /// The error of a start, with migration and with verification only; `None` if it starts.
     async fn starts(&self) -> Option<String> {
         let options = || Postgres::options(&self.url).schema(&self.schema);
         let refused = [options().connect().await, options().verify_only().connect().await].map(|answer| match answer {

@@ -1,4 +1,4 @@
-//! A test's own world: a schema of its own, and a connection to look at it from outside.
+//! A separate world per test: a schema, and a connection to observe it from outside.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
-/// The server, or nothing: then the test has said so.
+/// The URL of the server. Prints a line and returns `None` if it is not set.
 pub(crate) fn url() -> Option<String> {
     match std::env::var("DATABASE_URL") {
         Ok(url) => Some(url),
@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(crate) schema: String,
     pub(crate) store: Postgres,
     pub(crate) handler: HandlerId,
-    /// Another session, which sees what is committed.
+    /// Another session, which sees committed data.
     pub(crate) other: PgConnection,
 }
 
@@ -63,7 +63,7 @@ impl World {
         Identity { handler: self.handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(key.as_bytes()) }
     }
 
-    /// Begins and claims.
+    /// Begins and makes a claim.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
         let identity = self.identity(key);
         let claim = self.store.begin_with_claim(DEADLINE, &identity, Promise::Processed);
@@ -72,7 +72,7 @@ impl World {
         txn
     }
 
-    /// Begins and claims all of them.
+    /// Begins and makes all of these claims.
     pub(crate) async fn claimed_many(&self, keys: &[&str]) -> Txn {
         let identities: Vec<_> = keys.iter().map(|key| self.identity(key)).collect();
         let mut txn = self.store.begin(DEADLINE).await.unwrap();
@@ -81,13 +81,13 @@ impl World {
         txn
     }
 
-    /// Claims, and commits.
+    /// Makes a claim and commits.
     pub(crate) async fn process(&self, key: &str) {
         let txn = self.claimed(key).await;
         committed(self.store.commit(txn).await);
     }
 
-    /// Parks a message, or buries it.
+    /// Stores a message as scheduled or as a dead letter.
     pub(crate) async fn park(&self, key: &str, state: Result<Duration, idem_core::Reason>) {
         let identity = self.identity(key);
         let delivery = Delivery::new("orders", key.as_bytes().to_vec());
@@ -124,7 +124,7 @@ pub(crate) async fn effect(schema: &str, conn: &mut PgConnection) {
     sqlx::query(AssertSqlSafe(text)).execute(conn).await.unwrap();
 }
 
-/// Runs a text as a handler might.
+/// Runs SQL as a handler might.
 pub(crate) async fn raw(txn: &mut Txn, sql: &'static str) {
     lend(txn).execute(sqlx::raw_sql(sql)).await.unwrap();
 }
@@ -133,7 +133,7 @@ pub(crate) async fn backend(conn: &mut PgConnection) -> i32 {
     sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(conn).await.unwrap()
 }
 
-/// Waits until this backend has gone.
+/// Waits until this backend has exited.
 pub(crate) async fn gone(other: &mut PgConnection, pid: i32) {
     let asked = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1";
     while sqlx::query_scalar::<_, i64>(asked).bind(pid).fetch_one(&mut *other).await.unwrap() > 0 {

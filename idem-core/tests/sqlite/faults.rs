@@ -1,4 +1,4 @@
-//! Whose fault an answer of the database is.
+//! How database errors are classified.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use idem_core::store::{Claims, Fault, InboxRows, NewRow, Promise, Transactions};
 
 use crate::world::{LONG, World, run};
 
-/// Claims, and stores a row of so many bytes, with a connection of which this was set.
+/// Makes a claim and stores a row of `bytes` bytes, on a connection with this setting.
 async fn stores(world: &World, key: &str, bytes: usize, set: &'static str) -> Result<(), Fault> {
     let identity = world.identity(key);
     let delivery = Delivery::new("orders", vec![0; bytes]);

@@ -1,4 +1,4 @@
-//! The guard: a handler that ends its transaction is found out.
+//! The guard detects a handler that ends its transaction.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use uuid::Uuid;
 
 use crate::world::{LONG, World, lent, run};
 
-/// A handler that runs these statements, whatever they answer, and returns `Ok`.
+/// A handler that runs these statements, ignores their results, and returns `Ok`.
 async fn abuse(world: &World, statements: &[&'static str]) -> Committed {
     let mut txn = world.claimed("k").await;
     for statement in statements {
         let _ = run(&mut txn, statement).await;
     }
     let committed = world.store.commit(txn).await;
-    // Whatever it did to its connection, the next message is handled as any other.
+    // Whatever it did to its connection, the next message is processed normally.
     world.process("next").await;
     committed
 }

@@ -1,4 +1,4 @@
-//! Inbox rows: what SQLite does differently, and how far its statements read.
+//! Inbox rows: differences of SQLite, and how much its statements read.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
     assert_eq!((dead[0].reason, dead[0].token), (Some(Reason::Crashed), None));
 
-    // Replayed, it runs as a suspect: with its starts at 0, breaks are its mark.
+    // A replayed row runs as a suspect: its starts are 0, and its breaks mark it.
     assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
     assert_eq!(take(Kind::Ordinary).await.len(), 0);
     assert_eq!(take(Kind::Suspect).await[0].starts, 0);

@@ -1,4 +1,4 @@
-//! What is special to SQLite. What all stores have in common is in the conformance suite of idem-test.
+//! Tests specific to SQLite. The conformance suite of idem-test covers what all stores have in common.
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Handlers that nest transactions: sqlx makes savepoints of them, and ours is not touched.
+//! Handlers that nest transactions: sqlx turns them into savepoints, and the outer transaction is not affected.
 
 use idem_core::store::{Committed, Transactions};
 use sqlx::{Connection, SqliteConnection};
@@ -70,7 +70,7 @@ async fn a_nested_transaction_that_was_left_open_goes_with_ours() {
 #[tokio::test]
 async fn the_first_transaction_of_a_new_connection_and_a_later_one_nest_alike() {
     let world = World::new().await;
-    // The drop closes the connection, so that the next one is new.
+    // The drop closes the connection, so the next one is new.
     drop(world.claimed("dropped").await);
     for key in ["first", "second"] {
         let mut txn = world.claimed(key).await;
@@ -85,7 +85,8 @@ async fn the_first_transaction_of_a_new_connection_and_a_later_one_nest_alike() 
 async fn a_handler_that_made_sqlx_lose_count_and_failed_does_not_spoil_the_next_one() {
     let world = World::new().await;
     let mut txn = world.claimed("k").await;
-    // The failed begin makes sqlx roll back and count 0, and the transaction that is open now is the handler's own.
+    // The failed begin makes sqlx roll back and reset its depth to 0; the transaction that is open now is the
+    // handler's.
     assert!(lent(&mut txn).begin_with("BEGIN IMMEDIATE").await.is_err());
     run(&mut txn, "BEGIN").await.unwrap();
     world.store.rollback(txn).await.unwrap();

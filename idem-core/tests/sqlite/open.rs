@@ -1,4 +1,4 @@
-//! Opening: settings, migrations, and what is refused with which cure.
+//! Opening: settings, migrations, and the errors with their remedies.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use idem_core::{Error, Sqlite};
 
 use crate::world::{Dir, LONG, World, lent};
 
-/// Asserts that the error names all of this.
+/// Asserts that the error contains all of these.
 fn says(result: Result<Sqlite, Error>, words: &[&str]) {
     let text = result.unwrap_err().to_string();
     for word in words {
@@ -59,7 +59,7 @@ async fn a_read_only_file_is_named_with_the_cure() {
     let world = World::new().await;
     let path = world.dir.path("copy.db");
     world.sql(&format!("VACUUM INTO '{path}'")).await;
-    // A write version that SQLite does not know makes a file read-only for everybody, for root as well (SQLite manual,
+    // A write version that SQLite does not know makes a file read-only for every user, including root (SQLite manual,
     // "Database File Format", 1.3.3).
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[18] = 3;
@@ -162,7 +162,7 @@ async fn a_file_that_somebody_reads_goes_into_wal_mode_when_they_have_ended() {
     connect.await.unwrap();
 }
 
-/// The processes of the next test. By itself it does nothing.
+/// A child process of the next test. Without `IDEM_TEST_CHILD` it does nothing.
 #[tokio::test]
 async fn ten_processes_child() {
     if let Ok(url) = std::env::var("IDEM_TEST_CHILD") {
@@ -207,7 +207,7 @@ async fn many_connects_to_new_files_at_once_are_harmless() {
     }
 }
 
-/// What a start says, as it migrates and as it only verifies; `None` where it starts.
+/// The error of a start, with migration and with verification only; `None` if it starts.
 async fn starts(dir: &Dir) -> Option<String> {
     let options = || Sqlite::options(&dir.url());
     let refused = [options().connect().await, options().verify_only().connect().await].map(|answer| match answer {

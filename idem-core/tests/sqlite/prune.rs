@@ -1,4 +1,4 @@
-//! Removing old claims, in chunks, beside claims.
+//! Removing old claims, in chunks, concurrently with new claims.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use idem_core::store::{Committed, Operator, Pruned, Transactions};
 
 use crate::world::World;
 
-/// Claims that are older than the retention of an hour, one a millisecond.
+/// Inserts claims older than the retention of an hour, one millisecond apart.
 async fn old_claims(world: &World, count: u32) {
     world
         .sql(&format!(

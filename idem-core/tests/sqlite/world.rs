@@ -1,4 +1,4 @@
-//! A database file of its own for each test.
+//! A separate database file per test.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions};
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A directory that goes with the value.
+/// A directory that is removed with the value.
 pub(crate) struct Dir(PathBuf);
 
 impl Dir {
@@ -57,7 +57,7 @@ impl World {
         world
     }
 
-    /// A connection that idem knows nothing of, as another process has.
+    /// A connection outside idem, as another process has.
     pub(crate) async fn outsider(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.dir.path("orders.db"));
         options.busy_timeout(LONG).connect().await.unwrap()
@@ -77,7 +77,7 @@ impl World {
         Identity { handler: self.handler, fingerprint: Fingerprint::of(key.as_bytes()), key }
     }
 
-    /// A transaction that holds a new claim of this key, as a handler is lent it.
+    /// A transaction with a new claim of this key, as a handler gets it.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
         let mut txn = self.store.begin(LONG).await.unwrap();
         let claimed = self.store.claim(&mut txn, &self.identity(key), Promise::Processed).await.unwrap();
@@ -91,7 +91,7 @@ impl World {
         assert!(matches!(self.store.commit(txn).await, Committed::Done));
     }
 
-    /// Stores a message in the inbox, parked and due, or dead.
+    /// Stores a message in the inbox, scheduled and due, or dead.
     pub(crate) async fn store(&self, key: &str, state: Result<Duration, Reason>) -> Identity {
         let identity = self.identity(key);
         let mut txn = self.store.begin(LONG).await.unwrap();
@@ -103,7 +103,7 @@ impl World {
         identity
     }
 
-    /// Whether the claim is there and dated; `None` where there is none.
+    /// Whether the claim is dated; `None` if there is no claim.
     pub(crate) async fn dated(&self, key: &str) -> Option<bool> {
         let mut txn = self.store.begin(LONG).await.unwrap();
         let standing = self.store.standing(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// The connection that a handler is lent.
+/// The connection that a handler gets.
 pub(crate) fn lent(txn: &mut Txn) -> &mut SqliteConnection {
     Sqlite::lend(txn)
 }

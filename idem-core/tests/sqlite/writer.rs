@@ -1,4 +1,4 @@
-//! The one writer: its queue, its connection, and other processes.
+//! The single writer: its queue, its connection, and other processes.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -11,7 +11,7 @@ use idem_core::store::{Claims, Committed, Fault, InboxRows, Operator, Promise, T
 use crate::guard::ENDLESS;
 use crate::world::{LONG, World, run};
 
-/// Polls once; a future in a queue is in it from then on.
+/// Polls once; a queued future has its place in the queue from then on.
 async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
@@ -36,7 +36,7 @@ async fn writers_of_all_handles_to_a_file_take_turns_in_the_order_in_which_they_
         waiting.push(turn);
     }
     world.store.rollback(first).await.unwrap();
-    // The last ones are driven first.
+    // The last ones are polled first.
     waiting.reverse();
     for turn in waiting {
         tokio::spawn(turn);
@@ -75,7 +75,7 @@ async fn another_process_that_holds_the_writer_makes_us_busy_and_nothing_else() 
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
     assert!(matches!(world.store.begin(LONG).await, Err(Fault::Busy)));
     assert!(matches!(world.store.judge(&[world.handler], LONG).await, Err(Fault::Busy)));
-    // Reading goes on, and a database that another process writes to is no outage.
+    // Reading continues, and a database that another process writes to is not an outage.
     world.store.survey(&[world.handler], LONG).await.unwrap();
     let begun = Instant::now();
     world.store.ping().await.unwrap();
@@ -112,7 +112,7 @@ async fn futures_dropped_at_any_point_leave_no_transaction_behind() {
         };
         let way = tokio::time::timeout(Duration::from_micros(round * 10), way);
         let committed = matches!(way.await, Ok(Committed::Done));
-        // Nobody else writes, so that a lock which stays is a leak.
+        // There is no other writer, so a lock that remains is a leak.
         world.process(&format!("check {round}")).await;
         if committed {
             assert_eq!(world.dated(&format!("k{round}")).await, Some(true));
@@ -140,7 +140,7 @@ async fn a_file_that_vanished_or_broke_is_an_outage_that_names_it() {
     drop(world.store.begin(LONG).await.unwrap());
     let path = world.dir.path("orders.db");
     std::fs::rename(&path, world.dir.path("moved.db")).unwrap();
-    // The connection was closed, so that the file has to be opened anew; no empty one is made in its place.
+    // The connection was closed, so the file must be reopened; no empty one is created in its place.
     let fault = world.store.begin(LONG).await.unwrap_err();
     let Fault::Outage(error) = fault else { panic!("{fault:?}") };
     assert!(error.to_string().contains(&path), "{error}");

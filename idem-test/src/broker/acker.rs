@@ -1,4 +1,4 @@
-//! Settles a delivery of the in-process broker.
+//! The acker of the in-process broker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use idem_core::{Acker, BoxError, Settled};
 
 use super::shared::Shared;
 
-/// Settles one delivery of the in-process broker. An ack is [`Settled::Confirmed`].
+/// Settles one delivery of the in-process broker. An ack returns [`Settled::Confirmed`].
 pub struct QueueAcker {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: Arc<str>,
-    // Never given to another delivery, so that a late ack can settle nothing else.
+    // Never reused for another delivery, so that a late ack cannot settle anything else.
     pub(super) tag: u64,
     pub(super) lease: Option<Duration>,
 }

@@ -1,24 +1,24 @@
-//! What has happened at a queue.
+//! The counters of a queue.
 
-/// What has happened at a queue so far, and what is in it.
+/// The counters of a queue, and how many messages it holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages that were published.
+    /// Published messages.
     pub published: usize,
-    /// Deliveries that were handed out, redeliveries included.
+    /// Deliveries handed out, including redeliveries.
     pub deliveries: usize,
-    /// Deliveries that were marked as redelivered.
+    /// Deliveries marked as redelivered.
     pub redeliveries: usize,
-    /// Deliveries of which it was said that they had no claim and were stored before their first run.
+    /// Deliveries reported as new and stored before their first run.
     pub stored: usize,
     /// Acks that arrived in time.
     pub acks: usize,
     /// Releases that arrived in time.
     pub releases: usize,
-    /// Acks and releases of deliveries that had gone back already.
+    /// Acks and releases of deliveries that had already gone back to the queue.
     pub stale: usize,
     /// Messages that wait to be handed out.
     pub ready: usize,
-    /// Deliveries that are handed out and not settled.
+    /// Deliveries that are handed out and not yet settled.
     pub unsettled: usize,
 }

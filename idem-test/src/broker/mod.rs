@@ -1,4 +1,4 @@
-//! A queue broker in the process, for tests: FIFO queues, redelivery, and faults at the word of the test.
+//! An in-process queue broker for tests: FIFO queues, redelivery, and faults that the test injects.
 
 mod acker;
 mod counts;
@@ -20,12 +20,13 @@ pub use queue::Queue;
 
 use shared::Shared;
 
-/// A queue broker in the process.
+/// An in-process queue broker.
 ///
-/// It behaves as a broker does that acks one by one: a queue hands out its messages in order, at most so many unsettled
-/// per subscription as its source asked for; what is unsettled when a subscription ends comes back, marked as
-/// redelivered, at its old place. It keeps every order: a lane belongs to the subscription that has something of it
-/// unsettled, until that drains; by queue, there is one lane. A handle: clones are the same broker.
+/// It behaves as a broker with individual acks does. A queue hands out its messages in order, and each subscription
+/// holds at most as many unsettled deliveries as its source asked for. When a subscription ends, its unsettled messages
+/// return to their old places, marked as redelivered. The broker supports every delivery order: an ordering key belongs
+/// to the subscription that has an unsettled delivery of it, until that subscription drains. In the order of the queue
+/// there is one ordering key. `Broker` is a handle: clones are the same broker.
 ///
 /// ```
 /// # use idem_test::{Broker, Publication};
@@ -47,67 +48,69 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A broker without messages. Queues come to be when they are first named.
+    /// Creates a broker without messages. A queue is created when it is first named.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A source of this queue, not yet subscribed. Clones of it are further sources of the same queue.
+    /// Returns a source of this queue, not yet subscribed. Its clones are further sources of the same queue.
     pub fn queue(&self, name: impl Into<Arc<str>>) -> Queue {
         Queue::new(self.shared.clone(), name.into())
     }
 
-    /// Puts a message at the end of a queue.
+    /// Appends a message to a queue.
     pub fn publish(&self, queue: &str, publication: impl Into<Publication>) {
         self.shared.change(|state| state.publish(queue, publication.into()));
     }
 
-    /// Puts a message at the end of a queue, as JSON.
+    /// Appends a message to a queue, as JSON.
     ///
     /// # Errors
-    /// It cannot be written as JSON; nothing is published.
+    /// Fails if the message cannot be serialized as JSON; nothing is published.
     pub fn publish_json(&self, queue: &str, message: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
         self.publish(queue, Publication::json(message)?);
         Ok(())
     }
 
-    /// Says how far back the broker can deliver again; [`Horizon::Unstated`] by default.
+    /// Sets the replay window: how far back the broker can redeliver. The default is [`Horizon::Unstated`].
     pub fn horizon(&self, horizon: Horizon) {
         self.shared.change(|state| state.horizon = Some(horizon));
     }
 
-    /// Says how long a delivery may stay unsettled, see [`Source::unsettled_limit`](idem_core::Source::unsettled_limit); none by
-    /// default. The broker itself takes nothing back then.
+    /// Sets how long a delivery may stay unsettled, see
+    /// [`Source::unsettled_limit`](idem_core::Source::unsettled_limit). There is no limit by default. The broker does
+    /// not enforce it.
     pub fn unsettled_limit(&self, limit: Duration) {
         self.shared.change(|state| state.unsettled_limit = Some(limit));
     }
 
     // ===== faults =====
 
-    /// Cuts all connections: `next` of every subscribed source is an error, and all that is unsettled comes back.
+    /// Cuts all connections: `next` of every subscribed source returns an error, and all unsettled messages return.
     pub fn disconnect(&self) {
         self.shared.change(state::State::disconnect);
     }
 
-    /// While `true`, `open` is an error. Subscriptions that stand are not touched.
+    /// While `true`, `open` returns an error. Existing subscriptions are not affected.
     pub fn refuse_connections(&self, refuse: bool) {
         self.shared.change(|state| state.refusing = refuse);
     }
 
-    /// Loses the next `acks` acks: they are answered `Sent` as by a socket, and never arrive. Their deliveries stay
-    /// unsettled until their subscription or their lease ends, and then come back.
+    /// Loses the next `acks` acks: they return `Sent`, as a write to a socket does, and never arrive. Their deliveries
+    /// stay unsettled until their subscription or lease ends, and are then redelivered.
     pub fn lose_acks(&self, acks: usize) {
         self.shared.change(|state| state.acks_to_lose = acks);
     }
 
-    /// Delivers each of the next `messages` messages two times, one right behind the other and neither marked as
-    /// redelivered, as if their producers had published them again.
+    /// Delivers each of the next `messages` messages twice in a row. Neither delivery is marked as redelivered, as if
+    /// the producer had published the message twice.
     pub fn deliver_twice(&self, messages: usize) {
         self.shared.change(|state| state.to_double = messages);
     }
 
-    /// Gives deliveries a lease: one that is neither settled nor extended for so long comes back. `None`, the default,
-    /// is a broker without leases. It holds for deliveries that are handed out from now on, by tokio's clock.
+    /// Sets the lease of deliveries: a delivery that is neither settled nor extended within this time is redelivered.
+    /// `None`, the default, disables leases. It applies to deliveries handed out from now on, and is measured by
+    /// tokio's clock.
     pub fn lease(&self, lease: Option<Duration>) {
         self.shared.change(|state| state.lease = lease);
     }

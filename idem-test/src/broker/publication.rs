@@ -1,4 +1,4 @@
-//! What a producer publishes.
+//! A message as a producer publishes it.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use idem_core::{Headers, Properties};
 use serde::Serialize;
 
-/// A message as its producer publishes it: a payload, headers and properties.
+/// A message as a producer publishes it: payload, headers and properties.
 #[derive(Debug, Clone, Default)]
 pub struct Publication {
     pub(crate) payload: Bytes,
@@ -27,103 +27,103 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// A payload alone.
+    /// Creates a message with this payload and nothing else.
     pub fn new(payload: impl Into<Bytes>) -> Self {
         Self { payload: payload.into(), ..Self::default() }
     }
 
-    /// No payload at all, which is not the same as an empty one.
+    /// Creates a message without a payload, which differs from an empty payload.
     pub fn tombstone() -> Self {
         Self { tombstone: true, ..Self::default() }
     }
 
-    /// With something that a delivery cannot hold, which this says.
+    /// Marks the message as holding something that a delivery cannot represent; `why` says what.
     pub fn unrepresentable(mut self, why: impl Into<String>) -> Self {
         self.unrepresentable = Some(why.into());
         self
     }
 
-    /// A payload in JSON.
+    /// Creates a message with a JSON payload.
     ///
     /// # Errors
-    /// The message cannot be written as JSON.
+    /// Fails if the message cannot be serialized as JSON.
     pub fn json(message: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
         serde_json::to_vec(message).map(Self::new)
     }
 
-    /// With one header more.
+    /// Adds a header.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.headers.push(name, value);
         self
     }
 
-    /// With these headers instead of those so far.
+    /// Replaces all headers.
     pub fn headers(mut self, headers: Headers) -> Self {
         self.headers = headers;
         self
     }
 
-    /// With the broker's message id.
+    /// Sets the broker's message id.
     pub fn message_id(mut self, id: impl Into<String>) -> Self {
         self.message_id = Some(id.into());
         self
     }
 
-    /// With the type of the event.
+    /// Sets the event type.
     pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
         self.event_type = Some(event_type.into());
         self
     }
 
-    /// Published to this subject.
+    /// Sets the subject to which the message is published.
     pub fn subject(mut self, subject: impl Into<String>) -> Self {
         self.subject = Some(subject.into());
         self
     }
 
-    /// With the media type of the payload.
+    /// Sets the media type of the payload.
     pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
         self.content_type = Some(content_type.into());
         self
     }
 
-    /// With the id of what it belongs to.
+    /// Sets the correlation id.
     pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
         self.correlation_id = Some(id.into());
         self
     }
 
-    /// With the place where an answer is expected.
+    /// Sets the address for replies.
     pub fn reply_to(mut self, reply_to: impl Into<String>) -> Self {
         self.reply_to = Some(reply_to.into());
         self
     }
 
-    /// Made then, by the producer's clock.
+    /// Sets when the message was produced, by the producer's clock.
     pub fn produced_at(mut self, time: SystemTime) -> Self {
         self.produced_at = Some(time);
         self
     }
 
-    /// With one more property that only some brokers have.
+    /// Adds a property that only some brokers have.
     pub fn property(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.properties.insert(name, value);
         self
     }
 
-    /// Published then, by the broker's clock. By default the broker has no clock.
+    /// Sets when the message was published, by the broker's clock. By default the broker has no clock.
     pub fn published_at(mut self, time: SystemTime) -> Self {
         self.published_at = Some(time);
         self
     }
 
-    /// In this lane, where the worker asks for an order by partition or key; in the lane 0 by default.
+    /// Sets the ordering key for a worker that asks for an order by partition or key. The default is 0.
     pub fn lane(mut self, lane: u64) -> Self {
         self.lane = Some(lane);
         self
     }
 
-    /// With the key by which a broker chooses a partition.
+    /// Sets the key by which a broker chooses a partition.
     pub fn partition_key(mut self, key: impl Into<Bytes>) -> Self {
         self.partition_key = Some(key.into());
         self
@@ -134,7 +134,7 @@ impl Publication {
         &self.payload
     }
 
-    /// The headers so far.
+    /// The headers.
     pub fn get_headers(&self) -> &Headers {
         &self.headers
     }
@@ -144,7 +144,7 @@ impl Publication {
         self.message_id.as_deref()
     }
 
-    /// The type of the event, if there is one.
+    /// The event type, if there is one.
     pub fn get_event_type(&self) -> Option<&str> {
         self.event_type.as_deref()
     }
@@ -154,17 +154,17 @@ impl Publication {
         self.content_type.as_deref()
     }
 
-    /// The id of what it belongs to, if there is one.
+    /// The correlation id, if there is one.
     pub fn get_correlation_id(&self) -> Option<&str> {
         self.correlation_id.as_deref()
     }
 
-    /// The place where an answer is expected, if there is one.
+    /// The address for replies, if there is one.
     pub fn get_reply_to(&self) -> Option<&str> {
         self.reply_to.as_deref()
     }
 
-    /// When it was made, by the producer's clock, if it says so.
+    /// When the message was produced, by the producer's clock, if known.
     pub fn get_produced_at(&self) -> Option<SystemTime> {
         self.produced_at
     }
@@ -174,7 +174,7 @@ impl Publication {
         self.partition_key.as_ref()
     }
 
-    /// Whether it has no payload at all.
+    /// Whether the message has no payload at all.
     pub fn is_tombstone(&self) -> bool {
         self.tombstone
     }

@@ -8,10 +8,10 @@ use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
 use super::shared::Shared;
 use super::{Counts, QueueAcker};
 
-/// A queue of the in-process broker: the source that a worker consumes, and what a test asks about it.
+/// A queue of the in-process broker: the source that a worker consumes, and the counters and signals for a test.
 ///
-/// Clones are further sources of the same queue, each with a subscription of its own. Dropping a source ends its
-/// subscription, and what it has not settled comes back.
+/// Clones are further sources of the same queue, each with a separate subscription. Dropping a source ends its
+/// subscription and returns its unsettled messages to the queue.
 pub struct Queue {
     shared: Arc<Shared>,
     name: Arc<str>,
@@ -31,22 +31,22 @@ impl Queue {
         Self { shared, name, subscription: None }
     }
 
-    /// What has happened at the queue so far, and what is in it.
+    /// The counters of the queue, and how many messages it holds.
     pub fn counts(&self) -> Counts {
         self.shared.look(|state| state.counts(&self.name))
     }
 
-    /// Waits until as many deliveries of the queue as this have been acked.
+    /// Waits until at least `acks` deliveries of the queue have been acked.
     pub async fn settled(&self, acks: usize) {
         self.shared.until(|state| state.counts(&self.name).acks >= acks).await;
     }
 
-    /// Waits until as many deliveries as this have been handed out.
+    /// Waits until at least `deliveries` deliveries have been handed out.
     pub async fn delivered(&self, deliveries: usize) {
         self.shared.until(|state| state.counts(&self.name).deliveries >= deliveries).await;
     }
 
-    /// Waits until so many messages are in the queue, and none of them is handed out.
+    /// Waits until `ready` messages are in the queue and none is handed out.
     pub(crate) async fn given_back(&self, ready: usize) {
         let are_back = |counts: Counts| counts.ready == ready && counts.unsettled == 0;
         self.shared.until(|state| are_back(state.counts(&self.name))).await;
@@ -92,12 +92,12 @@ impl Source for Queue {
         self.shared.look(|state| state.unsettled_limit)
     }
 
-    /// The broker keeps none.
+    /// The broker has no positions.
     fn has_positions(&self) -> bool {
         false
     }
 
-    /// Fails where the connection of this subscription is lost.
+    /// Reading it fails once the connection of this subscription is lost.
     fn lag(&self) -> Option<Lag> {
         let number = self.subscription?.number;
         let (shared, name) = (self.shared.clone(), self.name.clone());
@@ -126,7 +126,7 @@ impl Source for Queue {
         Ok((handed_out.delivery, acker))
     }
 
-    /// Nothing is buffered here: what was not asked for is still in the queue.
+    /// Nothing is buffered here: messages that `next` has not taken are still in the queue.
     async fn drain(&mut self) {
         if let Some(subscription) = &mut self.subscription {
             subscription.drained = true;

@@ -1,4 +1,4 @@
-//! The state of a broker behind its lock, and the signal that it has changed.
+//! The state of a broker behind a lock, with a change signal.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::time::sleep_until;
 
 use super::state::State;
 
-/// The state behind its lock. Whoever changes it wakes whoever waits for it.
+/// The state behind a lock. A change wakes all waiters.
 #[derive(Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -15,19 +15,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Changes the state, and says so.
+    /// Changes the state and signals the change.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let changed = change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.send_replace(());
         changed
     }
 
-    /// Looks at the state, and wakes nobody.
+    /// Reads the state without a signal.
     pub(super) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until `ask` has an answer. What the answer took is lost only to whoever was told: there is no wait behind it.
+    /// Waits until `ask` returns a value. Cancel safe: there is no await between the answer and the return.
     pub(super) async fn when<T>(&self, mut ask: impl FnMut(&mut State) -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         loop {
@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition holds.
     pub(super) async fn until(&self, mut is_so: impl FnMut(&State) -> bool) {
         self.when(|state| is_so(state).then_some(())).await;
     }

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use super::{Counts, Publication};
 
-/// A message's place in its queue; the second number tells copies apart.
+/// The place of a message in its queue. The second number distinguishes copies.
 type Place = (u64, u32);
 
 #[derive(Default)]
 pub(super) struct State {
     queues: HashMap<Arc<str>, Waiting>,
-    /// Those that stand, and whether they still ask for deliveries.
+    /// The active subscriptions, and whether each still asks for deliveries.
     subscriptions: HashMap<u64, bool>,
     last: u64,
     pub(super) refusing: bool,
@@ -47,7 +47,7 @@ struct Unsettled {
     lease: Option<(Duration, Instant)>,
 }
 
-/// What a delivery is known by, for its acker.
+/// A delivery, with what its acker needs to identify it.
 pub(super) struct HandedOut {
     pub(super) delivery: Delivery,
     pub(super) tag: u64,
@@ -73,7 +73,7 @@ impl State {
 
     // ===== subscriptions =====
 
-    /// A new subscription, or `None` while connections are refused.
+    /// Creates a subscription; `None` while connections are refused.
     pub(super) fn subscribe(&mut self) -> Option<u64> {
         if self.refusing {
             return None;
@@ -83,17 +83,18 @@ impl State {
         Some(subscription)
     }
 
-    /// Whether the subscription stands.
+    /// Whether the subscription is active.
     pub(super) fn is_subscribed(&self, subscription: u64) -> bool {
         self.subscriptions.contains_key(&subscription)
     }
 
-    /// A subscription asks for no more: its lanes go to others, as a queue with a single active consumer does.
+    /// The subscription asks for no more deliveries. Its ordering keys pass to others, as in a queue with a single
+    /// active consumer.
     pub(super) fn drain(&mut self, subscription: u64) {
         self.subscriptions.entry(subscription).and_modify(|asks| *asks = false);
     }
 
-    /// Ends a subscription: what it has not settled comes back.
+    /// Ends a subscription: its unsettled messages return to the queue.
     pub(super) fn end(&mut self, subscription: u64) {
         self.subscriptions.remove(&subscription);
         self.take_back(|unsettled| unsettled.subscription == subscription);
@@ -106,8 +107,8 @@ impl State {
 
     // ===== deliveries =====
 
-    /// The next message of a queue, if there is one and the subscription has room for it. A lane of which another
-    /// subscription has something is left to that.
+    /// The next message of a queue, if there is one and the subscription has room for it. Skips messages whose ordering
+    /// key has an unsettled delivery in another subscription.
     pub(super) fn hand_out(
         &mut self,
         name: &Arc<str>,
@@ -138,7 +139,7 @@ impl State {
         let message = queue.ready.remove(&place)?;
         let lane = lane(&message.publication);
         self.last = tag;
-        // A copy is not doubled again, nor is what comes back.
+        // Neither a copy nor a returned message is doubled again.
         if self.to_double > 0 && place.1 == 0 && !message.redelivered {
             self.to_double -= 1;
             let copy = Message { publication: message.publication.clone(), redelivered: message.redelivered };
@@ -168,12 +169,12 @@ impl State {
         Some(HandedOut { delivery, tag, lease })
     }
 
-    /// Counts a delivery whose receiver says that it was stored.
+    /// Counts a delivery that its receiver reports as stored.
     pub(super) fn stored(&mut self, queue: &str) {
         self.queue(queue).counts.stored += 1;
     }
 
-    /// Whether a delivery is still its receiver's.
+    /// Whether the receiver still holds the delivery.
     pub(super) fn is_unsettled(&mut self, queue: &str, tag: u64) -> bool {
         self.expire();
         self.queue(queue).unsettled.contains_key(&tag)
@@ -210,7 +211,7 @@ impl State {
         }
     }
 
-    /// Starts a lease again. `false` where the delivery has gone back.
+    /// Restarts a lease. Returns `false` if the delivery has gone back.
     pub(super) fn extend(&mut self, queue: &str, tag: u64) -> bool {
         self.expire();
         match self.queue(queue).unsettled.get_mut(&tag) {
@@ -222,7 +223,7 @@ impl State {
         }
     }
 
-    /// Takes back what was neither settled nor extended in time.
+    /// Takes back every delivery whose lease has ended.
     pub(super) fn expire(&mut self) -> bool {
         let now = Instant::now();
         self.take_back(|unsettled| unsettled.lease.is_some_and(|(_, until)| until <= now))
@@ -255,7 +256,7 @@ impl State {
 }
 
 impl Waiting {
-    /// Back to its old place, as brokers do, so that order is kept as far as it can be.
+    /// Returns the message to its old place, as brokers do, so that the order is kept as far as possible.
     fn take_back(&mut self, unsettled: Unsettled) {
         let Unsettled { place, message, .. } = unsettled;
         self.ready.insert(place, Message { redelivered: true, ..message });

@@ -1,34 +1,35 @@
-//! Where a process ends.
+//! The point at which a process crashes.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The point at which a worker's process ends as if by SIGKILL: everything in it vanishes, nothing is said to anybody.
+/// The point at which a worker's process ends as if by SIGKILL. All its tasks vanish, and it sends nothing to the
+/// broker or the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Crash {
-    /// The delivery has arrived, and nothing has begun.
+    /// The delivery has arrived; no transaction has begun.
     BeforeBegin,
-    /// The claim is made, and not committed.
+    /// The claim is made but not committed.
     AfterClaim,
-    /// The handler has come to the first point at which it waits: its first statement is under way.
+    /// The handler has reached its first await point: its first statement is running.
     InHandler,
-    /// The handler has returned, and nothing is committed.
+    /// The handler has returned; nothing is committed.
     BeforeCommit,
-    /// It is committed, and the broker has not heard of it.
+    /// The transaction is committed; the broker has not received the ack.
     AfterCommit,
-    /// The broker has heard of it.
+    /// The broker has received the ack.
     AfterAck,
 }
 
 impl Crash {
-    /// Every point, in the order in which a delivery comes to them.
+    /// Every point, in the order in which a delivery reaches them.
     pub const ALL: [Self; 6] =
         [Self::BeforeBegin, Self::AfterClaim, Self::InHandler, Self::BeforeCommit, Self::AfterCommit, Self::AfterAck];
 }
 
-/// The fate of one process. Once its point is reached, whoever comes to any point stops there for ever, so that a dying
-/// process does not get on with other work.
+/// The fate of one process. Once its point is reached, every task that reaches any point stops there forever, so that a
+/// dying process does no other work.
 #[derive(Debug, Clone)]
 pub(crate) struct Fate(Arc<Inner>);
 
@@ -39,12 +40,12 @@ struct Inner {
 }
 
 impl Fate {
-    /// A process that ends at this point, or lives.
+    /// A process that ends at this point, or never if `None`.
     pub(super) fn new(point: Option<Crash>) -> Self {
         Self(Arc::new(Inner { point, dead: watch::Sender::new(false) }))
     }
 
-    /// Comes to a point: goes on, or stops for ever.
+    /// Reaches a point: returns, or waits forever if the process is dead.
     pub(super) async fn reach(&self, point: Crash) {
         if self.0.point == Some(point) {
             self.0.dead.send_replace(true);

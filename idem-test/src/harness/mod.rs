@@ -1,4 +1,4 @@
-//! The users' harness: a handler, delivered in every way that a broker and a crash can think of.
+//! The harness for users: runs a handler under every kind of delivery and crash.
 
 mod connect;
 mod crash;

@@ -1,4 +1,4 @@
-//! A process that can be killed: a worker on a runtime of its own.
+//! A process that can be killed: a worker on a separate runtime.
 
 use std::pin::Pin;
 
@@ -10,8 +10,8 @@ use super::crash::Fate;
 
 pub(super) type Running = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-/// A worker on a runtime of its own. Dropping it kills it: every task vanishes where it stands, every connection is
-/// closed, nothing is said to anybody.
+/// A worker on a separate runtime. Dropping it kills it: every task vanishes where it is, every connection is closed,
+/// and nothing more is sent.
 pub(crate) struct Process {
     pub(crate) fate: Fate,
     runtime: Option<Runtime>,
@@ -30,13 +30,13 @@ impl Process {
         let (end, ended) = oneshot::channel();
         let worker = worker(fate.clone(), when);
         runtime.spawn(async move {
-            // Nobody listens any more where the process is being killed.
+            // The receiver is gone if the process is being killed.
             let _ = end.send(worker.await);
         });
         Ok(Self { fate, runtime: Some(runtime), shutdown: Some(shutdown), ended })
     }
 
-    /// Waits until the worker has ended by itself, which only an error at its start can do.
+    /// Waits until the worker ends by itself. Only an error at its start ends it.
     pub(crate) async fn ended(&mut self) -> Result<(), Error> {
         match (&mut self.ended).await {
             Ok(ended) => ended,
@@ -44,7 +44,7 @@ impl Process {
         }
     }
 
-    /// Drains the worker, and waits until it has ended.
+    /// Drains the worker and waits until it has ended.
     pub(crate) async fn stop(&mut self) -> Result<(), Error> {
         if let Some(shutdown) = self.shutdown.take() {
             let _ = shutdown.send(());
@@ -55,7 +55,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A runtime may not be dropped inside of another one, and nobody waits for a killed process.
+        // Dropping a runtime blocks and panics inside another one; and nothing waits for a killed process.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! One message, and how it is delivered.
+//! One message and how it is delivered.
 
 use idem_core::{BoxError, Outcome, Store};
 
@@ -6,7 +6,7 @@ use crate::Publication;
 
 use super::{Crash, Trial};
 
-/// A message, and how it is delivered. Made by [`Trial::deliver`].
+/// A message and how it is delivered. Created by [`Trial::deliver`].
 #[derive(Debug)]
 #[must_use = "nothing is delivered before `once`, `times` or `at_once`"]
 pub struct Sending<'a, S> {
@@ -21,7 +21,7 @@ impl<'a, S: Store> Sending<'a, S> {
         Self { trial, message, processes: 1, crash: None }
     }
 
-    /// Ends the process at this point, the first time that it comes to it. Another process then finishes the work.
+    /// Ends the process the first time it reaches this point. Another process then finishes the work.
     pub fn crash(self, point: Crash) -> Self {
         self.maybe_crash(Some(point))
     }
@@ -31,21 +31,21 @@ impl<'a, S: Store> Sending<'a, S> {
         self
     }
 
-    /// Runs so many processes at the queue; 1 by default.
+    /// Sets how many processes consume the queue. The default is 1.
     pub fn processes(mut self, processes: usize) -> Self {
         self.processes = processes.max(1);
         self
     }
 
-    /// Delivers the message once, and answers what became of it, retries included.
+    /// Delivers the message once and returns the outcomes, including those of retries.
     ///
     /// # Errors
-    /// The worker could not start, the database cannot be used, or the point of the crash was never reached.
+    /// Fails if the worker cannot start, if the database cannot be used, or if the crash point was never reached.
     pub async fn once(self) -> Result<Vec<Outcome>, BoxError> {
         self.run(1, 1).await
     }
 
-    /// Delivers copies of the message, one after the other.
+    /// Delivers `copies` copies of the message, one after the other.
     ///
     /// # Errors
     /// As [`once`](Self::once).
@@ -53,7 +53,7 @@ impl<'a, S: Store> Sending<'a, S> {
         self.run(copies, 1).await
     }
 
-    /// Delivers copies of the message, all of them at once.
+    /// Delivers `copies` copies of the message, all at once.
     ///
     /// # Errors
     /// As [`once`](Self::once).
@@ -77,7 +77,7 @@ impl<'a, S: Store> Sending<'a, S> {
                     ended = first.ended() => ended?,
                     done = trial.done() => done?,
                 }
-                // The last point is behind the ack, and the broker has that already.
+                // `AfterAck` comes after the broker has the ack, so the broker may be idle before the point is reached.
                 first.stop().await
             };
             tokio::select! {

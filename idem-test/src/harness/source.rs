@@ -6,7 +6,7 @@ use crate::tap::{AckTap, Tap};
 
 use super::crash::{Crash, Fate};
 
-/// Every ack passes the point behind it, and stops there for ever where the process ends.
+/// Every ack reaches `AfterAck` once it has returned, and waits there forever if the process ends at that point.
 impl Tap for Fate {
     type Ack = Self;
 

@@ -1,4 +1,4 @@
-//! A store that stops at a point, and a handler that stops where it first waits.
+//! A store that stops at a point, and a handler that stops at its first await.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use crate::tapped_store::StoreTap;
 
 use super::crash::{Crash, Fate};
 
-/// The store stops for ever at the point at which the process ends.
+/// The store waits forever at the point at which the process ends.
 impl StoreTap for Fate {
     fn reach(&self, point: Crash) -> impl Future<Output = ()> + Send {
         Fate::reach(self, point)
@@ -24,7 +24,7 @@ impl StoreTap for Fate {
     }
 }
 
-/// Runs to the first wait, and stops there for ever.
+/// Polls once, then reaches `InHandler`, where a process that ends there waits forever.
 async fn cut_off(fate: &Fate, run: impl Future<Output = Result<(), BoxError>> + Send) -> Result<(), BoxError> {
     let mut run = pin!(run);
     let ended = poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await;

@@ -1,4 +1,4 @@
-//! A handler on trial.
+//! A trial of one handler.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,8 +20,8 @@ use super::{Crash, Sending};
 const CONSUMER: &str = "trial";
 const QUEUE: &str = "trial";
 
-/// A handler on trial: real workers run it, each as a process of its own, against a real database and the in-process
-/// broker.
+/// A trial of one handler. Real workers run it, each in a separate process (a separate runtime), against a real
+/// database and the in-process broker.
 ///
 /// ```no_run
 /// # use idem_test::{Crash, Trial};
@@ -34,8 +34,8 @@ const QUEUE: &str = "trial";
 /// # Ok(()) }
 /// ```
 ///
-/// Each call ends when the queue is empty and nothing waits in the inbox; then the test looks at its own tables. Failed
-/// attempts are retried within milliseconds, 5 attempts in all.
+/// Each call returns when the queue is empty and no message in the inbox is scheduled. The test then checks its own
+/// tables. Failed attempts are retried within milliseconds, up to 5 attempts in total.
 pub struct Trial<S> {
     broker: Broker,
     inbox: Inbox<S>,
@@ -45,21 +45,21 @@ pub struct Trial<S> {
 
 type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send + Sync>;
 
-/// What one process is started with.
+/// The arguments of one process.
 pub(super) struct Start {
     broker: Broker,
     watched: Watched,
     in_flight: usize,
 }
 
-/// What has become of deliveries, and the signal that something has.
+/// The outcomes so far, and a signal that there is a new one.
 #[derive(Clone, Default)]
 pub(super) struct Watched {
     outcomes: Arc<Mutex<Vec<Outcome>>>,
     changed: watch::Sender<()>,
 }
 
-/// A trial without a handler: state can still be given.
+/// A trial without a handler yet; state can still be added.
 #[derive(Debug)]
 pub struct Bench<F, St = ()> {
     connect: F,
@@ -69,8 +69,8 @@ pub struct Bench<F, St = ()> {
 }
 
 impl Trial<()> {
-    /// A trial in which each process connects to its database by this function, as in
-    /// `move || Sqlite::options(&url).connect()`.
+    /// Creates a trial in which each process connects to its database with this function, for example `move ||
+    /// Sqlite::options(&url).connect()`.
     #[allow(clippy::new_ret_no_self, reason = "as for a worker, the handler comes last")]
     pub fn new<F>(connect: F) -> Bench<F> {
         Bench { connect, state: (), inbox: false, batch: 1 }
@@ -78,27 +78,27 @@ impl Trial<()> {
 }
 
 impl<F, St> Bench<F, St> {
-    /// With state, from which the handler takes [`State`](idem_core::State).
+    /// Sets the state from which the handler extracts [`State`](idem_core::State).
     pub fn state<T>(self, state: T) -> Bench<F, T> {
         Bench { connect: self.connect, state, inbox: self.inbox, batch: self.batch }
     }
 
-    /// Stores each message before it runs, as a worker does with [`Worker::inbox`].
+    /// Stores each message before it runs, as [`Worker::inbox`] does.
     pub fn inbox(mut self) -> Self {
         self.inbox = true;
         self
     }
 
-    /// Takes up to so many messages together, as a worker does with [`Worker::batch`].
+    /// Processes up to `messages` messages together, as [`Worker::batch`] does.
     pub fn batch(mut self, messages: usize) -> Self {
         self.batch = messages;
         self
     }
 
-    /// Puts this handler on trial. Its worker reads CloudEvents where the key of the handler is that of one.
+    /// Sets the handler. The worker reads CloudEvents if the handler's key is that of a CloudEvent.
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// Fails if the database cannot be used.
     pub async fn handler<H>(self) -> Result<Trial<<F::Output as Connecting>::Store>, Error>
     where
         H: Handler,
@@ -134,7 +134,7 @@ impl<F, St> Bench<F, St> {
                     .gate(Gate::new())
                     .observe(move |_, outcome| watched.push(outcome.clone()))
                     .run_until(async {
-                        // A sender that is gone means the same.
+                        // A dropped sender also means shutdown.
                         let _ = shutdown.await;
                     })
                     .await
@@ -150,25 +150,25 @@ impl<F, St> Bench<F, St> {
 }
 
 impl<S: Store> Trial<S> {
-    /// A message, to be delivered `once()`, `times(10)`, or several `at_once(5)`.
+    /// A message to deliver: call `once()`, `times(10)` or `at_once(5)` on the result.
     pub fn deliver(&self, message: impl Into<Publication>) -> Sending<'_, S> {
         Sending::new(self, message.into())
     }
 
-    /// A message in JSON.
+    /// A message to deliver, as JSON.
     ///
     /// # Errors
-    /// It cannot be written as JSON.
+    /// Fails if the message cannot be serialized as JSON.
     pub fn deliver_json(&self, message: &impl serde::Serialize) -> Result<Sending<'_, S>, serde_json::Error> {
         Publication::json(message).map(|message| self.deliver(message))
     }
 
-    /// Delivers messages in every way (once, ten times, five at once, in two processes, with a crash at each point),
-    /// each way with a message of its own that `message` makes from a number, and checks that each message has the
-    /// effect of one: `effect` reads a number from the test's own tables that each message has to change by as much.
+    /// Delivers messages in every way (once, ten times, five at once, in two processes, with a crash at each point) and
+    /// checks that each message has the effect of a single delivery. `message` creates a new message for each way, from
+    /// a number. `effect` reads a number from the test's own tables; each message must change it by the same amount.
     ///
     /// # Errors
-    /// A way in which the effect was another one, by name; or whatever else went wrong.
+    /// Returns the first way in which the effect differs, or any other failure.
     pub async fn has_one_effect<M: serde::Serialize>(
         &self,
         mut message: impl FnMut(u32) -> M,
@@ -199,8 +199,8 @@ impl<S: Store> Trial<S> {
         Ok(())
     }
 
-    /// What became of deliveries and runs from the inbox so far, in order. What a crashed process had done last is not
-    /// among it.
+    /// The outcomes of deliveries and of runs from the inbox so far, in order. The last outcomes of a crashed process
+    /// may be missing.
     pub fn outcomes(&self) -> Vec<Outcome> {
         self.watched.outcomes().clone()
     }
@@ -208,26 +208,26 @@ impl<S: Store> Trial<S> {
     /// The dead letters, newest first.
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// Fails if the database cannot be used.
     pub async fn dead_letters(&self) -> Result<Vec<Row>, Error> {
         self.inbox.list(&Filter::default(), Page::default()).await
     }
 
-    /// The inbox, to replay and discard dead letters. What is replayed runs with the next delivery, or by
-    /// [`run`](Self::run).
+    /// The inbox, to replay and discard dead letters. A replayed message runs with the next delivery, or when
+    /// [`run`](Self::run) is called.
     pub fn inbox(&self) -> &Inbox<S> {
         &self.inbox
     }
 
-    /// The broker, for faults. The queue is called `trial`.
+    /// The broker, to inject faults. The queue is named `trial`.
     pub fn broker(&self) -> &Broker {
         &self.broker
     }
 
-    /// Runs a worker until the queue is empty and nothing waits in the inbox.
+    /// Runs a worker until the queue is empty and no message in the inbox is scheduled.
     ///
     /// # Errors
-    /// The worker could not start.
+    /// Fails if the worker cannot start.
     pub async fn run(&self) -> Result<(), Error> {
         let mut process = self.start(None, 1)?;
         tokio::select! {
@@ -248,7 +248,7 @@ impl<S: Store> Trial<S> {
         self.broker.publish(QUEUE, message.clone());
     }
 
-    /// Waits until the queue is empty and nothing waits in the inbox.
+    /// Waits until the queue is empty and no message in the inbox is scheduled.
     pub(crate) async fn done(&self) -> Result<(), Error> {
         let mut changed = self.watched.changed.subscribe();
         loop {
@@ -258,7 +258,7 @@ impl<S: Store> Trial<S> {
             if self.inbox.list(&parked, Page { before: None, limit: 1 }).await?.is_empty() {
                 return Ok(());
             }
-            // A parked row runs, and what became of it is observed. The sender lives in `self`.
+            // A scheduled row runs, and its outcome is observed. The sender lives in `self`.
             let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
         }
     }

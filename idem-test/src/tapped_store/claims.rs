@@ -1,4 +1,4 @@
-//! Its claims.
+//! The claims of a tapped store.
 
 use std::time::Duration;
 

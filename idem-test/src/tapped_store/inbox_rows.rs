@@ -1,4 +1,4 @@
-//! Its inbox rows.
+//! The inbox rows of a tapped store.
 
 use std::time::Duration;
 

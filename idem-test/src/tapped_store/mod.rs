@@ -1,4 +1,4 @@
-//! A store that does what another one does, except where its tap stops it or lets it fail.
+//! A store that wraps another one, except where its tap stops it or makes it fail.
 
 mod claims;
 mod inbox_rows;
@@ -13,14 +13,15 @@ use crate::harness::Crash;
 
 pub(crate) use over::Over;
 
-/// What [`TappedStore`] does otherwise than the store within. All of it is left as it is by default.
+/// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
-    /// Before `ping`, `seen`, `survey` and `level`, and before each `claim` and `insert`, with the key of the message.
+    /// Runs before `ping`, `seen`, `survey` and `level`, and before each `claim` and `insert` with the key of the
+    /// message.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), Fault>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// At each point at which a process can crash.
+    /// Runs at each point at which a process can crash.
     fn reach(&self, _point: Crash) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
@@ -34,7 +35,7 @@ pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
     }
 }
 
-/// A store that hands all calls on to the store within, by way of its tap. Its handlers are [`Over`] those of that store.
+/// A store that forwards all calls to the wrapped store through its tap. Its handlers are [`Over`] those of that store.
 #[derive(Clone)]
 pub(crate) struct TappedStore<S, T> {
     within: S,
@@ -47,13 +48,13 @@ impl<S, T> TappedStore<S, T> {
     }
 }
 
-/// A transaction of the store within, and the tap.
+/// A transaction of the wrapped store, with the tap.
 pub(crate) struct TappedTxn<X, T> {
     within: X,
     tap: T,
 }
 
-/// Lends the transaction itself, because [`Over`] needs the tap that comes with it.
+/// Returns the transaction itself, because [`Over`] needs the tap that comes with it.
 impl<S: Store, T: StoreTap> Lends<TappedTxn<S::Txn, T>> for TappedStore<S, T> {
     fn lend(txn: &mut Self::Txn) -> &mut TappedTxn<S::Txn, T> {
         txn

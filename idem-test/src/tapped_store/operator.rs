@@ -1,4 +1,4 @@
-//! What operators ask of it.
+//! The operator calls of a tapped store.
 
 use idem_core::store::{Cures, Fault, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, Waiting};
 use idem_core::{Key, Store};

@@ -1,4 +1,4 @@
-//! Its handlers.
+//! The handlers of a tapped store.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, Lends};
 
 use super::{StoreTap, TappedTxn};
 
-/// The handler `H` of the store `S`, over that store with the tap `T`.
+/// The handler `H` of the store `S`, for that store with the tap `T`.
 pub(crate) struct Over<H, S, T>(PhantomData<(H, S, T)>);
 
 impl<H: Handler, S: Lends<H::Connection>, T: StoreTap> Handler for Over<H, S, T> {

@@ -1,4 +1,4 @@
-//! Its transactions.
+//! The transactions of a tapped store.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The same schema by way of a pgbouncer in transaction mode, one for each world.
+//! The same schema through a pgbouncer in transaction mode, one pgbouncer per world.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
 use std::fs::{self, Permissions};
@@ -15,14 +15,14 @@ use uuid::Uuid;
 
 use crate::direct::PostgresWorld;
 
-/// Its sessions are read-only but in idem's transactions, as `.pgbouncer()` advises, unless they are `WRITABLE`.
+/// Its sessions are read-only except in idem's transactions, as `.pgbouncer()` advises, unless they are `WRITABLE`.
 pub(crate) struct PgBouncerWorld<const WRITABLE: bool = false> {
     direct: PostgresWorld,
     pooler: Pooler,
 }
 
 impl PgBouncerWorld<true> {
-    /// The store connects as a role of its own, whose sessions are read-only.
+    /// The store connects with a separate role whose sessions are read-only.
     pub(crate) async fn with_read_only_role() -> Option<Self> {
         let direct = PostgresWorld::make().await?;
         let target: PgConnectOptions = direct.url.parse().unwrap();
@@ -38,7 +38,7 @@ impl PgBouncerWorld<true> {
         Some(Self { direct, pooler })
     }
 
-    /// Removes that role with all that it owns.
+    /// Removes that role and everything it owns.
     pub(crate) async fn drop_role(self) {
         let target: PgConnectOptions = self.pooler.url.parse().unwrap();
         let role = target.get_username().to_owned();
@@ -52,7 +52,7 @@ impl<const WRITABLE: bool> PgBouncerWorld<WRITABLE> {
         &self.pooler.url
     }
 
-    /// The one number that a query gives in the session that the pooler had in use last.
+    /// The single number that a query returns in the session that the pooler used last.
     pub(crate) async fn session(&self, sql: &str) -> i64 {
         let target: PgConnectOptions = self.pooler.url.parse().unwrap();
         let mut conn = target.extra_float_digits(None).connect().await.unwrap();
@@ -93,7 +93,7 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
     }
 
     async fn execute(tx: &mut PgConnection, sql: &str) -> Result<(), BoxError> {
-        // Prepared under a name first, as sqlx does with a handler's statements, and left there.
+        // First prepared under a name, as sqlx prepares a handler's statements, and left there.
         sqlx::query("SELECT 1").execute(&mut *tx).await?;
         PostgresWorld::execute(tx, sql).await
     }
@@ -119,7 +119,7 @@ impl<const WRITABLE: bool> World for PgBouncerWorld<WRITABLE> {
     }
 }
 
-/// A pgbouncer that ends with this value, or with the process: the shell before it waits for the end of its input.
+/// A pgbouncer that ends with this value, or with the process: its parent shell waits for the end of its input.
 struct Pooler {
     shell: Child,
     home: PathBuf,
@@ -127,7 +127,7 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// `None`, and said so, where the program is not installed.
+    /// Prints a line and returns `None` if the program is not installed.
     async fn start(database: &str, writable: bool) -> Option<Self> {
         let program =
             ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer", "/opt/homebrew/bin/pgbouncer"];
@@ -136,7 +136,7 @@ impl Pooler {
             println!("skipped: pgbouncer is not installed, run cargo xtask test");
             return None;
         };
-        // Short, because the path of a socket is; open, because pgbouncer does not stay root.
+        // Short, because a socket path is limited; open, because pgbouncer does not stay root.
         let home = PathBuf::from(format!("/tmp/idem-{}", Uuid::new_v4().simple()));
         fs::create_dir(&home).unwrap();
         fs::set_permissions(&home, Permissions::from_mode(0o777)).unwrap();
@@ -188,7 +188,7 @@ fn settings(database: &str, writable: bool, home: &Path) -> String {
     )
 }
 
-/// User and password of the URL; neither has a character that would have to be encoded in it.
+/// User and password of the URL; neither has a character that needs encoding in it.
 fn credentials(database: &str) -> (&str, &str) {
     let (_, rest) = database.split_once("://").unwrap();
     let (credentials, _) = rest.rsplit_once('@').unwrap();

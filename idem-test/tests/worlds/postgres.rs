@@ -1,4 +1,4 @@
-//! A schema of its own in a PostgreSQL database.
+//! A separate schema in a PostgreSQL database.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl World for PostgresWorld {
 
     fn refuse(&self, what: &str, table: &str, key: Option<&str>) -> String {
         let (function, table) = (self.name(&format!("refuse_{table}")), self.own(table));
-        // No handler has the number 0: that is how the store looks whether the database can be written.
+        // No handler has the number 0: the store uses it to check whether the database is writable.
         let of_key = key.map_or_else(String::new, |key| format!(" AND NEW.key = convert_to('{key}', 'UTF8')"));
         format!(
             "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS

@@ -1,4 +1,4 @@
-//! A database file of its own.
+//! A separate database file.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl SqliteWorld {
 
 impl Drop for SqliteWorld {
     fn drop(&mut self) {
-        // A directory that is left behind is no failure of the test.
+        // A leftover directory is not a failure of the test.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -1,19 +1,19 @@
-//! What the fault tests share.
+//! The parts that the fault tests share.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `order` | one handler that does, well or badly, what its message says |
-//! | `stage` | what that handler sees of its test, and its test of it |
-//! | `world` | a test's own schema, broker and workers |
-//! | `journal` | the outcomes that workers tell |
-//! | `site` | a queue, stream or topic of a test's own, on any of the brokers |
-//! | `mode` | direct, by way of the inbox, or in batches |
-//! | `scene` | a world and a site, and what must hold at the end |
-//! | `relay` | what stands between a source and its server, and can be cut |
-//! | `unacked` | a source whose acks are counted, and do not arrive |
-//! | `process` | a worker in a process of its own |
-//! | `lines` | how much is logged |
-//! | `wait` | waiting with an end |
+//! | `order` | one handler that does what its message says |
+//! | `stage` | the state that this handler shares with its test |
+//! | `world` | a separate schema, broker and workers per test |
+//! | `journal` | the outcomes that workers report |
+//! | `site` | a separate queue, stream or topic per test, on any of the brokers |
+//! | `mode` | direct, from the inbox, or in batches |
+//! | `scene` | a world and a site, and the checks at the end |
+//! | `relay` | a relay between a source and its server, which can be cut |
+//! | `unacked` | a source whose acks are counted and withheld |
+//! | `process` | a worker in a separate process |
+//! | `lines` | counts log lines |
+//! | `wait` | waiting with a limit |
 
 mod journal;
 mod lines;
@@ -42,7 +42,7 @@ pub use unacked::{Asked, Unacked};
 pub use wait::{until, within};
 pub use world::{Running, Tuned, World, answers, fresh, quick, variable};
 
-/// The brokers with servers, as sites of tests.
+/// RabbitMQ.
 pub type RabbitMq = Real<idem_brokers::RabbitMq>;
 /// NATS JetStream.
 pub type Nats = Real<idem_brokers::Nats>;

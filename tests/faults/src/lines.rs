@@ -1,4 +1,4 @@
-//! How much is logged.
+//! Counts log lines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,22 +9,22 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
-/// Counts idem's log lines on this thread. A runtime of one thread does all its work there.
+/// Counts idem's log lines on this thread. A single-threaded runtime does all its work there.
 #[derive(Clone, Default)]
 pub struct Lines(Arc<Mutex<Counts>>);
 
-/// How often by level, file and line.
+/// The number of lines by level, file and line.
 type Counts = BTreeMap<(Level, &'static str, u32), usize>;
 
 impl Lines {
-    /// Begins to count, until the guard is dropped.
+    /// Counts until the guard is dropped.
     pub fn count() -> (Self, DefaultGuard) {
         let lines = Self::default();
         let subscriber = tracing_subscriber::registry().with(lines.clone().with_filter(LevelFilter::DEBUG));
         (lines, tracing::subscriber::set_default(subscriber))
     }
 
-    /// How many lines there were of this level or a graver one.
+    /// How many lines had this level or a more severe one.
     pub fn at_least(&self, level: Level) -> usize {
         self.0.lock().unwrap().iter().filter(|((of, ..), _)| *of <= level).map(|(_, count)| count).sum()
     }
@@ -40,7 +40,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-/// Which line of the source said how much.
+/// Writes how many lines each source line logged.
 impl std::fmt::Display for Lines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for ((level, file, line), count) in &*self.0.lock().unwrap() {

@@ -1,4 +1,4 @@
-//! The ways through a worker.
+//! The modes of a worker.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use idem::{Postgres, Source, Worker};
 
 use crate::Stage;
 
-/// How a worker takes messages.
+/// How a worker processes messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Runs each delivery before its ack.
     Direct,
     /// Stores each delivery, acks it, and runs it from the inbox.
     Inbox,
-    /// Runs deliveries together in one transaction, one after another, and then acks them.
+    /// Runs deliveries together in one transaction, one after the other, and then acks them.
     Batch,
 }
 
 impl Mode {
-    /// A worker of this mode, whose messages can all be in its hands at once.
+    /// Sets this mode on a worker that can hold all messages of a test at once.
     pub fn tune<Src: Source>(self, worker: Worker<Postgres, Src, Stage>) -> Worker<Postgres, Src, Stage> {
-        // As many rows of the inbox as deliveries: on Kafka the first deliveries after an assignment are stored as well.
+        // As many inbox rows as deliveries: on Kafka the first deliveries after an assignment are also stored.
         let worker = worker.inbox_in_flight(16);
         match self {
             Self::Direct => worker,
             Self::Inbox => worker.inbox(),
-            // The few messages of a test come a moment apart, and are to be in a batch all the same.
+            // The few messages of a test arrive a moment apart, and should still form a batch.
             Self::Batch => worker.in_flight(4).batch(16).linger(Duration::from_millis(10)),
         }
     }
 
-    /// How many of so many messages that wait for the stage are sure to run at once: in a batch, the first of it does.
+    /// How many of `messages` messages that wait for the stage surely run at once: in a batch, only the first one does.
     pub fn at_once(self, messages: usize) -> usize {
         if self == Self::Batch { 1 } else { messages }
     }
 
-    /// As one process tells it to another.
+    /// The name under which one process passes it to another.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",

@@ -1,4 +1,4 @@
-//! One handler that does, well or badly, what its message says.
+//! One handler that does what its message says.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use crate::Stage;
 pub struct Order {
     /// Its key.
     pub id: String,
-    /// What its handler does.
+    /// The action of the handler.
     pub act: Act,
 }
 
 impl Order {
-    /// A message of this key.
+    /// A message with this key.
     pub fn new(id: impl Into<String>, act: Act) -> Self {
         Self { id: id.into(), act }
     }
 }
 
-/// What the handler does after it has written its effect.
+/// The action of the handler after it has written its effect.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub enum Act {
     /// Nothing more.
     Write,
-    /// Takes so many milliseconds, then asks the database something.
+    /// Takes this many milliseconds, then runs a query.
     Take(u64),
     /// Waits until the stage opens.
     Hold,
     /// Waits, for at most half a second, until another session waits for this transaction.
     Meet,
-    /// Fails the first so many times.
+    /// Fails the first runs, this many times.
     Fail(u32),
-    /// Fails each time, after so many milliseconds.
+    /// Fails each time, after this many milliseconds.
     FailAfter(u64),
     /// Fails until the stage opens.
     FailUntilOpen,
@@ -47,13 +47,13 @@ pub enum Act {
     Panic,
     /// Never ends.
     Hang,
-    /// Ends the process after so many milliseconds.
+    /// Ends the process after this many milliseconds.
     Abort(u64),
     /// Ends its own connection, and returns the error.
     Break,
     /// Ends its own connection, and returns `Ok`.
     BreakQuietly,
-    /// Runs into a SQL error, and returns `Ok`.
+    /// Causes a SQL error, and returns `Ok`.
     Swallow,
     /// Runs ROLLBACK.
     Rollback,
@@ -61,17 +61,18 @@ pub enum Act {
     Commit,
     /// Runs COMMIT and BEGIN, and writes again.
     CommitAndBegin,
-    /// Writes through a connection of the application's own.
+    /// Writes through one of the application's connections.
     SecondConnection,
-    /// Nests a transaction that commits, one that rolls back, one that is dropped, and one in one; writes in each.
+    /// Nests a transaction that commits, one that rolls back, one that is dropped, and one inside another; writes in
+    /// each.
     Nest,
     /// Nests a transaction that commits, and then fails.
     NestAndFail,
-    /// Waits for a row that the test has locked, with a lock timeout of its own.
+    /// Sets a lock timeout and waits for a row that the test has locked.
     LockTimeout,
 }
 
-/// Writes its effect, and then does what the message says.
+/// Writes its effect, then does what the message says.
 #[idempotent(key = "id", name = "act")]
 pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut PgConnection) -> Result<(), BoxError> {
     let (stage, id, attempt) = (stage.0, order.id.as_str(), delivery.attempt());
@@ -136,7 +137,7 @@ pub async fn act(order: Order, stage: State<Stage>, delivery: Delivery, tx: &mut
 }
 
 async fn meet(stage: &Stage, id: &str, tx: &mut PgConnection) -> Result<(), BoxError> {
-    // The lock that a second claim of one key waits for is that of the first one's transaction.
+    // A second claim of one key waits for the lock of the first one's transaction.
     let asked = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'
                  AND transactionid = pg_current_xact_id()::xid)";
     let start = std::time::Instant::now();

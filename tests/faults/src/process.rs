@@ -1,4 +1,4 @@
-//! A worker in a process of its own.
+//! A worker in a separate process.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,29 +10,29 @@ use tokio::process::{Child, Command};
 
 use crate::{Mode, Real, World, fresh, within};
 
-/// What a process is told.
+/// The settings of a process.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// [`Broker::NAME`](idem_brokers::Broker::NAME).
     pub broker: &'static str,
-    /// Where the broker is.
+    /// The address of the broker.
     pub address: String,
     /// The queue, stream or topic.
     pub name: String,
-    /// Where the database is.
+    /// The URL of the database.
     pub database: String,
     /// The schema of the test.
     pub schema: String,
-    /// How it takes messages.
+    /// The mode of the worker.
     pub mode: Mode,
 }
 
-/// The names of the variables by which it is told.
+/// The environment variables that pass the settings.
 const VARIABLES: [&str; 6] =
     ["FAULTS_BROKER", "FAULTS_ADDRESS", "FAULTS_NAME", "FAULTS_DATABASE", "FAULTS_SCHEMA", "FAULTS_MODE"];
 
 impl Setting {
-    /// A worker at this site.
+    /// The settings of a worker at this site.
     pub fn of<B: Broker>(world: &World, site: &Real<B>, mode: Mode) -> Self {
         Self {
             broker: B::NAME,
@@ -44,7 +44,7 @@ impl Setting {
         }
     }
 
-    /// What this process was told.
+    /// Reads the settings of this process.
     pub fn from_env() -> Self {
         let [broker, address, name, database, schema, mode] = VARIABLES.map(|name| std::env::var(name).unwrap());
         let mode = Mode::parse(&mode).unwrap();
@@ -52,7 +52,7 @@ impl Setting {
     }
 }
 
-/// A worker in a process of its own. It ends with the value.
+/// A worker in a separate process, which is killed on drop.
 pub struct Process {
     child: Child,
     log: PathBuf,
@@ -85,17 +85,17 @@ impl Process {
         assert!(status.is_none(), "the worker ended: {status:?}\n{}", self.log());
     }
 
-    /// The processor time that it has taken, in its own code and in the kernel's (proc(5), `/proc/pid/stat`).
+    /// The processor time used by the process, in user and kernel mode (proc(5), `/proc/pid/stat`).
     pub fn processor_time(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id().unwrap())).unwrap();
-        // The second field is the name in parentheses; utime and stime are the 14th and the 15th.
+        // The second field is the name in parentheses; utime and stime are fields 14 and 15.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-        // Linux on all platforms of today: 100 ticks a second.
+        // Linux uses 100 ticks per second on all current platforms.
         Duration::from_millis(ticks * 10)
     }
 
-    /// What it has logged.
+    /// The log output of the process.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }

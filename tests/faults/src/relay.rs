@@ -1,4 +1,4 @@
-//! A TCP relay in front of a server, which can be cut, refuse, and delay. It knows what clients have said.
+//! A TCP relay in front of a server, which can cut, refuse and delay connections. It records what clients send.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Relay {
     words: broadcast::Sender<Vec<u8>>,
 }
 
-/// What a client has said on one connection, each piece as it was read.
+/// The bytes that a client sent on one connection, one piece per read.
 type Said = Arc<Mutex<Vec<Vec<u8>>>>;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Relay {
-    /// In front of the server of this address.
+    /// Starts a relay in front of the server at this address.
     pub async fn start(address: &str) -> Self {
         let target = authority(address).to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -52,32 +52,32 @@ impl Relay {
         Self { port, state, said, words }
     }
 
-    /// The same address by way of the relay.
+    /// Returns the address with the relay in place of the server.
     pub fn address(&self, address: &str) -> String {
         address.replacen(authority(address), &format!("127.0.0.1:{}", self.port), 1)
     }
 
-    /// Ends all connections, and accepts new ones.
+    /// Closes all connections, and accepts new ones.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.generation += 1);
     }
 
-    /// Ends all connections, and refuses new ones or no longer.
+    /// Closes all connections, and starts or stops refusing new ones.
     pub fn refuse(&self, refuses: bool) {
         self.state.send_modify(|state| (state.generation, state.refuses) = (state.generation + 1, refuses));
     }
 
-    /// Passes on so much later what is said from now on, in both directions.
+    /// Delays all data from now on, in both directions.
     pub fn delay(&self, delay: Duration) {
         self.state.send_modify(|state| state.delay = delay);
     }
 
-    /// Says this to all clients, as if the server did. Nothing else may be on its way to them.
+    /// Sends these bytes to all clients as if from the server. Nothing else may be on its way to them.
     pub fn say(&self, word: &[u8]) {
         let _ = self.words.send(word.to_vec());
     }
 
-    /// What clients have said, by connection. A piece is about what was written at once.
+    /// The bytes that clients have sent, by connection. A piece is roughly one write.
     pub fn said(&self) -> Vec<Vec<Vec<u8>>> {
         self.said.lock().unwrap().iter().map(|said| said.lock().unwrap().clone()).collect()
     }
@@ -134,8 +134,8 @@ async fn copy(
     }
 }
 
-/// A Kafka broker tells its clients where it is, and they would go there past the relay. Its address is a host followed
-/// by a port in four bytes (Kafka protocol, Metadata and FindCoordinator), so that the relay's fits in the same place.
+/// A Kafka broker sends its clients its own address, and they would bypass the relay. The address is a host followed by
+/// a port in four bytes (Kafka protocol, Metadata and FindCoordinator), so the relay's port fits in the same place.
 fn stay(bytes: &mut [u8], (server, relay): (u16, u16)) {
     let told = [&b"127.0.0.1"[..], &u32::from(server).to_be_bytes()].concat();
     let mut from = 0;
@@ -146,7 +146,7 @@ fn stay(bytes: &mut [u8], (server, relay): (u16, u16)) {
     }
 }
 
-/// `host:port` of an address, with or without a scheme.
+/// The `host:port` of an address with or without a scheme.
 fn authority(address: &str) -> &str {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap();

@@ -9,12 +9,12 @@ use sqlx::Executor;
 
 use crate::{Mode, Order, Running, Site, Tuned, World, until};
 
-/// The ids of a warm-up begin so.
+/// The prefix of the ids of a warm-up.
 const WARM: &str = "warm";
 
-/// A world, and a site on one of the brokers.
+/// A world and a site on one of the brokers.
 pub struct Scene<S> {
-    /// The database, and what the handler sees.
+    /// The database and the state of the handler.
     pub world: World,
     /// The broker.
     pub site: S,
@@ -25,15 +25,15 @@ pub struct Scene<S> {
 }
 
 impl<S: Site> Scene<S> {
-    /// A new one; `None` where there is no server to test against.
+    /// Creates a scene; `None` if there is no server to test against.
     pub async fn new(mode: Mode) -> Option<Self> {
         let (world, site) = (World::new().await?, S::new().await?);
-        // Two workers that run at once, with some connections to spare.
+        // Enough for two workers at once, with some connections to spare.
         let store = world.options().connections(96).connect().await.unwrap();
         Some(Self { world, site, mode, store })
     }
 
-    /// Publishes these.
+    /// Publishes these messages.
     pub async fn publish(&self, orders: &[Order]) {
         let payloads: Vec<_> = orders.iter().map(|order| serde_json::to_vec(order).unwrap()).collect();
         self.site.publish(&payloads).await;
@@ -44,19 +44,19 @@ impl<S: Site> Scene<S> {
         self.start_from(self.site.source().await, |worker| worker)
     }
 
-    /// Starts a worker, and waits until what is published now runs as its mode says.
+    /// Starts a worker, and waits until newly published messages run in its mode.
     pub async fn start_warm(&self) -> Running {
         let worker = self.start().await;
         self.warm_up().await;
         worker
     }
 
-    /// Waits until the first worker, which must have been started, runs what is published as its mode says.
+    /// Waits until the first worker, which must have been started, runs published messages in its mode.
     pub async fn warm_up(&self) {
         self.publish(&orders(WARM, S::WARM_UP, crate::Act::Write)).await;
         let asked = "SELECT count(*) FROM {schema}.effects WHERE id LIKE 'warm-%'";
         until("the worker is warm", || async { self.world.number(asked).await >= S::WARM_UP as i64 }).await;
-        // The effect of a message that was stored first may be there before its delivery is known to be stored.
+        // The effect of a message that was stored first may exist before its delivery is known to be stored.
         self.settled().await;
     }
 
@@ -65,7 +65,7 @@ impl<S: Site> Scene<S> {
         self.world.start(&self.store, source, |worker| tune(self.mode.tune(worker)))
     }
 
-    /// Waits until so many effects are there, beside those of the warm-up, for as long as there are more and more.
+    /// Waits until there are `count` effects, without those of the warm-up, as long as their number grows.
     pub async fn effects(&self, count: usize) {
         let asked = "SELECT count(*) FROM {schema}.effects WHERE id NOT LIKE 'warm-%'";
         let seen = Cell::new(-1);
@@ -79,17 +79,17 @@ impl<S: Site> Scene<S> {
         }
     }
 
-    /// Waits until the broker has the acks of all that was published so far.
+    /// Waits until the broker has the acks of all published messages.
     pub async fn settled(&self) {
         until("all is settled", || async { self.site.left().await == 0 }).await;
     }
 
-    /// The runs of the handler so far, beside those of the warm-up.
+    /// The number of runs of the handler so far, without those of the warm-up.
     pub fn runs(&self) -> usize {
         self.world.stage.runs().into_iter().filter(|run| !run.id.starts_with(WARM)).count()
     }
 
-    /// Waits until the handler was called so many times, beside those of the warm-up.
+    /// Waits until the handler was called `runs` times, without the calls of the warm-up.
     pub async fn entered(&self, runs: usize) {
         until(&format!("{runs} runs"), || async { self.runs() >= runs }).await;
     }
@@ -99,15 +99,15 @@ impl<S: Site> Scene<S> {
         self.world.number("SELECT count(*) FROM {schema}.inbox_messages").await
     }
 
-    /// Waits until each of these has its effect and nothing is left; the workers are stopped, which must go well. Then
-    /// no message has two effects, and none has one that must not. Answers the dead letters.
+    /// Waits until each of these has its effect and nothing is left, and stops the workers. Asserts that they stop
+    /// without an error, that no message has two effects, and that no other message has one. Returns the dead letters.
     pub async fn ends_with(&self, orders: impl IntoIterator<Item = Order>, workers: Vec<Running>) -> Vec<Row> {
         let expected: BTreeSet<String> = orders.into_iter().map(|order| order.id).collect();
         self.effects(expected.len()).await;
         let parked = "SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'parked'";
         until("nothing waits in the inbox", || async { self.world.number(parked).await == 0 }).await;
         self.settled().await;
-        // Those that are in the hands of a worker are not counted by each broker: so these end first.
+        // Not every broker counts messages that a worker holds, so the workers end first.
         for worker in workers {
             worker.stop().await.unwrap();
         }
@@ -120,14 +120,14 @@ impl<S: Site> Scene<S> {
         self.world.rows(&self.store).await
     }
 
-    /// Removes it.
+    /// Removes the site and the schema.
     pub async fn end(self) {
         self.site.end().await;
         self.world.pool.execute(self.world.stage.sql("DROP SCHEMA {schema} CASCADE")).await.unwrap();
     }
 }
 
-/// So many messages that do this, each with an id of its own.
+/// Returns `count` messages with this act, each with a different id.
 pub fn orders(what: &str, count: usize, act: crate::Act) -> Vec<Order> {
     (0..count).map(|n| Order::new(format!("{what}-{n}"), act)).collect()
 }

@@ -1,4 +1,4 @@
-//! Where a test's messages come from: one queue, stream or topic of its own, on any of the brokers.
+//! The source of a test's messages: a separate queue, stream or topic on any of the brokers.
 
 use std::time::Duration;
 
@@ -9,44 +9,44 @@ use idem_test::{Broker as InProcessBroker, Publication, Queue};
 use crate::relay::Relay;
 use crate::{fresh, variable};
 
-/// A queue, stream or topic of one test's own.
+/// A queue, stream or topic used by one test.
 #[allow(async_fn_in_trait, reason = "nobody spawns these")]
 pub trait Site: Sized + Send + Sync + 'static {
-    /// What workers consume from.
+    /// The source of the workers.
     type Source: Source;
 
     /// How many messages a first worker stores before it runs others directly.
     const WARM_UP: usize;
 
-    /// A new one; `None` where there is no server to test against.
+    /// Creates a site; `None` if there is no server to test against.
     async fn new() -> Option<Self>;
 
-    /// Publishes in this order, and returns when all is confirmed.
+    /// Publishes in this order, and returns once all messages are confirmed.
     async fn publish(&self, payloads: &[Vec<u8>]);
 
-    /// One source more, not yet opened.
+    /// Returns another source, not yet opened.
     async fn source(&self) -> Self::Source;
 
-    /// Cuts the connections of all sources, which may connect again at once.
+    /// Cuts the connections of all sources, which may reconnect at once.
     fn cut(&self);
 
-    /// How many messages are not settled, once all workers have ended.
+    /// The number of unsettled messages, once all workers have ended.
     async fn left(&self) -> u64;
 
-    /// Makes the broker forget the consumer. `false` where that can only be once nobody consumes.
+    /// Makes the broker forget the consumer. Returns `false` if that is possible only without active consumers.
     async fn forget(&self) -> bool;
 
-    /// Makes again what was forgotten and no consumer makes by itself.
+    /// Recreates whatever was forgotten and is not recreated by a consumer.
     async fn restore(&self);
 
-    /// Removes it.
+    /// Removes the site.
     async fn end(self);
 }
 
-/// A queue of the broker in the process.
+/// A queue of the in-process broker.
 pub struct InProcess(InProcessBroker);
 
-/// It has a lease, so that slow handlers are put to the test.
+/// It has a lease, so that slow handlers are tested.
 const LEASE: Duration = Duration::from_secs(1);
 
 impl Site for InProcess {
@@ -77,7 +77,7 @@ impl Site for InProcess {
         (counts.ready + counts.unsettled) as u64
     }
 
-    /// There is nothing to be forgotten but the subscriptions.
+    /// There is nothing to forget but the subscriptions.
     async fn forget(&self) -> bool {
         self.0.disconnect();
         true
@@ -88,14 +88,14 @@ impl Site for InProcess {
     async fn end(self) {}
 }
 
-/// On a real server, which sources reach by way of a relay.
+/// A site on a real server, which sources reach through a relay.
 pub struct Real<B> {
-    /// Where the server is.
+    /// The address of the server.
     pub address: String,
     /// The name of the queue, stream or topic, and of the durable consumer or the group.
     pub name: String,
     broker: B,
-    /// What sources reach it by.
+    /// The relay through which sources connect.
     pub relay: Relay,
 }
 

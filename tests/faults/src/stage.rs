@@ -1,4 +1,4 @@
-//! What the handler sees of its test, and the test of its handler.
+//! The state that the handler and its test share.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use crate::within;
 pub struct Run {
     /// The message's id.
     pub id: String,
-    /// What the delivery says.
+    /// The attempt number of the delivery.
     pub attempt: u32,
 }
 
@@ -29,7 +29,7 @@ struct Inner {
 }
 
 impl Stage {
-    /// The stage of this schema, in which `effects` and `business` are.
+    /// The stage of this schema, which has the tables `effects` and `business`.
     pub fn new(url: &str, schema: &str) -> Self {
         let open = watch::Sender::new(false);
         let inner = Inner {
@@ -42,7 +42,7 @@ impl Stage {
         Self(Arc::new(inner))
     }
 
-    /// Where the application's own connections go.
+    /// The URL for the application's connections.
     pub fn url(&self) -> &str {
         &self.0.url
     }
@@ -52,14 +52,14 @@ impl Stage {
         AssertSqlSafe(text.replace("{schema}", &self.0.schema))
     }
 
-    /// Writes the effect of a message. The table has no unique constraint, and so shows each one.
+    /// Writes the effect of a message. The table has no unique constraint, and so shows every effect.
     pub async fn effect(&self, id: &str, attempt: u32, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
         let insert = sqlx::query(self.sql("INSERT INTO {schema}.effects (id, attempt) VALUES ($1, $2)"));
         insert.bind(id).bind(attempt as i32).execute(tx).await?;
         Ok(())
     }
 
-    /// The handler has been called.
+    /// Records a call of the handler.
     pub fn enter(&self, id: &str, attempt: u32) {
         self.0.runs.lock().unwrap().push(Run { id: id.to_owned(), attempt });
         self.0.changed.send_replace(());
@@ -70,12 +70,12 @@ impl Stage {
         self.0.runs.lock().unwrap().clone()
     }
 
-    /// The attempts of this message so far, as the handler was told.
+    /// The attempts of this message so far, as the handler saw them.
     pub fn attempts(&self, id: &str) -> Vec<u32> {
         self.runs().into_iter().filter(|run| run.id == id).map(|run| run.attempt).collect()
     }
 
-    /// Waits until the handler has been called so many times.
+    /// Waits until the handler has been called `runs` times.
     pub async fn entered(&self, runs: usize) {
         let mut changed = self.0.changed.subscribe();
         within(&format!("the handler is called {runs} times"), async {
@@ -86,7 +86,7 @@ impl Stage {
         .await;
     }
 
-    /// Lets those go on that wait for it, and those that come later.
+    /// Releases the handlers that wait for it now or later.
     pub fn open(&self) {
         self.0.open.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! Acks that are counted, and from some moment on never arrive, because the process ends before them.
+//! Acks that are counted, and withheld from some moment on, because the process ends before them.
 
 use idem::{Acker, BoxError, Delivery, Settled};
 use idem_test::Tapped;
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::within;
 
-/// Keeps acks from the broker once it is told to: an ack then waits for ever.
+/// Withholds acks from the broker once told to: an ack then waits forever.
 #[derive(Clone)]
 pub struct Unacked(watch::Sender<Asks>);
 
@@ -18,23 +18,23 @@ struct Asks {
 }
 
 impl Unacked {
-    /// This source, and how many acks were asked of it.
+    /// Wraps this source, and returns the count of its acks.
     pub fn new<S>(source: S) -> (Tapped<S, Self>, Asked) {
         let asks = watch::Sender::default();
         (Tapped::new(source, Self(asks.clone())), Asked(asks))
     }
 }
 
-/// The acks that were asked for.
+/// The acks that the worker requested.
 pub struct Asked(watch::Sender<Asks>);
 
 impl Asked {
-    /// Keeps all acks from the broker from now on, and counts these anew.
+    /// Withholds all acks from the broker from now on, and restarts the count.
     pub fn keep(&self) {
         self.0.send_replace(Asks { count: 0, kept: true });
     }
 
-    /// Waits until there were so many.
+    /// Waits until there are `acks` acks.
     pub async fn reached(&self, acks: usize) {
         let mut asked = self.0.subscribe();
         within(&format!("{acks} acks are asked for"), asked.wait_for(|asks| asks.count >= acks)).await.unwrap();

@@ -1,16 +1,16 @@
-//! Waiting with an end.
+//! Waiting with a limit.
 
 use std::time::{Duration, Instant};
 
-/// Nothing takes longer, also on a machine that is busy with other things.
+/// Nothing takes longer, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Waits for it, and says what was waited for if it does not come.
+/// Waits for the future, and panics with `what` if it takes too long.
 pub async fn within<T>(what: &str, it: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, it).await.unwrap_or_else(|_| panic!("waited too long: {what}"))
 }
 
-/// Asks until the answer is yes.
+/// Repeats the query until it returns `true`.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     let start = Instant::now();
     while !ask().await {

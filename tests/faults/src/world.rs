@@ -1,4 +1,4 @@
-//! A test's own schema, broker and workers.
+//! A separate schema, broker and workers per test.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{Journal, Order, Stage, act, within};
 
-/// The address of a server, or nothing: then the test has said so.
+/// The address of a server. Prints a line and returns `None` if it is not set.
 pub fn variable(name: &str) -> Option<String> {
     match std::env::var(name) {
         Ok(url) => Some(url),
@@ -26,29 +26,29 @@ pub fn variable(name: &str) -> Option<String> {
     }
 }
 
-/// A name that nothing else has.
+/// A unique name.
 pub fn fresh(what: &str) -> String {
     format!("{what}_{}", Uuid::new_v4().simple())
 }
 
-/// Retries that a test can wait for.
+/// Retries with delays short enough for a test.
 pub fn quick(attempts: u32) -> RetryPolicy {
     RetryPolicy::new().attempts(attempts).first(Duration::from_millis(10)).factor(1.0)
 }
 
-/// A test's own world.
+/// The world of one test.
 pub struct World {
-    /// Where the database is. The name of the application is the schema's, by which the connections are found.
+    /// The URL of the database. Its application name is that of the schema, to identify the connections.
     pub url: String,
-    /// The schema of idem's tables and the test's own.
+    /// The schema of idem's tables and of the test's.
     pub schema: String,
-    /// The test's own eyes.
+    /// The connections through which the test observes the database.
     pub pool: PgPool,
-    /// A broker in the process.
+    /// The in-process broker.
     pub broker: Broker,
-    /// What the handler sees.
+    /// The state that the handler sees.
     pub stage: Stage,
-    /// What the workers told.
+    /// The outcomes that the workers reported.
     pub journal: Journal,
 }
 
@@ -59,12 +59,12 @@ const CONSUMER: &str = "faults";
 pub type Tuned<Src> = Worker<Postgres, Src, Stage>;
 
 impl World {
-    /// A new one in the shared server; `None` where there is none to test against.
+    /// Creates a world on the shared server; `None` if there is no server to test against.
     pub async fn new() -> Option<Self> {
         Some(Self::at(&variable("DATABASE_URL")?).await)
     }
 
-    /// A new one in this server.
+    /// Creates a world on this server.
     pub async fn at(url: &str) -> Self {
         let schema = fresh("idem_faults");
         let world = Self::existing(url, &schema);
@@ -77,7 +77,7 @@ impl World {
         world
     }
 
-    /// One that another process has made.
+    /// A world that another process has created.
     pub fn existing(url: &str, schema: &str) -> Self {
         let pool = PgPoolOptions::new().max_connections(2).connect_lazy(url).unwrap();
         let named = format!("{url}{}application_name={schema}", if url.contains('?') { '&' } else { '?' });
@@ -91,22 +91,22 @@ impl World {
         }
     }
 
-    /// How to reach the database.
+    /// The options to connect to the database.
     pub fn options(&self) -> PostgresOptions {
         Postgres::options(&self.url).schema(&self.schema)
     }
 
-    /// A store handle of its own.
+    /// A separate store handle.
     pub async fn store(&self) -> Postgres {
         self.options().connect().await.unwrap()
     }
 
-    /// Publishes to the queue `orders` of the broker in the process.
+    /// Publishes to the queue `orders` of the in-process broker.
     pub fn publish(&self, order: &Order) {
         self.broker.publish_json("orders", order).unwrap();
     }
 
-    /// Starts a worker that plays a process of its own, with waits that a test can bear.
+    /// Starts a worker that acts as a separate process, with delays short enough for a test.
     pub fn start<Src: Source>(
         &self,
         store: &Postgres,
@@ -127,7 +127,7 @@ impl World {
         Running { health, shutdown, task }
     }
 
-    /// The operator.
+    /// The operator's view of the inbox.
     pub fn inbox(&self, store: &Postgres) -> Inbox<Postgres> {
         Inbox::new(store, CONSUMER)
     }
@@ -148,7 +148,7 @@ impl World {
         rows.remove(0)
     }
 
-    /// The attempts with which effects of this id are there.
+    /// The attempts that wrote effects of this id.
     pub async fn effects(&self, id: &str) -> Vec<i32> {
         let asked = self.stage.sql("SELECT attempt FROM {schema}.effects WHERE id = $1");
         sqlx::query_scalar(asked).bind(id).fetch_all(&self.pool).await.unwrap()
@@ -160,44 +160,44 @@ impl World {
         sqlx::query_as(asked).fetch_all(&self.pool).await.unwrap()
     }
 
-    /// A number that a statement on the schema answers.
+    /// The number that a statement on the schema returns.
     pub async fn number(&self, sql: &str) -> i64 {
         sqlx::query_scalar(self.stage.sql(sql)).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// How many of the stores' connections are like this, as `pg_stat_activity` sees them.
+    /// How many of the stores' connections match the condition in `pg_stat_activity`.
     pub async fn sessions(&self, like: &str) -> i64 {
         let asked = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{{schema}}' AND {like}");
         self.number(&asked).await
     }
 
-    /// Removes it.
+    /// Removes the world.
     pub async fn end(self) {
         self.pool.execute(self.stage.sql("DROP SCHEMA {schema} CASCADE")).await.unwrap();
     }
 }
 
-/// A worker that runs. Dropped, it ends as in a crash.
+/// A running worker. Dropping it ends it as a crash does.
 pub struct Running {
-    /// Whether it is fit for work.
+    /// The health of the worker.
     pub health: Health,
     shutdown: CancellationToken,
     task: JoinHandle<Result<(), Error>>,
 }
 
 impl Running {
-    /// Tells it to drain.
+    /// Starts its shutdown.
     pub fn shut_down(&self) {
         self.shutdown.cancel();
     }
 
-    /// Drains it, and waits for its end.
+    /// Drains it and waits until it ends.
     pub async fn stop(mut self) -> Result<(), Error> {
         self.shut_down();
         within("the worker ends", &mut self.task).await.unwrap()
     }
 
-    /// Waits for its end, for as long as it takes.
+    /// Waits until it ends, however long that takes.
     pub async fn end(mut self) -> Result<(), Error> {
         (&mut self.task).await.unwrap()
     }
@@ -215,7 +215,7 @@ impl Drop for Running {
     }
 }
 
-/// Whether the store answers at once, which it does while it has a connection left.
+/// Whether the store answers at once, which it does while it has a free connection.
 pub async fn answers(store: &Postgres) -> bool {
     matches!(tokio::time::timeout(Duration::from_secs(5), store.ping()).await, Ok(Ok(())))
 }

@@ -1,10 +1,10 @@
-//! What rustc says to a user who made a mistake: one mistake in each file of `tests/ui/fail`, named after it.
+//! The compile errors for user mistakes: one mistake in each file of `tests/ui/fail`, which is named after it.
 //!
-//! `TRYBUILD=overwrite cargo test --package idem-mistakes` writes the texts anew; read them as a user would.
+//! `TRYBUILD=overwrite cargo test --package idem-mistakes` rewrites the expected texts; read them as a user would.
 
 use std::process::Command;
 
-/// The words are partly rustc's own, and change with it.
+/// Parts of the texts are rustc's, and change with it.
 const RUSTC: &str = "rustc 1.95.";
 
 #[test]

@@ -14,13 +14,13 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::{Broker, WINDOW};
 
-/// Several, so that workers share them, and one that comes or goes moves some.
+/// Several, so that workers share them, and some move when a worker joins or leaves.
 const PARTITIONS: i32 = 4;
 
-/// How many deliveries of a partition run by way of the inbox after it was assigned.
+/// How many deliveries of a partition go through the inbox after its assignment.
 const STORED: u16 = 16;
 
-/// No answer of a broker that is there takes so long.
+/// Longer than any response of a reachable broker.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Apache Kafka.
@@ -29,14 +29,14 @@ pub struct Kafka {
     partitions: i32,
     admin: AdminClient<DefaultClientContext>,
     producer: FutureProducer,
-    /// How many were published.
+    /// The number of published messages.
     turn: AtomicI32,
-    /// It looks at what the group has committed, and never joins it.
+    /// Reads the offsets that the group has committed, and never joins the group.
     observer: Arc<BaseConsumer>,
 }
 
 impl Kafka {
-    /// With so many partitions, once it is made.
+    /// Sets the number of partitions for `create`.
     pub fn partitions(mut self, partitions: i32) -> Self {
         self.partitions = partitions;
         self
@@ -86,9 +86,9 @@ impl Broker for Kafka {
     }
 
     async fn create(&self) -> Result<()> {
-        // There may be neither.
+        // The topic may not exist.
         let _ = self.delete().await;
-        // A deletion goes on for a while after it was answered.
+        // A deletion continues for a while after its response.
         for _ in 0..100 {
             let topic = NewTopic::new(&self.topic, self.partitions, TopicReplication::Fixed(1));
             let topic = topic.set("retention.ms", "3600000");
@@ -107,7 +107,7 @@ impl Broker for Kafka {
         for window in payloads.chunks(WINDOW) {
             let mut acks = Vec::with_capacity(window.len());
             for payload in window {
-                // In turn, so that a copy is mostly in another partition than its original.
+                // Round-robin, so that a copy is usually in another partition than its original.
                 let partition = self.turn.fetch_add(1, Ordering::Relaxed).rem_euclid(self.partitions);
                 acks.push(self.send(partition, payload)?);
             }
@@ -116,7 +116,7 @@ impl Broker for Kafka {
         Ok(())
     }
 
-    /// By the offsets that the group has committed.
+    /// Computed from the offsets that the group has committed.
     async fn left(&self) -> Result<u64> {
         let (observer, topic, partitions) = (self.observer.clone(), self.topic.clone(), self.partitions);
         let left = tokio::task::spawn_blocking(move || {
@@ -147,8 +147,9 @@ impl Broker for Kafka {
     }
 
     async fn delete(&self) -> Result<()> {
-        // The group's offsets go with the topic. The group itself is left to the server: librdkafka 2.12 now and then ends
-        // the process where a new client asks for that (an assertion in its search for the group's coordinator).
+        // The group's offsets are deleted with the topic. The group itself is left to the server: librdkafka 2.12
+        // sometimes aborts the process when a new client requests that (an assertion in its search for the group's
+        // coordinator).
         match self.admin.delete_topics(&[&self.topic], &AdminOptions::new()).await?.pop() {
             Some(Err((_, error))) => Err(error.into()),
             _ => Ok(()),

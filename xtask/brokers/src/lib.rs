@@ -1,4 +1,5 @@
-//! What the demo and the fault tests need of each broker, beside the source of idem: make, publish, look, remove.
+//! The broker operations that the demo and the fault tests need in addition to idem's source: create, publish, inspect,
+//! remove.
 //!
 //! A new broker is one file that implements [`Broker`].
 
@@ -13,52 +14,52 @@ pub use kafka::Kafka;
 pub use nats::Nats;
 pub use rabbitmq::RabbitMq;
 
-/// How many messages may be on their way without a confirm.
+/// The maximum number of unconfirmed messages.
 const WINDOW: usize = 500;
 
-/// A queue, stream or topic, seen by a client beside the workers.
+/// A queue, stream or topic, as seen by a client other than the workers.
 ///
-/// Every call is an error where the broker cannot be reached or refuses it.
+/// Every call fails if the broker cannot be reached or rejects the request.
 #[allow(async_fn_in_trait, reason = "nobody spawns these")]
 pub trait Broker: Sized + Send + Sync + 'static {
-    /// What its workers consume from.
+    /// The source that its workers consume from.
     type Source: Source;
 
-    /// The broker, as a command or a line of a test has it.
+    /// The broker's name in commands and output lines.
     const NAME: &'static str;
 
-    /// The variable in the environment that says where the server is.
+    /// The environment variable that holds the server's address.
     const VARIABLE: &'static str;
 
-    /// How many messages a first worker stores before it runs others directly: Kafka does not mark what comes again.
+    /// How many messages a first worker stores before it runs others directly: Kafka does not mark redeliveries.
     const WARM_UP: usize = 0;
 
-    /// A client of one that is there, or is not.
+    /// Returns a client for the queue, stream or topic of this name, which may not exist yet.
     async fn connect(address: &str, name: &str) -> Result<Self>;
 
-    /// Makes an empty one. What was there of this name is deleted.
+    /// Creates an empty one. An existing one of this name is deleted.
     async fn create(&self) -> Result<()>;
 
-    /// Publishes in this order, and returns when the broker has confirmed each. None has an id of the broker's: one that
-    /// is published again is one more.
+    /// Publishes in this order, and returns when the broker has confirmed each message. No message has a broker message
+    /// id, so publishing a payload again creates another message.
     async fn publish(&self, payloads: &[Vec<u8>]) -> Result<()>;
 
-    /// How many messages are not settled. RabbitMQ does not count those that a consumer has in hand.
+    /// Returns the number of unsettled messages. RabbitMQ does not count those that a consumer holds.
     async fn left(&self) -> Result<u64>;
 
-    /// Makes the broker forget the consumer and what it has settled, as an operator's mistake would. `false` where that
-    /// can only be once nobody consumes.
+    /// Makes the broker forget the consumer and its settled messages, as an operator's mistake would. Returns `false`
+    /// if this is possible only without active consumers.
     async fn forget(&self) -> Result<bool>;
 
-    /// Makes again what was forgotten and no consumer makes by itself.
+    /// Recreates what was forgotten and is not recreated by a consumer.
     async fn restore(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Removes it.
+    /// Deletes it.
     async fn delete(&self) -> Result<()>;
 
-    /// The line of a worker's `main` that is the broker's, with waits that a test can bear: a worker that was killed is
-    /// noticed within seconds. The durable consumer or the group has the name of the stream or topic.
+    /// Returns the source as in a worker's `main`, with timeouts short enough for tests: a killed worker is noticed
+    /// within seconds. The durable consumer or the group has the name of the stream or topic.
     async fn source(address: &str, name: &str) -> Result<Self::Source>;
 }

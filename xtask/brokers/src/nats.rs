@@ -1,4 +1,4 @@
-//! A JetStream stream, in a file, and publishing with acks.
+//! A JetStream stream in a file, and publishing with acks.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Broker for Nats {
     }
 
     async fn create(&self) -> Result<()> {
-        // There may be none.
+        // The stream may not exist.
         let _ = self.delete().await;
         let config = Config {
             name: self.name.clone(),
@@ -56,7 +56,7 @@ impl Broker for Nats {
         let stream = self.context.get_stream(&self.name).await?;
         match stream.consumer_info(&self.name).await {
             Ok(info) => Ok(info.num_pending + info.num_ack_pending as u64),
-            // Nobody has consumed yet.
+            // No consumer exists yet.
             Err(_) => Ok(stream.cached_info().state.messages),
         }
     }

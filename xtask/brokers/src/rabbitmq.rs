@@ -14,9 +14,9 @@ use crate::{Broker, WINDOW};
 pub struct RabbitMq {
     queue: String,
     channel: Channel,
-    /// Whether a queue has a delivery limit unless it says -1. Before 4.0 that would be a limit of no return at all.
+    /// Whether a queue has a delivery limit unless it is set to -1. Before 4.0, -1 would allow no redelivery.
     limits: bool,
-    // Closed with the value, and the channel with it.
+    // Closed when the value is dropped, and the channel with it.
     _connection: Connection,
 }
 
@@ -42,7 +42,7 @@ impl Broker for RabbitMq {
         if self.limits {
             arguments.insert("x-delivery-limit".into(), AMQPValue::LongInt(-1));
         }
-        // It removes itself also after a test that failed.
+        // The queue expires even after a failed test.
         arguments.insert("x-expires".into(), AMQPValue::LongInt(3_600_000));
         let options = QueueDeclareOptions { durable: true, ..Default::default() };
         self.channel.queue_declare(self.queue.as_str().into(), options, arguments).await?;
@@ -72,8 +72,8 @@ impl Broker for RabbitMq {
         Ok(queue.await?.message_count().into())
     }
 
-    /// The queue itself, with its messages. One that is made again at once is not missed by its consumers, and delivers
-    /// nothing to them (seen on 3.10).
+    /// Forgets the queue itself, with its messages. If a queue is recreated immediately, its consumers do not notice
+    /// the deletion and receive nothing (seen on 3.10).
     async fn forget(&self) -> Result<bool> {
         self.delete().await?;
         Ok(true)
@@ -93,7 +93,7 @@ impl Broker for RabbitMq {
     }
 }
 
-/// The first number of the server's version, from the first frame that it sends, which lapin does not hand out.
+/// Reads the major version of the server from its first frame, which lapin does not expose.
 async fn major(address: &str) -> Result<u32> {
     let rest = address.split_once("://").context("no URL")?.1;
     let authority = rest.split('/').next().and_then(|authority| authority.rsplit('@').next()).context("no host")?;
@@ -104,7 +104,7 @@ async fn major(address: &str) -> Result<u32> {
     let [.., a, b, c, d] = head;
     let mut start = vec![0; usize::try_from(u32::from_be_bytes([a, b, c, d]))?];
     server.read_exact(&mut start).await?;
-    // The type and the length of the value are behind its name.
+    // The type and the length of the value follow its name.
     let name = b"\x07versionS";
     let at = start.windows(name.len()).position(|bytes| bytes == name).context("no version")? + name.len() + 4;
     let digits: Vec<u8> = start[at..].iter().copied().take_while(u8::is_ascii_digit).collect();

@@ -1,4 +1,4 @@
-//! Every broker in every mode, one line each.
+//! Runs every broker in every mode and prints one line each.
 
 use anyhow::{Result, bail};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
@@ -9,13 +9,13 @@ use crate::mode::Mode;
 use crate::run::{directory, run};
 use crate::servers::Servers;
 
-/// How many wrong messages are listed for each line.
+/// How many deviations are listed for each line.
 const LISTED: usize = 20;
 
-/// What happens to the servers of each run.
+/// The server faults of each run.
 const FAULTS: &[Fault] = &[Fault::Freeze, Fault::Crash, Fault::Restart];
 
-/// Runs all of them. An error if one was not as it must be.
+/// Runs all of them. Fails if any run had deviations.
 pub(crate) async fn all(load: &Load, only: Option<&str>, small: bool, seed: u64) -> Result<()> {
     println!("seed {seed}");
     let mut wrong = 0;
@@ -28,7 +28,7 @@ pub(crate) async fn all(load: &Load, only: Option<&str>, small: bool, seed: u64)
     Ok(())
 }
 
-/// Runs all modes on one broker, with one set of servers. Answers how many were wrong.
+/// Runs all modes on one broker, with one set of servers. Returns how many runs had deviations.
 async fn modes<B: Broker>(load: &Load, only: Option<&str>, small: bool, seed: u64) -> Result<u64> {
     let name = |mode: Mode| format!("{} {mode}", B::NAME);
     let chosen = |mode: Mode| only.is_none_or(|only| name(mode).starts_with(only));
@@ -39,7 +39,7 @@ async fn modes<B: Broker>(load: &Load, only: Option<&str>, small: bool, seed: u6
     let mut servers = Servers::start::<B>().await?;
     let mut wrong = 0;
     for (number, mode) in modes {
-        // A small run has one of them, so that each broker has all.
+        // A small run has one fault, so that each broker has all three.
         let faults = if small { &FAULTS[number % 3..][..1] } else { FAULTS };
         let named = format!("{:8} {mode:16}", B::NAME);
         let verdict = match run::<B>(load, mode, faults, seed + number as u64, &mut servers).await {

@@ -1,4 +1,4 @@
-//! What careless handlers do.
+//! The actions of careless handlers.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::journal::Event;
 use crate::plan::Order;
 use crate::watched::Watch;
 
-/// Longer than the deadline of a handler.
+/// Longer than the handler timeout.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Does what the message is fated to do. The errors of statements that idem refuses are ignored, as a careless handler
-/// does.
+/// Performs the action that the message's fate prescribes. Errors of statements that idem rejects are ignored, as a
+/// careless handler does.
 pub(crate) async fn act(order: &Order, watch: &Watch, tx: &mut PgConnection) -> Result<(), BoxError> {
     match order.fate {
         Fate::Works | Fate::Undecodable | Fate::Keyless => {}
@@ -77,7 +77,7 @@ async fn ignore(tx: &mut PgConnection, sql: &'static str) {
     let _ = run(tx, sql).await;
 }
 
-/// Ends the connection, and answers what became of it.
+/// Ends the connection, and returns the resulting error.
 async fn cut(tx: &mut PgConnection) -> BoxError {
     match run(tx, "SELECT pg_terminate_backend(pg_backend_pid())").await {
         Err(error) => error,
@@ -85,7 +85,7 @@ async fn cut(tx: &mut PgConnection) -> BoxError {
     }
 }
 
-/// What outlives a transaction.
+/// Returns a statement whose effect outlives the transaction.
 fn session(id: u64) -> &'static str {
     match id % 6 {
         0 => "SET default_transaction_read_only = off",

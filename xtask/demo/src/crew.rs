@@ -16,7 +16,7 @@ use crate::journal::{Reader, Sum};
 /// A worker process.
 pub(crate) struct Member {
     number: usize,
-    /// At which ack after a commit it ends itself.
+    /// The number of the ack after a commit at which it kills itself.
     end_at: Option<u64>,
     child: Child,
     input: Option<ChildStdin>,
@@ -24,10 +24,10 @@ pub(crate) struct Member {
     log: PathBuf,
 }
 
-/// All worker processes, those that are dead included.
+/// All worker processes, including dead ones.
 pub(crate) struct Crew {
     dir: PathBuf,
-    /// How a worker is called, and the addresses of its servers.
+    /// The arguments of a worker, and the addresses of its servers.
     call: Vec<String>,
     env: Vec<(&'static str, String)>,
     pub(crate) alive: Vec<Member>,
@@ -35,14 +35,15 @@ pub(crate) struct Crew {
     started: usize,
     /// The messages that ended a worker.
     pub(crate) killers: Vec<u64>,
-    /// At which ack after a commit each of the next workers ends itself.
+    /// For each of the next workers, the number of the ack after a commit at which it kills itself.
     pub(crate) ends: Vec<u64>,
-    /// What those had in hand that did since somebody asked, and at the ack of which message.
+    /// The workers that killed themselves since the last check: the amount of work in hand, and the message at whose
+    /// ack they ended.
     pub(crate) ended: Vec<(u64, u64)>,
 }
 
 impl Crew {
-    /// Nobody yet. What they write comes into this directory, which is emptied.
+    /// Creates a crew without workers. They write to this directory, which is emptied.
     pub(crate) fn new(dir: &Path, call: Vec<String>, env: Vec<(&'static str, String)>) -> Result<Self> {
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -75,8 +76,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Reads what they wrote since, and starts another one for each that a message or its failpoint has ended. An error if
-    /// one has ended for another reason.
+    /// Reads what the workers have written, and starts another one for each that ended by a message or its failpoint.
+    /// Fails if a worker has ended for another reason.
     pub(crate) fn look(&mut self) -> Result<()> {
         let mut place = 0;
         while let Some(member) = self.alive.get_mut(place) {
@@ -97,19 +98,19 @@ impl Crew {
         Ok(())
     }
 
-    /// Keeps what a worker has written that has ended.
+    /// Keeps the journal of a worker that has ended.
     fn bury(&mut self, member: Member) {
         let sum = &member.journal.sum;
-        // One that ended before its failpoint leaves it to the next one.
+        // A worker that ends before its failpoint leaves the failpoint to the next one.
         self.ends.extend(member.end_at.filter(|_| sum.ended_at.is_none()));
         self.killers.extend(sum.killed_by);
         self.ended.extend(sum.ended_at.map(|id| (sum.in_hand(), id)));
         self.dead.push(member.journal);
     }
 
-    /// Kills the worker at this place of `alive` while it has something in hand, and answers what it had written. It is
-    /// stopped to look: a worker that has just acked all that it had is idle for a moment, and its death proves nothing.
-    /// One that stays idle lives on.
+    /// Kills the worker at this place of `alive` while it has work in hand, and returns what it had written. The worker
+    /// is stopped for the check: a worker that has just acked all its messages is briefly idle, and its death would
+    /// prove nothing. A worker that stays idle is not killed.
     pub(crate) async fn kill(&mut self, place: usize) -> Result<Option<&Sum>> {
         let mut member = self.alive.remove(place);
         for _ in 0..200 {
@@ -137,8 +138,8 @@ impl Crew {
         self.dead.last().map(|journal| &journal.sum).context("there is one")
     }
 
-    /// Lets the worker at this place finish what it has in hand, and end. Answers whether it did, and was not ended
-    /// by a message or its failpoint.
+    /// Lets the worker at this place finish its work and end. Returns whether it did, rather than being ended by a
+    /// message or its failpoint.
     pub(crate) async fn let_go(&mut self, place: usize) -> Result<bool> {
         let mut member = self.alive.remove(place);
         drop(member.input.take());
@@ -152,7 +153,7 @@ impl Crew {
         Ok(left)
     }
 
-    /// Lets all of them finish and end.
+    /// Lets all workers finish and end.
     pub(crate) async fn dismiss(&mut self) -> Result<()> {
         self.alive.iter_mut().for_each(|member| drop(member.input.take()));
         while !self.alive.is_empty() {
@@ -161,17 +162,17 @@ impl Crew {
         Ok(())
     }
 
-    /// What each process has written, dead or alive.
+    /// Returns what each process has written, dead or alive.
     pub(crate) fn sums(&self) -> impl Iterator<Item = &Sum> {
         self.dead.iter().chain(self.alive.iter().map(|member| &member.journal)).map(|journal| &journal.sum)
     }
 
-    /// Whether this message ran in a process that ended before its outcome was written.
+    /// Returns whether this message ran in a process that ended before the outcome was written.
     pub(crate) fn died_with(&self, id: u64) -> bool {
         self.dead.iter().any(|journal| journal.sum.is_unwritten(id))
     }
 
-    /// The places of those that have something in hand.
+    /// Returns the places of the workers that have work in hand.
     pub(crate) fn busy(&self) -> Vec<usize> {
         let busy = |member: &Member| member.journal.sum.in_hand() > 0;
         self.alive.iter().enumerate().filter(|(_, member)| busy(member)).map(|(place, _)| place).collect()
@@ -184,7 +185,7 @@ impl Member {
         Ok(nix::sys::signal::kill(Pid::from_raw(i32::try_from(id)?), signal)?)
     }
 
-    /// The end of its log.
+    /// Returns the last lines of its log.
     fn last_words(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();

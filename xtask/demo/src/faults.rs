@@ -1,4 +1,4 @@
-//! What happens to the servers, and when.
+//! The faults of servers, and when they occur.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use sqlx::{Connection, PgConnection};
 
 use crate::servers::Servers;
 
-/// What happens to a server.
+/// A fault of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The database answers nothing for a while, and its connections stay open.
+    /// The database does not respond for a while, and its connections stay open.
     Freeze,
-    /// A process of the database is killed, upon which it ends all others and recovers.
+    /// A process of the database is killed; the database then ends all others and recovers.
     Crash,
-    /// The broker is shut down in good order, and comes back.
+    /// The broker is shut down cleanly and restarted.
     Restart,
 }
 
-/// How long the database is frozen: longer than a handler may take, and than a lease.
+/// How long the database is frozen: longer than the handler timeout and than a lease.
 const FROZEN: Duration = Duration::from_secs(4);
 
-/// What is still to come.
+/// The planned and completed faults.
 #[derive(Debug)]
 pub(crate) struct Faults {
-    /// After how many processed messages, and what; the last one first.
+    /// The number of processed messages after which each fault is due; the last fault first.
     planned: Vec<(u64, Fault)>,
     pub(crate) done: Vec<Fault>,
 }
 
 impl Faults {
-    /// These, in turn, while there is work.
+    /// Plans these faults, in turn, while there is work.
     pub(crate) fn new(faults: &[Fault], effects: u64) -> Self {
         let count = faults.len() as u64;
         let moment = |turn: u64| effects * (turn + 1) * 3 / (4 * (count + 1));
@@ -40,12 +40,12 @@ impl Faults {
         }
     }
 
-    /// How many are still to come.
+    /// Returns the number of planned faults.
     pub(crate) fn outstanding(&self) -> usize {
         self.planned.len()
     }
 
-    /// Does it if it is time. Answers what was done.
+    /// Injects the next fault if it is due, and returns it.
     pub(crate) async fn strike(&mut self, servers: &mut Servers, processed: u64) -> Result<Option<Fault>> {
         let Some(&(_, fault)) = self.planned.last().filter(|(moment, _)| processed >= *moment) else { return Ok(None) };
         match fault {
@@ -59,8 +59,8 @@ impl Faults {
     }
 }
 
-/// Kills the process behind a connection of our own, as the kernel does that is out of memory. The server starts the program
-/// as a child of that process (PostgreSQL manual, COPY), so that it works in a container as well.
+/// Kills the server process of a new connection, as the kernel's out-of-memory killer does. The server starts the
+/// program as a child of that process (PostgreSQL manual, COPY), so this works in a container as well.
 async fn crash(database: &str) -> Result<()> {
     let mut connection = PgConnection::connect(database).await?;
     let killed = sqlx::raw_sql("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'").execute(&mut connection).await;

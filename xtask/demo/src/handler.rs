@@ -1,4 +1,4 @@
-//! The handlers, ordinary ones: they write rows through the transaction that they are lent.
+//! The ordinary handlers: they write rows through the provided transaction.
 
 use idem::prelude::*;
 use sqlx::PgConnection;
@@ -7,7 +7,7 @@ use crate::careless;
 use crate::plan::Order;
 use crate::watched::Watch;
 
-/// Writes the effect, then does what the message is fated to do: so a failure has something to roll back.
+/// Writes the effect, then performs the action of the message's fate, so that a failure has something to roll back.
 #[idempotent(key = "key", name = "pay")]
 pub(crate) async fn pay(order: Order, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
     let _run = watch.0.run(order.id);
@@ -17,7 +17,7 @@ pub(crate) async fn pay(order: Order, watch: State<Watch>, tx: &mut PgConnection
     Ok(())
 }
 
-/// The same for a whole batch, with one statement.
+/// Does the same for a whole batch, with one statement.
 #[idempotent(key = "key", name = "pay")]
 pub(crate) async fn pay_many(orders: Batch<Order>, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
     let _runs: Vec<_> = orders.iter().map(|order| watch.0.run(order.id)).collect();
@@ -29,7 +29,7 @@ pub(crate) async fn pay_many(orders: Batch<Order>, watch: State<Watch>, tx: &mut
     Ok(())
 }
 
-/// Pays: a line for each message, and the balance of its account.
+/// Writes a row for each message, and updates the balance of its account.
 pub(crate) async fn write(orders: &[Order], tx: &mut PgConnection) -> Result<(), BoxError> {
     let ids = orders.iter().map(|order| i64::try_from(order.id)).collect::<Result<Vec<_>, _>>()?;
     let accounts: Vec<i32> = orders.iter().map(|order| order.account).collect();

@@ -1,4 +1,4 @@
-//! What a process writes about itself. A kill does not take it away: what was written is with the kernel.
+//! The journal of a process. It survives a kill: written data is in the kernel.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -8,26 +8,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// What happened to the delivery of a message.
+/// An event of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// It came for the first time, as far as the broker knows.
+    /// The message was delivered for the first time, as far as the broker knows.
     Delivered,
-    /// It came again.
+    /// The message was redelivered.
     Redelivered,
-    /// It was acked, given back, or dropped.
+    /// The delivery was acked, returned to the broker, or dropped.
     Settled,
-    /// Its handler has begun, be it from the broker or from the inbox.
+    /// The handler has begun, for a delivery or from the inbox.
     Begun,
-    /// Its handler has returned, or was dropped.
+    /// The handler has returned, or was dropped.
     Ended,
-    /// It was answered as a duplicate.
+    /// The delivery was a duplicate.
     Duplicate,
-    /// It has another outcome, which the database has written down.
+    /// The message has another outcome, which the database has recorded.
     Written,
-    /// The process is about to end between its commit and its ack.
+    /// The process is about to kill itself between commit and ack.
     Ending,
-    /// Its handler is about to end the process.
+    /// The handler is about to end the process.
     Killing,
 }
 
@@ -53,7 +53,7 @@ impl Event {
     }
 }
 
-/// Written by a worker, one line for each event.
+/// The journal as written by a worker, one line for each event.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal(Arc<Mutex<File>>);
 
@@ -63,55 +63,55 @@ impl Journal {
         Ok(Self(Arc::new(Mutex::new(file.with_context(|| format!("cannot open {}", path.display()))?))))
     }
 
-    /// One write for each event, without a buffer that a kill could take away.
+    /// Writes each event immediately, without a buffer that a kill would discard.
     pub(crate) fn note(&self, event: Event, id: u64) {
         let line = format!("{} {id}\n", event.letter());
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(line.as_bytes()) {
-            // Without its journal a worker proves nothing.
+            // Without its journal, a worker proves nothing.
             eprintln!("cannot write the journal: {error}");
             std::process::exit(3);
         }
     }
 }
 
-/// Read by the demo, while it grows.
+/// The journal as read by the demo, while it grows.
 #[derive(Debug)]
 pub(crate) struct Reader {
     file: File,
     rest: String,
-    /// The sum of what was read.
+    /// The totals of the events read so far.
     pub(crate) sum: Sum,
 }
 
-/// What a journal comes to.
+/// The totals of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) delivered: u64,
     pub(crate) redelivered: u64,
     pub(crate) duplicates: u64,
-    /// Came, and is neither acked nor given back.
+    /// Deliveries that are neither acked nor returned to the broker.
     pub(crate) in_flight: u64,
-    /// The messages whose handlers run, and how many of each do.
+    /// The messages whose handlers run, and the number of runs of each.
     running: HashMap<u64, u64>,
-    /// The messages whose handlers began, and whose outcome is not written.
+    /// The messages whose handlers began and whose outcome is not recorded.
     unwritten: HashSet<u64>,
-    /// Came again.
+    /// The messages that were redelivered.
     pub(crate) again: HashSet<u64>,
-    /// The message at which the process ended itself between commit and ack.
+    /// The message at which the process killed itself between commit and ack.
     pub(crate) ended_at: Option<u64>,
     /// The message whose handler has ended the process.
     pub(crate) killed_by: Option<u64>,
 }
 
 impl Reader {
-    /// Reads a journal that a worker may not have begun yet.
+    /// Opens a journal that the worker may not have created yet.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let _ = Journal::open(path)?;
         Ok(Self { file: File::open(path)?, rest: String::new(), sum: Sum::default() })
     }
 
-    /// Reads what has come since.
+    /// Reads the events written since the last call.
     pub(crate) fn read(&mut self) -> Result<()> {
         self.file.read_to_string(&mut self.rest)?;
         let end = self.rest.rfind('\n').map_or(0, |end| end + 1);
@@ -126,17 +126,17 @@ impl Reader {
 }
 
 impl Sum {
-    /// How much it has in hand: deliveries, or where there are none, runs from the inbox.
+    /// Returns the amount of work in hand: deliveries or, if there are none, runs from the inbox.
     pub(crate) fn in_hand(&self) -> u64 {
         self.in_flight.max(self.running.values().sum())
     }
 
-    /// Whether it wrote that it is about to end.
+    /// Returns whether the process recorded that it is about to end.
     pub(crate) fn ends_itself(&self) -> bool {
         self.killed_by.is_some() || self.ended_at.is_some()
     }
 
-    /// Whether the handler of this message has begun, and its outcome is not written, or was not when the process ended.
+    /// Returns whether the handler of this message has begun and its outcome is not recorded.
     pub(crate) fn is_unwritten(&self, id: u64) -> bool {
         self.unwritten.contains(&id)
     }

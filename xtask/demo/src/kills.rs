@@ -1,4 +1,4 @@
-//! When which worker is killed.
+//! Schedules when each worker is killed.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::journal::Sum;
 use crate::plan::Plan;
 use crate::tables::Tables;
 
-/// The kills that are still to come, and what became of those that were.
+/// The planned and completed kills.
 #[derive(Debug)]
 pub(crate) struct Kills {
-    /// After how many processed messages a worker is killed in the middle of whatever is in hand.
+    /// The number of processed messages after which a worker is killed, whatever it has in hand.
     planned: Vec<u64>,
-    /// How many end themselves between a commit and its ack.
+    /// How many workers kill themselves between a commit and its ack.
     before_ack: usize,
     pub(crate) done: Vec<Kill>,
 }
 
-/// A kill that was.
+/// A completed kill.
 #[derive(Debug)]
 pub(crate) struct Kill {
-    /// How much the worker had in hand.
+    /// The amount of work that the worker had in hand.
     pub(crate) in_hand: u64,
-    /// The message that was committed and not acked, where that was the moment.
+    /// The message that was committed and not acked, if the kill was between the two.
     pub(crate) before_ack: Option<BeforeAck>,
 }
 
@@ -38,24 +38,26 @@ pub(crate) struct BeforeAck {
 }
 
 impl Kills {
-    /// At random moments while there is work; two of five, and at least one, between commit and ack, by the workers that
-    /// are started first.
+    /// Plans the kills at random moments while there is work. Two of five, and at least one, are between commit and
+    /// ack, by the workers that start first.
     pub(crate) fn new(kills: usize, plan: &Plan, crew: &mut Crew, rng: &mut Rng) -> Self {
         let messages = plan.orders.len() as u64;
         let before_ack = (kills * 2 / 5).max(1).min(kills);
-        // Soon: what is killed before it comes so far leaves this to the next one, and work must be left for that.
+        // Early: a worker that is killed before leaves its failpoint to the next one, and enough work must be left for
+        // that.
         crew.ends.extend((0..before_ack).map(|_| rng.u64(1..=(messages / 300).max(1))));
         let planned = (before_ack..kills).map(|_| rng.u64(messages / 20..=messages / 2)).collect();
         Self { planned, before_ack, done: Vec::new() }
     }
 
-    /// How many are still to come.
+    /// Returns the number of planned kills.
     pub(crate) fn left(&self) -> usize {
         let before_ack = self.done.iter().filter(|kill| kill.before_ack.is_some()).count();
         self.planned.len() + self.before_ack.saturating_sub(before_ack)
     }
 
-    /// Kills if it is time, and starts another worker in its place. Looks at those that ended themselves.
+    /// Kills a worker if it is due, and starts another one in its place. Also records the workers that killed
+    /// themselves.
     pub(crate) async fn strike(
         &mut self,
         crew: &mut Crew,

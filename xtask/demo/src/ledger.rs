@@ -1,4 +1,4 @@
-//! The sum, in numbers and in one line.
+//! The totals, as numbers and in one line.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,17 +16,18 @@ use crate::plan::Plan;
 use crate::tables::Tables;
 use crate::verdict::{Found, Verdict};
 
-/// What became of all messages.
+/// The outcomes of all messages.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     events: u64,
     copies: u64,
-    /// Those that a worker took in hand. What a killed worker had only been sent is counted when it comes again.
+    /// Deliveries that a worker received. Deliveries that were only in transit to a killed worker count when they are
+    /// redelivered.
     deliveries: u64,
     redeliveries: u64,
     duplicates: u64,
     effects: u64,
-    /// The sum of all balances, which is that of the messages that have effects.
+    /// The sum of all balances, which equals that of the messages with effects.
     balance: i64,
     kills: u64,
     before_ack: u64,
@@ -38,14 +39,14 @@ pub(crate) struct Ledger {
     rate: f64,
     took: Duration,
     verdict: Verdict,
-    /// What else is not as it must be.
+    /// All other deviations.
     wrong: Vec<String>,
 }
 
-/// How many processes a message may end before it is dead.
+/// How many processes a message may end before it becomes a dead letter.
 const DEATHS: usize = 5;
 
-/// What was done while the work was done.
+/// The changes made to workers and servers during the run.
 pub(crate) struct Done<'a> {
     pub(crate) crew: &'a Crew,
     pub(crate) kills: &'a Kills,
@@ -94,13 +95,13 @@ impl Ledger {
         })
     }
 
-    /// What is not as it must be, in lines.
+    /// Returns all deviations, one per line.
     pub(crate) fn wrong(&self) -> impl Iterator<Item = String> {
         let messages = self.verdict.wrong.iter().map(|(kind, text)| format!("{kind}: {text}"));
         self.wrong.iter().cloned().chain(messages)
     }
 
-    /// All of it in one line.
+    /// Returns the totals in one line.
     pub(crate) fn line(&self) -> String {
         let Self { events, copies, effects, balance, verdict, .. } = self;
         let dead: Vec<String> = verdict.dead.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
@@ -124,7 +125,7 @@ impl Ledger {
     }
 }
 
-/// Whether all that was to be done to the workers and servers was done, and did what it was to do.
+/// Checks that everything planned for the workers and servers was done and had the intended effect.
 fn judge_deeds(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String)) {
     let Done { crew, kills, moves, faults, .. } = done;
     must(moves.outstanding() == 0, "no worker was added or left: there was no work left".to_owned());

@@ -1,21 +1,21 @@
-//! Workers that are killed, servers that fail, and a ledger of what became of each message: `cargo xtask demo --all`, or one run,
-//! `cargo xtask demo rabbitmq|nats|kafka`.
+//! Kills workers, injects server faults, and prints a ledger of the outcome of each message: `cargo xtask demo --all`,
+//! or one run, `cargo xtask demo rabbitmq|nats|kafka`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `fate` | what a handler does with a message, and what must become of it |
-//! | `plan` | which messages there are, and in which order they are published |
-//! | `handler`, `careless` | the handlers: what is ordinary, and what is not |
+//! | `fate` | what a handler does with a message, and the required outcome |
+//! | `plan` | the messages, and the order in which they are published |
+//! | `handler`, `careless` | the handlers: ordinary and careless actions |
 //! | `mode`, `worker` | the process that is killed |
-//! | `watched` | its source, watched, with the failpoint between commit and ack |
-//! | `journal` | what a process wrote about itself, which a kill does not take away |
+//! | `watched` | its instrumented source, with the failpoint between commit and ack |
+//! | `journal` | the journal of a process, which survives a kill |
 //! | `crew` | the processes |
-//! | `kills` | when which of them is killed |
-//! | `moves` | when a worker is added, and when one leaves |
-//! | `servers`, `faults` | the servers, and what happens to them |
-//! | `tables` | what the database says |
-//! | `verdict`, `ledger` | what became of each message, and the sum |
-//! | `run`, `campaign` | all of it in order, once, and for each broker and mode |
+//! | `kills` | when each of them is killed |
+//! | `moves` | when a worker joins, and when one leaves |
+//! | `servers`, `faults` | the servers, and their faults |
+//! | `tables` | queries of the database |
+//! | `verdict`, `ledger` | the outcome of each message, and the totals |
+//! | `run`, `campaign` | one complete run, and one for each broker and mode |
 
 mod campaign;
 mod careless;
@@ -56,16 +56,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Every broker in every mode, with one line each.
+    /// Run every broker in every mode, and print one line each.
     #[command(long_flag = "all")]
     All {
-        /// A few hundred messages and a few kills each, and one fault of a server.
+        /// A few hundred messages, a few kills and one server fault per run.
         #[arg(long)]
         small: bool,
-        /// Only the runs whose line begins so, as in "nats batch".
+        /// Only the runs whose lines begin with this, for example "nats batch".
         #[arg(long)]
         only: Option<String>,
-        /// What is random is the same again for the same number.
+        /// The seed; the same seed gives the same random choices.
         #[arg(long)]
         seed: Option<u64>,
     },
@@ -75,13 +75,13 @@ enum Command {
     Nats(Options),
     /// PostgreSQL and Apache Kafka.
     Kafka(Options),
-    /// One of the workers.
+    /// Run one of the workers.
     #[command(hide = true)]
     Worker {
         broker: String,
         #[arg(long)]
         journal: PathBuf,
-        /// At which ack after a commit it ends itself, before the ack.
+        /// The number of the ack after a commit before which it kills itself.
         #[arg(long)]
         end_at: Option<u64>,
         #[command(flatten)]
@@ -89,31 +89,31 @@ enum Command {
     },
 }
 
-/// How much to do.
+/// The amount of work.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Load {
-    /// How many messages are made.
+    /// The number of messages.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     messages: u64,
-    /// How many of 100 are published twice.
+    /// The percentage of messages that are published twice.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=100))]
     duplicates: u64,
-    /// How often a worker is killed, a part of it between commit and ack.
+    /// How often a worker is killed; some of the kills are between commit and ack.
     #[arg(long, default_value_t = 5)]
     kills: usize,
-    /// How many workers run at a time.
+    /// How many workers run concurrently.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=5))]
     workers: u64,
 }
 
-/// What to do, and how often.
+/// The settings of one run.
 #[derive(Debug, Clone, clap::Args)]
 struct Options {
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
     mode: Mode,
-    /// What is random is the same again for the same number.
+    /// The seed; the same seed gives the same random choices.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -152,7 +152,7 @@ async fn work(command: Command) -> Result<()> {
     }
 }
 
-/// One run, with a table.
+/// Runs once, and prints a table.
 async fn one<B: Broker>(options: &Options) -> Result<()> {
     let seed = options.seed.unwrap_or_else(any);
     println!("seed {seed}");

@@ -1,14 +1,14 @@
-//! How the workers take messages.
+//! How the workers consume messages.
 
 use std::fmt;
 
-/// How the workers take messages.
+/// How the workers consume messages.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Mode {
     /// Let the workers store each message, ack it, and run it from the inbox.
     #[arg(long)]
     pub(crate) inbox: bool,
-    /// Let the workers take so many messages together, in one transaction.
+    /// Let the workers process up to this many messages in one transaction.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) batch: u16,
     /// Let the handler take each batch as a whole.
@@ -16,11 +16,11 @@ pub(crate) struct Mode {
     pub(crate) whole: bool,
 }
 
-/// How many messages a batch of the campaign has.
+/// The batch size of the campaign.
 const BATCH: u16 = 50;
 
 impl Mode {
-    /// Those of the campaign.
+    /// Returns the modes of the campaign.
     pub(crate) fn all() -> [Self; 5] {
         let single = Self { inbox: false, batch: 1, whole: false };
         let batch = Self { batch: BATCH, ..single };
@@ -28,7 +28,7 @@ impl Mode {
         [single, inbox, batch, Self { whole: true, ..batch }, Self { inbox: true, ..batch }]
     }
 
-    /// As a worker is called.
+    /// Returns the arguments of a worker in this mode.
     pub(crate) fn args(self) -> Vec<String> {
         let mut args = vec![format!("--batch={}", self.batch)];
         args.extend(self.inbox.then(|| "--inbox".to_owned()));

@@ -1,4 +1,4 @@
-//! Which messages there are, in which order they are published, and what is to become of each.
+//! The messages, the order in which they are published, and the required outcome of each.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,31 +12,31 @@ use crate::fate::{End, Fate};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) id: u64,
-    /// The key. Two messages that conflict have one.
+    /// The key. Two conflicting messages have the same key.
     pub(crate) key: String,
     pub(crate) account: i32,
     pub(crate) amount: i64,
     pub(crate) fate: Fate,
 }
 
-/// So many that two transactions seldom pay to one account at once, even in batches.
+/// Enough that two transactions seldom pay to one account concurrently, even in batches.
 pub(crate) const ACCOUNTS: i32 = 50_000;
-/// How far behind its original a copy may come; the other half comes close behind it.
+/// The maximum distance of a copy from its original; half of the copies are nearer.
 const FAR: u64 = 1000;
 const NEAR: u64 = 10;
-/// Of 10,000 messages, how many have the key of another one.
+/// How many of 10,000 messages have the key of another one.
 const CONFLICTS: u64 = 20;
 
 /// All messages.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) orders: Vec<Order>,
-    /// What is published: numbers of orders, in this order.
+    /// Indexes of the orders, in the order of publication.
     pub(crate) published: Vec<usize>,
 }
 
 impl Order {
-    /// As it is published.
+    /// Returns the order as it is published.
     pub(crate) fn payload(&self) -> Result<Vec<u8>> {
         match self.fate {
             Fate::Undecodable => Ok(format!("no JSON, {}", self.id).into_bytes()),
@@ -44,13 +44,13 @@ impl Order {
         }
     }
 
-    /// Whether it has a key, so that the database holds a claim of it.
+    /// Returns whether it has a key, so that the database holds a claim of it.
     pub(crate) fn has_key(&self) -> bool {
         !matches!(self.fate, Fate::Undecodable | Fate::Keyless)
     }
 }
 
-/// The number of the message with this payload.
+/// Returns the number of the message with this payload.
 pub(crate) fn id_of(payload: &[u8]) -> Option<u64> {
     match serde_json::from_slice::<Order>(payload) {
         Ok(order) => Some(order.id),
@@ -68,7 +68,7 @@ impl Plan {
         for fate in Fate::CARELESS {
             fates.extend(drawn.by_ref().take(share(fate.often())).map(|id| (id, *fate)));
         }
-        // The second one of two with one key comes later, mostly.
+        // The second of two messages with one key is usually published later.
         let conflicting: Vec<u64> = drawn.by_ref().take(2 * share(CONFLICTS)).collect();
         let keys: HashMap<u64, u64> =
             conflicting.chunks_exact(2).map(|two| (two[0].max(two[1]), two[0].min(two[1]))).collect();
@@ -82,7 +82,8 @@ impl Plan {
         Self { published: publication(&orders, duplicates, rng), orders }
     }
 
-    /// The messages of each key, of which one at most may have an effect. One without a key is by itself.
+    /// Returns the messages of each key, at most one of which may have an effect. A message without a key is a separate
+    /// group.
     pub(crate) fn by_key(&self) -> BTreeMap<(&str, u64), Vec<&Order>> {
         let mut groups = BTreeMap::<_, Vec<&Order>>::new();
         for order in &self.orders {
@@ -92,15 +93,15 @@ impl Plan {
         groups
     }
 
-    /// How many must have an effect.
+    /// Returns how many messages must have an effect.
     pub(crate) fn effects(&self) -> u64 {
         let has_effect = |group: &&Vec<&Order>| group.iter().any(|order| order.fate.end() == End::Effect);
         self.by_key().values().filter(has_effect).count() as u64
     }
 }
 
-/// All of them in order, and copies behind their originals, half of them near and half of them far. Those without a key have
-/// none: nobody can tell a copy of such a message from another one.
+/// Returns all orders in sequence, with copies after their originals, half of them near and half of them far. Orders
+/// without a key have no copies, because a copy could not be told from another message.
 fn publication(orders: &[Order], duplicates: u64, rng: &mut Rng) -> Vec<usize> {
     let mut published: Vec<(u64, usize)> = orders.iter().enumerate().map(|(at, order)| (order.id, at)).collect();
     let mut copied: Vec<usize> = (0..orders.len()).filter(|at| orders[*at].has_key()).collect();
@@ -110,7 +111,7 @@ fn publication(orders: &[Order], duplicates: u64, rng: &mut Rng) -> Vec<usize> {
         let distance = if turn % 2 == 0 { NEAR } else { FAR };
         (orders[*at].id + rng.u64(..distance), *at)
     }));
-    // Stable, so that the original stays in front of a copy at the same place.
+    // A stable sort keeps the original before a copy at the same place.
     published.sort_by_key(|(place, _)| *place);
     published.into_iter().map(|(_, at)| at).collect()
 }

@@ -19,19 +19,19 @@ use crate::servers::{DATABASE, Servers};
 use crate::tables::{Progress, Tables};
 use crate::worker::NAME;
 
-/// Nothing that has to come takes that long: a retry waits for less than 2 s, the lease of a dead worker is 1 s.
+/// Longer than any expected delay: a retry waits for less than 2 s, and the lease of a dead worker is 1 s.
 const QUIET: Duration = Duration::from_secs(40);
-/// What moves for ever ends then.
+/// The limit for a run that never comes to rest.
 const LONGEST: Duration = Duration::from_secs(240);
 
-/// All that is done to the workers and the servers.
+/// Everything that is done to the workers and the servers.
 struct Deeds {
     kills: Kills,
     moves: Moves,
     faults: Faults,
 }
 
-/// Runs it, and answers what became of the messages.
+/// Performs a run and returns the outcomes of the messages.
 pub(crate) async fn run<B: Broker>(
     load: &Load,
     mode: Mode,
@@ -69,8 +69,8 @@ pub(crate) async fn run<B: Broker>(
     Ok(ledger)
 }
 
-/// Waits until all is settled, killing meanwhile; or until nothing has moved for a while, which the ledger then shows.
-/// Answers when the last thing moved.
+/// Waits until all messages are settled, performing the planned kills and faults meanwhile, or until there is no
+/// progress for a while, which the ledger then shows. Returns the time of the last progress.
 async fn drain<B: Broker>(
     crew: &mut Crew,
     deeds: &mut Deeds,
@@ -101,10 +101,10 @@ async fn drain<B: Broker>(
         if (delivered, progress) != (moved.1, moved.2) {
             moved = (Instant::now(), delivered, progress);
         }
-        // Each message is processed or dead. The first ones that come are with a worker, and not yet in its hands.
+        // Each message is processed or dead. Deliveries in transit to a worker are not counted as in hand yet.
         let all = progress.processed + progress.dead >= plan.orders.len() as u64;
         let settled = all && crew.busy().is_empty() && progress.parked == 0 && broker.left().await? == 0;
-        // Twice without a change: what a killed worker had in hand may be on its way back to the broker.
+        // No change for a second: what a killed worker had in hand may be on its way back to the broker.
         if settled && moved.0.elapsed() > Duration::from_secs(1)
             || moved.0.elapsed() > QUIET
             || start.elapsed() > LONGEST
@@ -114,7 +114,7 @@ async fn drain<B: Broker>(
     }
 }
 
-/// A client of a broker that has just been restarted.
+/// Returns a client of a broker that has just been restarted.
 async fn reconnected<B: Broker>(address: &str) -> Result<B> {
     let start = Instant::now();
     loop {
@@ -126,7 +126,7 @@ async fn reconnected<B: Broker>(address: &str) -> Result<B> {
     }
 }
 
-/// Where the workers write.
+/// Returns the directory to which the workers write.
 pub(crate) fn directory(broker: &str, mode: Mode) -> PathBuf {
     let demo = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let root = demo.ancestors().nth(2).map(PathBuf::from).unwrap_or(demo);

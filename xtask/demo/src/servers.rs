@@ -1,22 +1,22 @@
-//! Servers of the demo's own, which it may freeze, crash and restart.
+//! The demo's private servers, which it may freeze, crash and restart.
 
 use anyhow::{Context, Result, bail};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 use idem_services::Instance;
 use tokio::task::spawn_blocking;
 
-/// Servers of the demo's own.
+/// The demo's private servers.
 #[derive(Debug)]
 pub(crate) struct Servers {
     database: Instance,
     broker: Instance,
 }
 
-/// The variable in which a worker finds the database; that of the broker is [`Broker::VARIABLE`].
+/// The environment variable with the database's address; that of the broker is [`Broker::VARIABLE`].
 pub(crate) const DATABASE: &str = "DATABASE_URL";
 
 impl Servers {
-    /// Starts them.
+    /// Starts the servers.
     pub(crate) async fn start<B: Broker>() -> Result<Self> {
         let (database, broker) = spawn_blocking(|| {
             let broker = match B::NAME {
@@ -39,14 +39,14 @@ impl Servers {
         self.broker.url()
     }
 
-    /// Freezes the database for so long.
+    /// Freezes the database for this long.
     pub(crate) async fn freeze(&mut self, time: std::time::Duration) -> Result<()> {
         tokio::task::block_in_place(|| self.database.pause())?;
         tokio::time::sleep(time).await;
         tokio::task::block_in_place(|| self.database.resume())
     }
 
-    /// Shuts the broker down in good order, and starts it again with its data.
+    /// Shuts the broker down cleanly, and starts it again with its data.
     pub(crate) fn restart_broker(&mut self) -> Result<()> {
         tokio::task::block_in_place(|| {
             self.broker.stop()?;

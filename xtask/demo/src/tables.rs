@@ -1,4 +1,4 @@
-//! What the database says.
+//! The demo's queries of the database.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use sqlx::{Connection, PgConnection, Row};
 
 use crate::plan::{ACCOUNTS, id_of};
 
-/// Where idem's tables are; the effects are in a schema of their own, `demo`.
+/// The schema of idem's tables; the effects are in a separate schema, `demo`.
 pub(crate) const SCHEMA: &str = "idem_demo";
 
-/// How long the database may take to come back after a crash.
+/// How long the database may take to recover after a crash.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The database, seen by a client beside the workers.
+/// The database, as seen by a client other than the workers.
 pub(crate) struct Tables {
     url: String,
     connection: PgConnection,
 }
 
-/// How far the work has come.
+/// The progress of the work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Claims with a date.
@@ -33,27 +33,27 @@ pub(crate) struct Progress {
     pub(crate) dead: u64,
 }
 
-/// What a message has of effects.
+/// The effects of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
     pub(crate) rows: u64,
     pub(crate) amount: i64,
 }
 
-/// A row of the inbox, in short.
+/// A summary of an inbox row.
 #[derive(Debug, Clone)]
 pub(crate) struct InboxRow {
-    /// Why it is dead; `None` where it waits.
+    /// The reason of a dead letter; `None` if the row waits.
     pub(crate) reason: Option<String>,
-    /// Everything else, for a person.
+    /// All other columns, as text for display.
     pub(crate) text: String,
 }
 
 impl Tables {
-    /// Empty ones, on a server of the demo's own.
+    /// Creates empty tables on the demo's private server.
     pub(crate) async fn new(url: &str) -> Result<Self> {
         let mut connection = PgConnection::connect(url).await.context("cannot connect to PostgreSQL")?;
-        // Nothing is unique: what is doubled must show.
+        // No unique constraints: duplicates must be visible.
         let make = format!(
             "SET client_min_messages = warning;
              DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP SCHEMA IF EXISTS demo CASCADE;
@@ -70,7 +70,7 @@ impl Tables {
         Ok(Self { url: url.to_owned(), connection })
     }
 
-    /// A connection that answers, a new one if need be.
+    /// Returns a connection that responds; reconnects if needed.
     async fn connection(&mut self) -> Result<&mut PgConnection> {
         let start = Instant::now();
         while let Err(error) = self.connection.ping().await {
@@ -84,7 +84,7 @@ impl Tables {
         Ok(&mut self.connection)
     }
 
-    /// How far the work has come.
+    /// Returns the progress of the work.
     pub(crate) async fn progress(&mut self) -> Result<Progress> {
         let row = sqlx::query(
             "SELECT (SELECT count(*) FROM idem_demo.processed_messages WHERE processed_at IS NOT NULL),
@@ -96,7 +96,7 @@ impl Tables {
         Ok(Progress { processed: unsigned(&row, 0), parked: unsigned(&row, 1), dead: unsigned(&row, 2) })
     }
 
-    /// Lets what waits since its connection was lost run now: ten waits take most of a minute.
+    /// Makes messages that wait because of a lost connection due now: ten such waits take most of a minute.
     pub(crate) async fn hurry(&mut self) -> Result<()> {
         let due = "UPDATE idem_demo.inbox_messages SET due_at = now()
                    WHERE breaks > 0 AND token IS NULL AND state <> 'dead' AND due_at > now()";
@@ -104,7 +104,7 @@ impl Tables {
         Ok(())
     }
 
-    /// What each message has of effects.
+    /// Returns the effects of each message.
     pub(crate) async fn effects(&mut self) -> Result<HashMap<u64, Effects>> {
         let rows = sqlx::query("SELECT message, count(*), sum(amount)::bigint FROM demo.effects GROUP BY message")
             .fetch_all(self.connection().await?)
@@ -112,7 +112,7 @@ impl Tables {
         Ok(rows.iter().map(|row| (unsigned(row, 0), Effects { rows: unsigned(row, 1), amount: row.get(2) })).collect())
     }
 
-    /// How many accounts have another balance than the sum of their effects, and the sum of all balances.
+    /// Returns the number of accounts whose balance differs from the sum of their effects, and the sum of all balances.
     pub(crate) async fn balance(&mut self) -> Result<(u64, i64)> {
         let row = sqlx::query(
             "SELECT count(*) FILTER (WHERE a.balance <> coalesce(e.amount, 0)), sum(a.balance)::bigint
@@ -124,20 +124,20 @@ impl Tables {
         Ok((unsigned(&row, 0), row.get(1)))
     }
 
-    /// Whether the database has taken the message with this key over.
+    /// Returns whether the database has a claim with this key.
     pub(crate) async fn is_claimed(&mut self, key: &str) -> Result<bool> {
         let asked = "SELECT EXISTS (SELECT FROM idem_demo.processed_messages WHERE key = convert_to($1, 'UTF8'))";
         Ok(sqlx::query_scalar(asked).bind(key).fetch_one(self.connection().await?).await?)
     }
 
-    /// Each claim by its key, and whether it has a date.
+    /// Returns whether each claim has a date, by key.
     pub(crate) async fn claims(&mut self) -> Result<HashMap<String, bool>> {
         let asked = "SELECT convert_from(key, 'UTF8'), processed_at IS NOT NULL FROM idem_demo.processed_messages";
         let rows = sqlx::query(asked).fetch_all(self.connection().await?).await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
-    /// The rows of the inbox, by the number of their message.
+    /// Returns the rows of the inbox, by message number.
     pub(crate) async fn inbox(&mut self) -> Result<HashMap<u64, Vec<InboxRow>>> {
         let rows = sqlx::query(
             "SELECT payload, reason,

@@ -1,4 +1,4 @@
-//! What became of each message, and whether it had to.
+//! The outcome of each message, and whether it is the required one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -7,7 +7,7 @@ use crate::fate::{COMMITTED, CONFLICT, End};
 use crate::plan::{Order, Plan};
 use crate::tables::{Effects, InboxRow};
 
-/// What the database holds in the end.
+/// The contents of the database at the end.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) effects: HashMap<u64, Effects>,
@@ -15,21 +15,21 @@ pub(crate) struct Found {
     pub(crate) claims: HashMap<String, bool>,
 }
 
-/// The sum of all verdicts.
+/// The totals of all verdicts.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
-    /// The dead letters that had to be, by reason.
+    /// The expected dead letters, by reason.
     pub(crate) dead: BTreeMap<String, u64>,
-    /// Messages whose handler ran COMMIT in a process that was killed before it could be written down that it did. This is
-    /// a limit that idem documents.
+    /// Messages whose handler ran COMMIT in a process that was killed before it could record that. idem documents this
+    /// limit.
     pub(crate) unwritten: u64,
-    /// One text for each message that is not as it must be, the worst first.
+    /// One text for each message with a wrong outcome, the worst first.
     pub(crate) wrong: Vec<(Wrong, String)>,
 }
 
-/// What is wrong with a message.
+/// The kind of a wrong outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wrong {
     Lost,
@@ -48,8 +48,8 @@ impl fmt::Display for Wrong {
 }
 
 impl Verdict {
-    /// Judges all messages. `died_with` tells whether a message ran in a process that
-    /// was killed before the outcome was written.
+    /// Judges all messages. `died_with` returns whether a message ran in a process that was killed before the outcome
+    /// was written.
     pub(crate) fn new(plan: &Plan, died_with: impl Fn(u64) -> bool, found: &Found) -> Self {
         let mut verdict = Self::default();
         for orders in plan.by_key().values() {
@@ -78,7 +78,7 @@ impl Verdict {
         }
     }
 
-    /// One has its effect, each other one is a dead letter.
+    /// Checks that one message has its effect and each other one is a dead letter.
     fn conflicting(&mut self, orders: &[&Order], found: &Found) {
         let effects: u64 = orders.iter().map(|order| found.effects(order)).sum();
         let is_loser = |order: &&&Order| {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::fate::Fate;
 
-    /// Messages that all became what they had to.
+    /// Returns messages that all have the required outcome.
     fn sound() -> (Plan, Found) {
         let plan = Plan::new(300, 20, &mut Rng::with_seed(1));
         let mut found = Found { effects: HashMap::new(), inbox: HashMap::new(), claims: HashMap::new() };
@@ -165,7 +165,7 @@ mod tests {
         plan.orders.iter().find(|order| order.fate == fate).map_or(0, |order| order.id)
     }
 
-    /// What is lost, doubled and wrong once this was done to messages that were as they must be.
+    /// Returns how many messages are lost, doubled and wrong after `what` has changed sound data.
     fn after(what: impl Fn(&Plan, &mut Found)) -> (u64, u64, usize) {
         let (plan, mut found) = sound();
         what(&plan, &mut found);

@@ -1,7 +1,7 @@
-//! A source that is watched, with the failpoint between commit and ack.
+//! An instrumented source, with the failpoint between commit and ack.
 //!
-//! The failpoint is the demo's: idem acks only after the commit, so a process that ends when it is asked to ack ends
-//! between the two.
+//! The failpoint belongs to the demo: idem acks only after the commit, so a process that kills itself when asked to ack
+//! ends between the two.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -17,18 +17,18 @@ use nix::unistd::Pid;
 use crate::journal::{Event, Journal};
 use crate::plan::{Order, id_of};
 
-/// What the source, its ackers and the handler share.
+/// The state shared by the source, its ackers and the handler.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) journal: Journal,
     pub(crate) returned: Returned,
-    /// At which ack after a commit the process ends.
+    /// The number of the ack after a commit at which the process kills itself.
     end_at: Option<u64>,
-    /// How many there were.
+    /// The number of such acks so far.
     acks: Arc<AtomicU64>,
-    /// Whether the source was opened once.
+    /// Whether the source has been opened successfully.
     pub(crate) opened: Arc<AtomicBool>,
-    /// Where all processes write.
+    /// The directory to which all processes write.
     dir: PathBuf,
 }
 
@@ -37,7 +37,8 @@ impl Watch {
         Self { journal, returned: Returned::default(), end_at, acks: Arc::default(), opened: Arc::default(), dir }
     }
 
-    /// How often this message has been tried by now, in whatever process and however the tries ended.
+    /// Counts an attempt of this message, and returns the number of attempts so far, in all processes and with any
+    /// result.
     pub(crate) fn tries(&self, id: u64) -> Result<u64, BoxError> {
         let path = self.dir.join(format!("tries-{id}"));
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
@@ -45,12 +46,12 @@ impl Watch {
         Ok(file.metadata()?.len())
     }
 
-    /// The handler has begun, and runs as long as this lives.
+    /// Records that the handler has begun; it ends when the returned value is dropped.
     pub(crate) fn run(&self, id: u64) -> InHand {
         InHand::begin(Event::Begun, Event::Ended, id, &self.journal)
     }
 
-    /// Ends the process if it is to end here.
+    /// Kills the process if the failpoint is due.
     async fn failpoint(&self, id: u64) -> Result<(), BoxError> {
         if self.end_at == Some(self.acks.fetch_add(1, Ordering::SeqCst) + 1) {
             self.journal.note(Event::Ending, id);
@@ -61,7 +62,7 @@ impl Watch {
     }
 }
 
-/// The messages whose handler has returned well in this process: if one of them is acked, a commit came before.
+/// The messages whose handler has returned successfully in this process: an ack of one of them follows a commit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Returned(Arc<Mutex<HashSet<u64>>>);
 
@@ -75,7 +76,7 @@ impl Returned {
     }
 }
 
-/// Work of this process: its end is noted also where it is dropped.
+/// Work of this process. Its end is recorded even when it is dropped.
 #[derive(Debug)]
 pub(crate) struct InHand {
     id: u64,
@@ -96,7 +97,7 @@ impl Drop for InHand {
     }
 }
 
-/// Notes each delivery, and the moment at which the source is open.
+/// Records each delivery, and that the source has been opened.
 impl Tap for Watch {
     type Ack = WatchAck;
 
@@ -114,10 +115,10 @@ impl Tap for Watch {
     }
 }
 
-/// Goes with a delivery that is watched.
+/// The acker of a watched delivery.
 pub(crate) struct WatchAck {
     in_hand: InHand,
-    /// Whether the database holds a claim of it once it is stored.
+    /// Whether the database holds a claim of the message once it is stored.
     has_key: bool,
     stored: bool,
     watch: Watch,
@@ -139,7 +140,7 @@ impl AckTap for WatchAck {
     }
 }
 
-/// The number of the message.
+/// Returns the number of the message.
 pub(crate) fn id(delivery: &Delivery) -> u64 {
     id_of(delivery.payload()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The process that is killed: a worker as a user writes it, with short waits, and watched.
+//! The process that is killed: a worker as a user writes it, with short timeouts and instrumentation.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -18,16 +18,16 @@ use crate::servers::DATABASE;
 use crate::tables::SCHEMA;
 use crate::watched::{Watch, id};
 
-/// The queue's, stream's or topic's name. There is one demo at a time on a database, so that it need not be unique.
+/// The name of the queue, stream or topic. Only one demo runs on a database at a time, so the name need not be unique.
 pub(crate) const NAME: &str = "idem-demo";
-/// The consumer's name.
+/// The name of the consumer.
 pub(crate) const CONSUMER: &str = "demo";
-/// How many attempts a message has. Three would do for those that fail twice, but a message of a handler that is late
-/// because the machine is may be charged as well.
+/// The maximum number of attempts. Three would suffice for messages that fail twice, but a handler that is late on a
+/// busy machine may also use up an attempt.
 const ATTEMPTS: u32 = 4;
-/// How many batches a worker runs at once, where it runs batches.
+/// How many batches a worker runs concurrently.
 const BATCHES: usize = 4;
-/// How long a worker waits at its start for servers that are just being restarted.
+/// How long a starting worker waits for servers that are being restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs until its standard input ends.
@@ -55,7 +55,7 @@ pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode, end_at: Option<u6
     .await
 }
 
-/// Short waits, so that what takes minutes elsewhere takes seconds here.
+/// Sets short timeouts, so that what takes minutes in production takes seconds here.
 fn tune<Src: Source>(
     worker: Worker<Postgres, Src, Watch, Json, Staffed>,
     mode: Mode,
@@ -75,7 +75,7 @@ fn tune<Src: Source>(
     if mode.batch > 1 { worker.in_flight(BATCHES).batch(mode.batch.into()) } else { worker }
 }
 
-/// Tries again, for a minute, where the worker cannot even begin: the servers are just being restarted.
+/// Retries for a minute if the worker cannot start: the servers are being restarted.
 async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn() -> F) -> Result<()> {
     let start = Instant::now();
     loop {
@@ -89,7 +89,7 @@ async fn patiently<F: Future<Output = Result<()>>>(watch: &Watch, run: impl Fn()
     }
 }
 
-/// Is true once the standard input ends: the demo lets the worker go, or has ended itself.
+/// Becomes true once standard input ends: the demo lets the worker go, or has ended.
 fn end_of_input() -> watch::Receiver<bool> {
     let (over, ended) = watch::channel(false);
     tokio::spawn(async move {

@@ -11,8 +11,8 @@ use nix::unistd::geteuid;
 use crate::process;
 use crate::server::Server;
 
-/// Installs the servers' packages, as root on Debian or Ubuntu; elsewhere the error says what to install.
-/// The packages' own services are not started.
+/// Installs the servers' packages, as root on Debian or Ubuntu; elsewhere the error lists the packages to install.
+/// The packages' services are not started.
 pub(crate) fn install(servers: &[&dyn Server]) -> Result<()> {
     let packages: Vec<_> = servers.iter().flat_map(|server| server.packages()).copied().collect();
     if packages.is_empty() {
@@ -38,12 +38,12 @@ pub(crate) fn install(servers: &[&dyn Server]) -> Result<()> {
     }
 }
 
-/// Whether packages can be installed: as root, on Debian or Ubuntu.
+/// Returns whether packages can be installed: as root, on Debian or Ubuntu.
 pub(crate) fn is_possible() -> bool {
     process::which("apt-get", &[]).is_some() && geteuid().is_root()
 }
 
-/// Installs these packages. Their own services are not started.
+/// Installs these packages. Their services are not started.
 pub(crate) fn add(packages: &[&str]) -> Result<()> {
     eprintln!("installing {}", packages.join(" "));
     let _policy = Policy::refuse()?;
@@ -59,10 +59,10 @@ fn join(servers: &[&dyn Server], word: fn(&&dyn Server) -> &'static str) -> Stri
 
 fn apt(args: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
-    // Another apt may be at work, on a machine that has just been started for example.
+    // Another apt process may be running, for example on a machine that has just booted.
     command.args(["--quiet", "--option", "DPkg::Lock::Timeout=300"]).args(args);
     command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    // What is printed belongs to stderr: the lines that a shell evaluates are on stdout.
+    // Output goes to stderr: a shell evaluates the lines on stdout.
     let status = command.stdout(std::io::stderr()).status().context("cannot run apt-get")?;
     if !status.success() {
         bail!("apt-get {} failed ({status})", args.join(" "));
@@ -70,8 +70,8 @@ fn apt(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// While it lives, packages do not start their services (Debian policy, section 9.3.3.1: invoke-rc.d asks
-/// `policy-rc.d`, and 101 forbids).
+/// While this value exists, packages do not start their services (Debian policy, section 9.3.3.1: invoke-rc.d calls
+/// `policy-rc.d`, and exit code 101 forbids the action).
 struct Policy {
     ours: bool,
 }

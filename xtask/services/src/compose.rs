@@ -1,4 +1,4 @@
-//! An instance in a container, by `compose.yaml`.
+//! An instance in a container, defined by `compose.yaml`.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::server::Server;
 use crate::{place, process};
 
-/// An instance in a container: one service of `compose.yaml`, in a project of its own.
+/// An instance in a container: one service of `compose.yaml`, in a separate project.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Compose {
     pub(crate) project: String,
@@ -34,12 +34,12 @@ impl Compose {
         process::run(self.command().args(args).arg(&self.service)).map(drop)
     }
 
-    /// Ends it and removes its data.
+    /// Stops it and removes its data.
     pub(crate) fn remove(&self) -> Result<()> {
         process::run(self.command().args(["down", "--volumes", "--timeout", "5"])).map(drop)
     }
 
-    /// Whether its container runs.
+    /// Returns whether its container runs.
     pub(crate) fn is_up(&self) -> bool {
         let output = process::run(self.command().args(["ps", "--status", "running", "--quiet", &self.service]));
         output.is_ok_and(|output| !output.stdout.is_empty())
@@ -53,7 +53,7 @@ impl Compose {
     }
 }
 
-/// Whether a Docker engine really answers, and knows `compose`. A client without an engine is no Docker.
+/// Returns whether a Docker engine responds and supports `compose`. A client without an engine does not count.
 pub(crate) fn is_available() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| answers(&["info"]) && answers(&["compose", "version"]))

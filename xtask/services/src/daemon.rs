@@ -1,4 +1,4 @@
-//! A server's process, which outlives this one.
+//! A server process, which outlives this process.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::{place, process};
 
-/// Runs the server in `home`, and waits until it answers. Its output is in `log`, its number in `pid`.
+/// Runs the server in `home`, and waits until it responds. Its output goes to `log`, its process id to `pid`.
 pub(crate) fn launch(name: &str, command: &mut Command, home: &Path, answers: impl Fn() -> bool) -> Result<()> {
     let child = detach(command, home, "log")?;
     place::write(&home.join("pid"), &child.to_string())?;
     wait_for(name, child, home, answers)
 }
 
-/// Starts a process that no signal of the terminal reaches.
+/// Starts a process that receives no signals from the terminal.
 pub(crate) fn detach(command: &mut Command, home: &Path, log: &str) -> Result<i32> {
     let log = fs::File::create(home.join(log))?;
     let command = command.current_dir(home).env("HOME", home).process_group(0).stdin(Stdio::null());
@@ -26,7 +26,7 @@ pub(crate) fn detach(command: &mut Command, home: &Path, log: &str) -> Result<i3
     i32::try_from(child.id()).context("a process id out of range")
 }
 
-/// Waits up to two minutes until the server answers. An error that it has ended holds its log.
+/// Waits up to two minutes until the server responds. If the server ends, the error contains its log.
 pub(crate) fn wait_for(name: &str, child: i32, home: &Path, answers: impl Fn() -> bool) -> Result<()> {
     process::wait_until(&format!("the start of {name}"), Duration::from_secs(120), || {
         if !process::is_alive(child) {
@@ -36,7 +36,7 @@ pub(crate) fn wait_for(name: &str, child: i32, home: &Path, answers: impl Fn() -
     })
 }
 
-/// The processes whose numbers are in these files of `home`.
+/// Returns the processes whose ids are in these files of `home`.
 pub(crate) fn recorded(home: &Path, files: &[&str]) -> Vec<i32> {
     let read = |file: &&str| fs::read_to_string(home.join(file)).ok()?.trim().parse().ok();
     files.iter().filter_map(read).collect()

@@ -1,4 +1,4 @@
-//! An instance of one test's own.
+//! A private instance for one test.
 
 use anyhow::{Result, bail};
 
@@ -7,13 +7,13 @@ use crate::local::Local;
 use crate::server::{self, Server};
 use crate::watcher::{END_PROCESSES, Watcher};
 
-/// A server of one test's own, with data of its own, which the test may stop, kill and pause.
+/// A private server with its own data, which one test may stop, kill and pause.
 ///
-/// It ends, and its data with it, when the value is dropped or the process ends, in whatever way.
+/// The server ends and its data is removed when the value is dropped or the process ends, for any reason.
 /// Calls block: in an async test use `spawn_blocking`, unless nothing else runs on that thread.
 #[derive(Debug)]
 pub struct Instance {
-    // Declared first: the watcher is called off before what it watches is removed.
+    // Declared first: the watcher is cancelled before the instance is removed.
     watcher: Option<Watcher>,
     backing: Backing,
     url: String,
@@ -48,12 +48,12 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Its address, with user and password. It stays the same over stops and starts.
+    /// Returns its address, with user and password. It does not change when the server restarts.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Shuts it down in good order, and waits until it has ended. Connections are closed by the server.
+    /// Shuts it down cleanly, and waits until it has ended. The server closes its connections.
     ///
     /// # Errors
     /// It does not end within a minute.
@@ -64,10 +64,11 @@ impl Instance {
         }
     }
 
-    /// Starts it again after [`stop`](Self::stop) or [`kill`](Self::kill), with the same data, and waits until it answers.
+    /// Starts it again after [`stop`](Self::stop) or [`kill`](Self::kill), with the same data, and waits until it
+    /// responds.
     ///
     /// # Errors
-    /// It does not answer in time; the text holds its log.
+    /// It does not respond in time; the text contains its log.
     pub fn start_again(&mut self) -> Result<()> {
         match &self.backing {
             Backing::Local(local) => local.start()?,
@@ -76,10 +77,10 @@ impl Instance {
         self.watch()
     }
 
-    /// Ends all its processes at once (SIGKILL).
+    /// Kills all its processes at once (SIGKILL).
     ///
     /// # Errors
-    /// They are still there after half a minute.
+    /// They still exist after half a minute.
     pub fn kill(&mut self) -> Result<()> {
         match &self.backing {
             Backing::Local(local) => local.kill(),
@@ -98,7 +99,7 @@ impl Instance {
         }
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     ///
     /// # Errors
     /// The signal cannot be sent.
@@ -109,7 +110,7 @@ impl Instance {
         }
     }
 
-    /// The main process, while it runs on this machine outside of a container.
+    /// Returns the main process, while it runs on this machine outside a container.
     pub fn pid(&self) -> Option<i32> {
         match &self.backing {
             Backing::Local(local) => local.main(),
@@ -137,7 +138,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         self.watcher = None;
-        // There is nobody to tell; what is left behind lies under `target/services`.
+        // An error cannot be reported here; remaining files are under `target/services`.
         let _ = match &self.backing {
             Backing::Local(local) => local.remove(),
             Backing::Compose(compose) => compose.remove(),
@@ -145,8 +146,7 @@ impl Drop for Instance {
     }
 }
 
-/// Makes sure that [`Instance::start`] can work for every kind of server: installs what is missing where that is
-/// possible.
+/// Ensures that [`Instance::start`] can work for every kind of server: installs missing packages if possible.
 pub(crate) fn prepare() -> Result<()> {
     let all = server::ALL.iter().copied();
     crate::apt::install(&all.filter(|server| !server.is_installed() && !compose::is_available()).collect::<Vec<_>>())

@@ -1,7 +1,7 @@
-//! Real servers for tests: found, started as throw-away instances, or installed.
+//! Real servers for tests: found, started as temporary instances, or installed.
 //!
 //! `cargo xtask services` and `cargo xtask test` share one instance of each server ([`up`], [`down`], [`status`]).
-//! A test that stops, kills or pauses a server starts one of its own:
+//! A test that stops, kills or pauses a server starts a private one:
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! An instance started from the programs that are installed on this machine.
+//! An instance started from the programs installed on this machine.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 use crate::server::{self, Server};
 use crate::{place, process};
 
-/// An instance started from the programs that are installed on this machine.
+/// An instance started from the programs installed on this machine.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Local {
     server: String,
     pub(crate) home: PathBuf,
     pub(crate) port: u16,
-    /// The program that was asked for when it was made.
+    /// The program that the environment selected when the instance was created.
     pub(crate) chosen: Option<PathBuf>,
 }
 
 impl Local {
-    /// Makes an instance with data of its own, and starts it. Nothing of it is left behind if that fails.
+    /// Creates an instance with a new data directory and starts it. If this fails, nothing is left behind.
     pub(crate) fn create(server: &dyn Server) -> Result<Self> {
         let home = place::new_home(server.name(), server.root().as_deref())?;
         let (name, chosen) = (server.name().to_owned(), server.chosen());
@@ -36,12 +36,12 @@ impl Local {
         Ok(local)
     }
 
-    /// Starts it again, on its port and with its data.
+    /// Restarts it on the same port with the same data.
     pub(crate) fn start(&self) -> Result<()> {
         server::named(&self.server)?.launch(&self.home, self.port)
     }
 
-    /// Shuts it down in good order; open connections are closed by the server.
+    /// Shuts it down cleanly; the server closes open connections.
     pub(crate) fn stop(&self) -> Result<()> {
         let shutdown = server::named(&self.server)?.shutdown();
         for (number, pid) in self.processes().into_iter().enumerate() {
@@ -51,7 +51,7 @@ impl Local {
         Ok(())
     }
 
-    /// Ends all its processes at once, as a power failure does.
+    /// Kills all its processes at once, as a power failure does.
     pub(crate) fn kill(&self) -> Result<()> {
         let all = self.tree();
         all.iter().try_for_each(|pid| process::signal(*pid, Signal::SIGKILL))?;
@@ -62,7 +62,7 @@ impl Local {
     /// Freezes all its processes: connections stay open, and nothing answers.
     pub(crate) fn pause(&self) -> Result<()> {
         let mut paused = Vec::new();
-        // A process may be born while its siblings are being frozen; a frozen one bears none.
+        // A process may fork while its siblings are being frozen; a frozen process cannot fork.
         loop {
             let new: Vec<i32> = self.tree().into_iter().filter(|pid| !paused.contains(pid)).collect();
             if new.is_empty() {
@@ -73,12 +73,12 @@ impl Local {
         }
     }
 
-    /// Lets frozen processes go on.
+    /// Resumes frozen processes.
     pub(crate) fn resume(&self) -> Result<()> {
         self.tree().into_iter().try_for_each(|pid| process::signal(pid, Signal::SIGCONT))
     }
 
-    /// Ends it and removes its data.
+    /// Kills it and removes its data.
     pub(crate) fn remove(&self) -> Result<()> {
         self.kill()?;
         match fs::remove_dir_all(&self.home) {
@@ -89,17 +89,17 @@ impl Local {
         }
     }
 
-    /// Whether it runs and listens.
+    /// Returns whether it runs and listens.
     pub(crate) fn is_up(&self) -> bool {
         self.main().is_some() && TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
     }
 
-    /// Its main process, while it runs.
+    /// Returns its main process while it runs.
     pub(crate) fn main(&self) -> Option<i32> {
         self.processes().first().copied()
     }
 
-    /// Its processes that run. A number that has gone to a stranger since is told apart by the working directory.
+    /// Returns its running processes. The working directory reveals a process id that the kernel has since reused.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let recorded = server::named(&self.server).map(|server| server.processes(&self.home)).unwrap_or_default();
         let ours = |pid: &i32| process::is_alive(*pid) && process::directory(*pid).starts_with(&self.home);

@@ -12,19 +12,19 @@ use nix::sys::signal::Signal;
 use crate::server::Server;
 use crate::{Instance, daemon, place, process};
 
-/// NATS with JetStream, its streams in files, listening on the loopback address only.
+/// NATS with JetStream, with streams in files, listening on the loopback address only.
 ///
-/// Where `IDEM_NATS_SERVER` is set, it is the path of the `nats-server` to run, so that tests can be run against a
-/// version that is not the installed one.
+/// If `IDEM_NATS_SERVER` is set, it is the path of the `nats-server` to run, so that tests can run against a version
+/// other than the installed one.
 #[derive(Debug, Clone, Copy)]
 pub struct Nats;
 
 impl Nats {
-    /// Starts an instance of one's own, which a test may stop, kill and pause. It ends with the value, or with the
-    /// process.
+    /// Starts a private instance, which a test may stop, kill and pause. It ends when the value is dropped or the
+    /// process ends.
     ///
     /// # Errors
-    /// There is no way to start one on this machine, or it does not answer within two minutes.
+    /// No instance can be started on this machine, or it does not respond within two minutes.
     pub fn start() -> Result<Instance> {
         Instance::start(&Self)
     }
@@ -56,7 +56,7 @@ impl Server for Nats {
     }
 
     fn create(&self, home: &Path, _port: u16) -> Result<()> {
-        // By default a payload ends at 1 MiB. Kept by the kernel, what was written survives SIGKILL without fsync.
+        // The default limit of a payload is 1 MiB. Written data is in the kernel and survives SIGKILL without fsync.
         place::write(&home.join("nats.conf"), "max_payload: 8MB\n")
     }
 
@@ -75,7 +75,7 @@ impl Server for Nats {
     }
 }
 
-/// Whether the first bytes that a server sends to a new client are those of `INFO`.
+/// Returns whether the first bytes that a server sends to a new client are those of `INFO`.
 fn greets(port: u16) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let limit = Duration::from_secs(1);
@@ -87,7 +87,7 @@ fn greets(port: u16) -> bool {
     greeting.is_ok() && &first == b"INFO"
 }
 
-/// The one that was chosen, else that in `PATH`, which lacks the directory of Debian's for an ordinary user.
+/// Returns the selected program, else that in `PATH` or in Debian's directories, which an ordinary user's `PATH` lacks.
 fn program() -> Option<PathBuf> {
     Nats.chosen().or_else(|| process::which("nats-server", &["/usr/sbin", "/usr/bin"]))
 }

@@ -1,4 +1,4 @@
-//! Where data lies, which port is free, and as whom a server runs.
+//! The data directories, ports and users of servers.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 use nix::unistd::{Uid, User, geteuid};
 
-/// `target/services` of this repository: the record of what runs.
+/// `target/services` of this repository: the record of the running servers.
 pub(crate) fn record() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.ancestors().nth(2).unwrap_or(root).join("target").join("services")
@@ -22,7 +22,7 @@ pub(crate) fn root() -> PathBuf {
     record().ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
 }
 
-/// The user as whom a server must run that refuses root; `None` where we are an ordinary user ourselves.
+/// The user for servers that refuse to run as root; `None` if this process is not root.
 pub(crate) fn servant() -> Result<Option<User>> {
     if !geteuid().is_root() {
         return Ok(None);
@@ -35,7 +35,7 @@ pub(crate) fn servant() -> Result<Option<User>> {
     bail!("as root a user `postgres` or `nobody` is needed to run the server, and there is neither");
 }
 
-/// Makes the command run as the servant, if there is one, in `dir`.
+/// Makes the command run in `dir`, as the user for servers if there is one.
 pub(crate) fn as_servant(command: &mut Command, dir: &Path) -> Result<()> {
     use std::os::unix::process::CommandExt;
     command.current_dir(dir);
@@ -46,8 +46,8 @@ pub(crate) fn as_servant(command: &mut Command, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A new, empty directory for the data of one instance, that the servant owns and can reach: within `system`, where the
-/// server sees nothing else.
+/// Creates an empty directory for the data of one instance, which the user for servers owns and can reach. With
+/// `system`, the directory is inside it, because the server sees nothing else.
 pub(crate) fn new_home(server: &str, system: Option<&Path>) -> Result<PathBuf> {
     let record = record();
     fs::create_dir_all(&record).with_context(|| format!("cannot create {}", record.display()))?;
@@ -65,13 +65,13 @@ pub(crate) fn new_home(server: &str, system: Option<&Path>) -> Result<PathBuf> {
     Ok(home)
 }
 
-/// Whether everyone may pass through each directory on the way. `/root`, for one, is closed to all but root.
+/// Returns whether all users may enter each directory on the path. `/root`, for example, is closed to all but root.
 fn reachable(dir: &Path) -> bool {
     dir.ancestors().filter_map(|dir| fs::metadata(dir).ok()).all(|meta| meta.mode() & 0o001 != 0)
 }
 
-/// A free port of the loopback address, below the range from which the kernel takes ports for outgoing connections
-/// (32768 and up): so it is still free when a server that was stopped comes back to it.
+/// Returns a free port of the loopback address, below the range that the kernel uses for outgoing connections (32768
+/// and up). It is thus still free when a stopped server returns to it.
 pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..2000 {
         let port = 20_000 + number() % 12_000;
@@ -82,7 +82,7 @@ pub(crate) fn free_port() -> Result<u16> {
     bail!("no port between 20000 and 32000 is free on 127.0.0.1");
 }
 
-/// Writes a file that belongs to the owner of the directory it is in.
+/// Writes a file owned by the owner of its directory.
 pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     if let (true, Some(dir)) = (geteuid().is_root(), file.parent()) {
@@ -92,7 +92,7 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A number that other processes and earlier calls hardly had.
+/// Returns a number that other processes and earlier calls are unlikely to have used.
 fn number() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());

@@ -12,19 +12,20 @@ use crate::{Instance, place, process};
 
 /// PostgreSQL: user `idem`, a superuser, with password `secret` and a database `idem`.
 ///
-/// As users have it: fsync is on, and the password is asked for (scram-sha-256). No Unix socket.
+/// It is configured as in production: fsync is on, and the password is required (scram-sha-256). There is no Unix
+/// socket.
 ///
-/// Where `IDEM_POSTGRES_BIN` is set, it is the directory of the programs to run (`initdb` and others), so that tests can be
-/// run against a version that is not the installed one.
+/// If `IDEM_POSTGRES_BIN` is set, it is the directory of the programs to run (`initdb` and others), so that tests can
+/// run against a version other than the installed one.
 #[derive(Debug, Clone, Copy)]
 pub struct Postgres;
 
 impl Postgres {
-    /// Starts an instance of one's own, which a test may stop, kill and pause. It ends with the value, or with the
-    /// process.
+    /// Starts a private instance, which a test may stop, kill and pause. It ends when the value is dropped or the
+    /// process ends.
     ///
     /// # Errors
-    /// There is no way to start one on this machine, or it does not answer within a minute.
+    /// No instance can be started on this machine, or it does not respond within a minute.
     pub fn start() -> Result<Instance> {
         Instance::start(&Self)
     }
@@ -74,7 +75,7 @@ impl Server for Postgres {
             .open(home.join("data/postgresql.conf"))
             .and_then(|mut file| std::io::Write::write_all(&mut file, format!("{SETTINGS}port = {port}\n").as_bytes()))
             .context("cannot write postgresql.conf")?;
-        // In single-user mode the database is made before anybody can connect, and without a client program.
+        // Single-user mode creates the database before any client can connect, and without a client program.
         place::write(&home.join("create.sql"), "CREATE DATABASE idem\n")?;
         let mut single = Command::new("sh");
         place::as_servant(&mut single, home)?;
@@ -85,7 +86,7 @@ impl Server for Postgres {
 
     fn launch(&self, home: &Path, _port: u16) -> Result<()> {
         if !self.processes(home).into_iter().any(process::is_alive) {
-            // After a kill the dead server may still be waiting to be reaped, and PostgreSQL takes that for alive.
+            // After a kill, the dead server may not be reaped yet, and PostgreSQL would consider it alive.
             let _ = fs::remove_file(home.join("data/postmaster.pid"));
         }
         let mut pg_ctl = program("pg_ctl", home)?;
@@ -105,19 +106,19 @@ impl Server for Postgres {
     }
 }
 
-/// A program of PostgreSQL, run in `home` as the user that a server may run as.
+/// Returns a program of PostgreSQL, run in `home` as the user for servers.
 fn program(name: &str, home: &Path) -> Result<Command> {
     let mut command = Command::new(programs().context("the programs of PostgreSQL are not installed")?.join(name));
     place::as_servant(&mut command, home)?;
-    // Addresses of other servers must not reach the programs.
+    // Variables for other servers must not reach the programs.
     for variable in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"] {
         command.env_remove(variable);
     }
     Ok(command)
 }
 
-/// The directory with `initdb` and `pg_ctl`: the one that was chosen, else the newest of Debian's, which are not in `PATH`,
-/// else that in `PATH`.
+/// Returns the directory of `initdb` and `pg_ctl`: the selected one, else the newest of Debian's, which are not in
+/// `PATH`, else that in `PATH`.
 fn programs() -> Option<PathBuf> {
     if let Some(chosen) = Postgres.chosen() {
         return Some(chosen);

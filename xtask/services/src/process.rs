@@ -1,4 +1,4 @@
-//! Processes: alive, signalled, waited for.
+//! Processes: checks whether they are alive, signals them and waits for them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-/// Whether the process runs. One that has ended and only waits to be reaped does not.
+/// Returns whether the process runs. A zombie does not.
 pub(crate) fn is_alive(pid: i32) -> bool {
-    // Reaps it if it was a child of ours; ECHILD says that it was not.
+    // Reaps it if it was our child; ECHILD means that it was not.
     let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => !matches!(state(&stat), Some("Z" | "X")),
@@ -22,12 +22,12 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     }
 }
 
-/// The working directory of the process; empty if it has ended.
+/// Returns the working directory of the process; empty if the process has ended.
 pub(crate) fn directory(pid: i32) -> PathBuf {
     fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default()
 }
 
-/// The process and all its descendants.
+/// Returns the process and all its descendants.
 pub(crate) fn tree(root: i32) -> Vec<i32> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -46,7 +46,7 @@ pub(crate) fn tree(root: i32) -> Vec<i32> {
     tree
 }
 
-/// Sends the signal. A process that has ended already is no error.
+/// Sends the signal. A process that has already ended is not an error.
 pub(crate) fn signal(pid: i32, signal: Signal) -> Result<()> {
     match kill(Pid::from_raw(pid), signal) {
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
@@ -54,7 +54,7 @@ pub(crate) fn signal(pid: i32, signal: Signal) -> Result<()> {
     }
 }
 
-/// Waits until `done` holds, asking every 20 ms.
+/// Waits until `done` returns true, checking every 20 ms.
 pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !done()? {
@@ -66,7 +66,7 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
     Ok(())
 }
 
-/// Runs a command to its end without a terminal; what it printed is in the error if it fails.
+/// Runs a command to completion without a terminal. If it fails, the error contains its output.
 pub(crate) fn run(command: &mut Command) -> Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {name}"))?;
@@ -78,19 +78,20 @@ pub(crate) fn run(command: &mut Command) -> Result<Output> {
     Ok(output)
 }
 
-/// Where the program is, among `PATH` and then these directories.
+/// Returns the path of the program, searched in `PATH` and then in these directories.
 pub(crate) fn which(program: &str, beside: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let beside = beside.iter().map(PathBuf::from);
     std::env::split_paths(&path).chain(beside).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
-/// The state letter in `/proc/<pid>/stat`.
+/// Returns the state letter in `/proc/<pid>/stat`.
 fn state(stat: &str) -> Option<&str> {
     fields(stat).next()
 }
 
-/// The fields after the program's name, which is in parentheses and may hold spaces and parentheses (proc(5)).
+/// Returns the fields after the program's name, which is in parentheses and may contain spaces and parentheses
+/// (proc(5)).
 fn fields(stat: &str) -> impl Iterator<Item = &str> {
     stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
 }

@@ -20,30 +20,30 @@ use secure::SecureRabbitMq;
 
 /// RabbitMQ: user and password `guest`, virtual host `/`, listening on the loopback address only.
 ///
-/// Each instance is a cluster of its own, with its own node name, ports, cookie and port mapper (epmd), so that any
-/// number of them, and an installed one, run side by side.
+/// Each instance is a separate cluster, with its own node name, ports, cookie and port mapper (epmd), so that any
+/// number of instances can run next to each other and next to an installed server.
 ///
-/// Where `IDEM_RABBITMQ_ROOT` is set, it is the directory of another Debian system with a RabbitMQ in it, which is run
-/// instead of the installed one. Only root can do that. On Debian this makes one with RabbitMQ 4:
+/// If `IDEM_RABBITMQ_ROOT` is set, it is the root directory of another Debian system that contains RabbitMQ, which is
+/// run instead of the installed one. This requires root. On Debian, this command creates such a system with RabbitMQ 4:
 /// `debootstrap --variant=minbase --include=rabbitmq-server trixie DIRECTORY`
 #[derive(Debug, Clone, Copy)]
 pub struct RabbitMq;
 
 impl RabbitMq {
-    /// Starts an instance of one's own, which a test may stop, kill and pause. It ends with the value, or with the
-    /// process.
+    /// Starts a private instance, which a test may stop, kill and pause. It ends when the value is dropped or the
+    /// process ends.
     ///
     /// # Errors
-    /// There is no way to start one on this machine, or it does not answer within two minutes.
+    /// No instance can be started on this machine, or it does not respond within two minutes.
     pub fn start() -> Result<Instance> {
         Instance::start(&Self)
     }
 
-    /// Starts an instance that listens with TLS, and takes no login but a client's certificate (SASL EXTERNAL). Its address
-    /// names `localhost`, and no user.
+    /// Starts an instance that listens with TLS and accepts only logins by client certificate (SASL EXTERNAL). Its
+    /// address names `localhost`, and no user.
     ///
     /// # Errors
-    /// RabbitMQ is not installed on this machine, or does not answer within two minutes.
+    /// RabbitMQ is not installed on this machine, or does not respond within two minutes.
     pub fn start_secure(secure: Secure<'_>) -> Result<Instance> {
         let server = SecureRabbitMq { secure, tls_port: place::free_port()? };
         anyhow::ensure!(server.is_installed(), "RabbitMQ is not installed: install {}", server.packages().join(" "));
@@ -51,10 +51,10 @@ impl RabbitMq {
     }
 }
 
-/// Where Debian keeps the script that runs as whoever calls it; the one in `PATH` changes the user.
+/// Debian's path of the script that runs as the calling user; the one in `PATH` changes the user.
 const SCRIPT: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 
-/// Where Debian keeps Erlang's port mapper.
+/// Debian's path of Erlang's port mapper.
 const EPMD: &str = "/usr/bin/epmd";
 
 impl Server for RabbitMq {
@@ -84,13 +84,14 @@ impl Server for RabbitMq {
 
     fn root(&self) -> Option<PathBuf> {
         let root = std::env::var_os("IDEM_RABBITMQ_ROOT").filter(|path| !path.is_empty()).map(PathBuf::from)?;
-        // Processes are told by their directory, of which the kernel shows no links: they would be left behind.
+        // Processes are identified by their working directory, which the kernel reports with links resolved. With an
+        // unresolved path they would be left behind.
         Some(root.canonicalize().unwrap_or(root))
     }
 
     fn create(&self, home: &Path, _port: u16) -> Result<()> {
         place::write(&home.join("plugins"), "[].\n")?;
-        // A stopped instance has to come back on its ports, so they are part of its data.
+        // A stopped instance must return to its ports, so they are part of its data.
         place::write(&home.join("ports"), &format!("{} {}", place::free_port()?, place::free_port()?))?;
         place::write(&home.join("rabbitmq.conf"), "loopback_users.guest = true\ndisk_free_limit.absolute = 50MB\n")
     }
@@ -113,7 +114,7 @@ impl Server for RabbitMq {
             Some(system) => within(system, home, SCRIPT)?,
             None => as_servant(script().context("RabbitMQ is not installed")?, home)?,
         };
-        // As the server sees its data.
+        // The path of the data as the server sees it.
         let data = system.as_ref().map_or_else(|| home.to_owned(), |system| seen_from(system, home));
         server
             .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
@@ -128,9 +129,9 @@ impl Server for RabbitMq {
             .env("RABBITMQ_ENABLED_PLUGINS_FILE", data.join("plugins"))
             .env("ERL_EPMD_PORT", mapper)
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
-            // The script then becomes the server, instead of waiting for it as a process between.
+            // The script then execs the server instead of remaining as its parent process.
             .env("RUNNING_UNDER_SYSTEMD", "true")
-            // Without busy waiting: the schedulers would take the processor from the tests.
+            // Without busy waiting: the schedulers would take CPU time from the tests.
             .env(
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
                 "+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
@@ -153,30 +154,30 @@ fn as_servant(program: PathBuf, home: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// The other system in which this instance was made, if it was.
+/// Returns the other system in which this instance was created, if any.
 fn system_of(home: &Path) -> Option<PathBuf> {
     let system = home.ancestors().nth(3)?;
     (system != Path::new("/") && system.join(EPMD.trim_start_matches('/')).is_file()).then(|| system.to_owned())
 }
 
-/// A path within another system, as a program sees it there.
+/// Returns a path as a program inside the other system sees it.
 fn seen_from(system: &Path, path: &Path) -> PathBuf {
     Path::new("/").join(path.strip_prefix(system).unwrap_or(path))
 }
 
-/// A program of another system, in `home`, which is within that system.
+/// Returns the command for a program of another system, run in `home`, which is inside that system.
 fn within(system: &Path, home: &Path, program: &str) -> Result<Command> {
     let mut command = Command::new("chroot");
     if let Some(user) = place::servant()? {
         command.arg(format!("--userspec={}:{}", user.uid, user.gid));
     }
-    // `chroot` begins in the root directory, and processes are told apart by theirs.
+    // `chroot` starts in the root directory, but processes are identified by their working directory.
     let at_home = r#"cd "$0" && export HOME="$0" && exec "$@""#;
     command.arg(system).args(["/bin/sh", "-c", at_home]).arg(seen_from(system, home)).arg(program);
     Ok(command)
 }
 
-/// Whether a broker answers the first eight bytes of AMQP 0-9-1 with a method frame, `connection.start`.
+/// Returns whether a broker answers the first eight bytes of AMQP 0-9-1 with a method frame, `connection.start`.
 fn greets(port: u16) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let limit = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What a kind of server is to this crate. A new kind is one file that implements it, and one line in [`ALL`].
+//! The interface of a kind of server. A new kind is one file that implements [`Server`], and one line in [`ALL`].
 
 use std::path::{Path, PathBuf};
 
@@ -12,45 +12,48 @@ pub(crate) const ALL: &[&dyn Server] = &[&Postgres, &RabbitMq, &Nats, &Kafka];
 
 /// A kind of server.
 pub(crate) trait Server: Sync {
-    /// Its name, which is also that of its service in `compose.yaml`.
+    /// Returns its name, which is also that of its service in `compose.yaml`.
     fn name(&self) -> &'static str;
 
-    /// The variable in the environment that holds its address, as tests read it.
+    /// Returns the environment variable from which tests read its address.
     fn variable(&self) -> &'static str;
 
-    /// The address of an instance on this port of this machine.
+    /// Returns the address of an instance on this port of this machine.
     fn url(&self, port: u16) -> String;
 
-    /// The packages of Debian and Ubuntu that hold its programs.
+    /// Returns the packages of Debian and Ubuntu that contain its programs.
     fn packages(&self) -> &'static [&'static str];
 
-    /// Whether its programs are installed.
+    /// Returns whether its programs are installed.
     fn is_installed(&self) -> bool;
 
-    /// The program that the environment asks for. It goes before Docker, and before an instance of another program.
+    /// Returns the program that the environment selects. It takes precedence over Docker and over an instance of
+    /// another program.
     fn chosen(&self) -> Option<PathBuf> {
         None
     }
 
-    /// The system of which its programs are, where that is not this one. The data of its instances lies there.
+    /// Returns the root of the system that contains its programs, if it is not this system. The data of its instances
+    /// is stored there.
     fn root(&self) -> Option<PathBuf> {
         None
     }
 
-    /// Makes the data of a new instance in `home`, an empty directory.
+    /// Creates the data of a new instance in `home`, an empty directory.
     fn create(&self, home: &Path, port: u16) -> Result<()>;
 
-    /// Starts the instance in `home`, and waits until it answers.
+    /// Starts the instance in `home`, and waits until it responds.
     fn launch(&self, home: &Path, port: u16) -> Result<()>;
 
-    /// The processes that run in `home` as far as its files tell, the main one first: also of a start that failed.
+    /// Returns the processes that run in `home` according to its files, the main one first. Includes those of a failed
+    /// start.
     fn processes(&self, home: &Path) -> Vec<i32>;
 
-    /// The signal upon which it shuts down in good order without waiting for its clients.
+    /// Returns the signal for a clean shutdown that does not wait for clients.
     fn shutdown(&self) -> Signal;
 }
 
-/// The kind of this name.
+/// Returns the kind with this name.
 pub(crate) fn named(name: &str) -> Result<&'static dyn Server> {
     let found = ALL.iter().copied().find(|server| server.name() == name);
     found.ok_or_else(|| anyhow::anyhow!("there is no server named {name}"))

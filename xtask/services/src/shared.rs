@@ -1,4 +1,4 @@
-//! The instances that all tests share: found, started, remembered, ended.
+//! The instances that all tests share: finds, starts, records and stops them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,32 +11,32 @@ use crate::local::Local;
 use crate::server::{self, Server};
 use crate::{apt, place};
 
-/// Where a server is.
+/// The location of a server.
 #[derive(Debug, Clone)]
 pub struct Status {
     /// Its name.
     pub server: &'static str,
-    /// The variable in the environment that tests read its address from.
+    /// The environment variable from which tests read its address.
     pub variable: &'static str,
-    /// Its address; `None` where it does not run.
+    /// Its address; `None` if it does not run.
     pub url: Option<String>,
-    /// Where it comes from, for a person.
+    /// Its origin, as text for display.
     pub from: String,
 }
 
-/// An instance that was started here, as the record keeps it.
+/// An instance that was started here, as stored in the record.
 #[derive(Debug, Serialize, Deserialize)]
 enum Started {
     Local(Local),
     Compose(Compose),
 }
 
-/// Finds or starts every server, in this order: an address in the environment; one that runs already; a Docker engine
-/// (unless the environment names the program, as `IDEM_NATS_SERVER` does); programs on this machine; programs that are
+/// Finds or starts every server, in this order: an address in the environment; a running instance; a Docker engine
+/// (unless the environment names the program, as `IDEM_NATS_SERVER` does); installed programs; programs that are
 /// installed now. Writes the addresses to `target/services/env`.
 ///
 /// # Errors
-/// A server can neither be found nor started. Those that run are left running.
+/// A server can neither be found nor started. Running servers are left running.
 pub fn up() -> Result<Vec<Status>> {
     let _lock = lock()?;
     let missing = server::ALL.iter().copied().filter(|server| standing(*server).is_none());
@@ -52,7 +52,8 @@ pub fn up() -> Result<Vec<Status>> {
     Ok(all)
 }
 
-/// Ends what [`up`] started, and removes its data. A server whose address came from the environment is left alone.
+/// Stops the servers that [`up`] started, and removes their data. A server whose address came from the environment is
+/// not touched.
 ///
 /// # Errors
 /// A process cannot be ended, or data cannot be removed.
@@ -70,7 +71,7 @@ pub fn down() -> Result<()> {
     Ok(())
 }
 
-/// Where each server is now.
+/// Returns the current location of each server.
 pub fn status() -> Vec<Status> {
     let none = |server: &dyn Server| Status {
         server: server.name(),
@@ -81,27 +82,27 @@ pub fn status() -> Vec<Status> {
     server::ALL.iter().map(|server| standing(*server).unwrap_or_else(|| none(*server))).collect()
 }
 
-/// Makes sure that tests can start instances of their own ([`Postgres::start`](crate::Postgres::start)).
+/// Ensures that tests can start private instances ([`Postgres::start`](crate::Postgres::start)).
 ///
 /// # Errors
-/// A server is neither installed, nor in Docker, nor can it be installed here.
+/// A server is not installed, not available in Docker, and cannot be installed here.
 pub fn prepare() -> Result<()> {
     let _lock = lock()?;
     crate::instance::prepare()
 }
 
-/// The lines that a shell evaluates.
+/// Returns the lines for a shell to evaluate.
 pub fn exports(all: &[Status]) -> String {
     let line = |status: &Status| Some(format!("export {}='{}'\n", status.variable, status.url.as_ref()?));
     all.iter().filter_map(line).collect()
 }
 
-/// The server if it runs, else a new instance.
+/// Returns the server if it runs, else a new instance.
 fn ensure(server: &'static dyn Server) -> Result<Status> {
     if let Some(status) = standing(server) {
         return Ok(status);
     }
-    // What the record tells of does not answer: it was killed, or the machine was started anew.
+    // The recorded instance does not respond: it was killed, or the machine was rebooted.
     match recorded(server) {
         Some(Started::Local(local)) => local.remove()?,
         Some(Started::Compose(compose)) => compose.remove()?,
@@ -116,7 +117,7 @@ fn ensure(server: &'static dyn Server) -> Result<Status> {
     standing(server).ok_or_else(|| anyhow!("{} ended just after its start", server.name()))
 }
 
-/// The server, if the environment names it or an instance of ours runs.
+/// Returns the server, if the environment names it or one of our instances runs.
 fn standing(server: &dyn Server) -> Option<Status> {
     let (url, from) = match std::env::var(server.variable()) {
         Ok(url) if !url.is_empty() => (url, "from the environment".to_owned()),
@@ -142,7 +143,7 @@ fn recorded(server: &dyn Server) -> Option<Started> {
     serde_json::from_slice(&fs::read(record(server)).ok()?).ok()
 }
 
-/// One process at a time starts and ends shared servers.
+/// Locks out other processes that start or stop shared servers.
 fn lock() -> Result<fs::File> {
     let dir = place::record();
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;

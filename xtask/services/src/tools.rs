@@ -1,4 +1,4 @@
-//! Programs beside the servers: what it takes to build the clients that are written in C (librdkafka, with TLS by OpenSSL), and
+//! Programs other than the servers: the build tools for clients written in C (librdkafka, with TLS by OpenSSL), and
 //! pgbouncer.
 
 use std::process::{Command, Stdio};
@@ -9,13 +9,13 @@ use crate::{apt, process};
 
 const PROGRAMS: &[&str] = &["cc", "c++", "make", "pkg-config"];
 const LIBRARIES: &[&str] = &["zlib", "libssl"];
-/// The packages of Debian and Ubuntu that hold them.
+/// The packages of Debian and Ubuntu that contain them.
 const PACKAGES: &[&str] = &["gcc", "g++", "make", "pkg-config", "zlib1g-dev", "libssl-dev"];
 
-/// Looks for compilers and libraries, and installs them where they are missing, as root on Debian or Ubuntu.
+/// Looks for compilers and libraries, and installs missing ones, as root on Debian or Ubuntu.
 ///
 /// # Errors
-/// They are missing and cannot be installed; the text says which.
+/// They are missing and cannot be installed; the text lists them.
 pub fn tools() -> Result<()> {
     let program = |name: &&&str| process::which(name, &[]).is_none();
     let library = |name: &&&str| !has(name);
@@ -34,8 +34,8 @@ pub fn tools() -> Result<()> {
     apt::add(PACKAGES)
 }
 
-/// Looks for pgbouncer, which a suite starts by itself, and installs it as root on Debian or Ubuntu. Elsewhere it is left
-/// out, and the suite says that it was skipped.
+/// Looks for pgbouncer, which a suite starts by itself, and installs it as root on Debian or Ubuntu. Elsewhere it is
+/// not installed, and the suite reports that it was skipped.
 ///
 /// # Errors
 /// It cannot be installed although packages can.

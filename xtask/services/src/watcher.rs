@@ -1,4 +1,4 @@
-//! Ends a test's own instance when the test's process has ended, in whatever way.
+//! Ends a test's private instance when the test's process ends, for any reason.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 
 /// A shell that waits for the end of this process and then runs a script.
 ///
-/// It reads from a pipe of which this process has the other end. The kernel closes that end when the process ends,
-/// also by SIGKILL, when no destructor runs.
+/// It reads from a pipe whose other end this process holds. The kernel closes that end when the process ends, even by
+/// SIGKILL, when no destructor runs.
 #[derive(Debug)]
 pub(crate) struct Watcher(Child);
 
-/// SIGCONT, since a frozen process hears of nothing else; then ten seconds for PostgreSQL to end its backends.
+/// SIGCONT, because a frozen process handles no other signal; then ten seconds for PostgreSQL to end its backends.
 pub(crate) const END_PROCESSES: &str = r#"
 home=$1; shift
 kill -QUIT "$@"; kill -CONT "$@"
@@ -30,7 +30,7 @@ impl Watcher {
     }
 }
 
-/// Calls it off.
+/// Cancels the watcher.
 impl Drop for Watcher {
     fn drop(&mut self) {
         let _ = self.0.kill();

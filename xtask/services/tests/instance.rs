@@ -1,4 +1,4 @@
-//! Instances that a test starts for itself. Without programs and without Docker there is nothing to test.
+//! Private instances of tests. Without programs and without Docker there is nothing to test.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use idem_services::{Instance, Kafka, Nats, Postgres, RabbitMq};
 
 #[test]
 fn postgres_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
-    // PostgreSQL answers this, the request for TLS, with one letter (manual, section 54.2.11).
+    // PostgreSQL answers the request for TLS with one letter (manual, section 54.2.11).
     comes_back(Postgres::start()?, &[0, 0, 0, 8, 4, 210, 22, 47])
 }
 
@@ -27,7 +27,7 @@ fn nats_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
 
 #[test]
 fn kafka_comes_back_on_its_address_after_stop_kill_and_pause() -> Result<()> {
-    // A request for the versions that are understood (kafka.apache.org/protocol, ApiVersions v0, no client id).
+    // A request for the supported versions (kafka.apache.org/protocol, ApiVersions v0, no client id).
     comes_back(Kafka::start()?, &[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 255, 255])
 }
 
@@ -57,7 +57,7 @@ fn an_instance_ends_with_the_process_that_was_killed() -> Result<()> {
     anyhow::bail!("process {pid} still runs half a minute after the process that had started it was killed")
 }
 
-/// Not a test of its own: the process that the test above kills.
+/// Not a separate test: the process that the test above kills.
 #[test]
 fn holds_an_instance_until_it_is_killed() -> Result<()> {
     if std::env::var_os("IDEM_SERVICES_HOLD").is_some() {
@@ -88,12 +88,12 @@ fn comes_back(mut server: Instance, hello: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A machine may be busy.
+/// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A server that answers does so within this time; one that does not is not waited for any longer.
+/// A server that responds does so within this time; the test waits no longer for one that does not.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Whether anything at all is answered within this time.
+/// Returns whether the server responds with anything within this time.
 fn answers(server: &Instance, hello: &[u8], limit: Duration) -> bool {
     let url = server.url();
     let host = url.split_once("://").map_or(url, |(_, rest)| rest);

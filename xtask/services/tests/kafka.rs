@@ -1,4 +1,4 @@
-//! What an instance of Apache Kafka keeps, seen over the wire (kafka.apache.org/protocol).
+//! Persistence of an Apache Kafka instance, checked over the wire (kafka.apache.org/protocol).
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn kafka_keeps_a_topic_over_a_stop_and_a_kill() -> Result<()> {
 
 const TOPIC: &[u8] = b"\x00\x04kept";
 
-/// CreateTopics v2: one topic with one partition, one replica, no assignments, no settings; 20 s; not only validated.
+/// CreateTopics v2: one topic with one partition, one replica, no assignments, no settings; 20 s; not validate-only.
 fn create_topic(server: &Instance) -> Result<()> {
     let request = [&[0, 0, 0, 1], TOPIC, &[0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0], &20_000_i32.to_be_bytes(), &[0]];
     let answer = ask(server, 19, 2, &request.concat())?;
@@ -39,7 +39,7 @@ fn has_topic(server: &Instance) -> Result<bool> {
     Ok(answer.windows(TOPIC.len()).any(|part| part == TOPIC))
 }
 
-/// The answer, without its length and number.
+/// Returns the response, without its length and correlation id.
 fn ask(server: &Instance, api: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
     let header =
         [&api.to_be_bytes()[..], &version.to_be_bytes(), &7_i32.to_be_bytes(), &(-1_i16).to_be_bytes()].concat();

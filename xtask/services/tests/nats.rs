@@ -1,4 +1,4 @@
-//! What an instance of NATS keeps, seen over the wire.
+//! Persistence of a NATS instance, checked over the wire.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -24,13 +24,13 @@ fn nats_keeps_a_message_of_more_than_a_mebibyte_over_a_stop_and_a_kill() -> Resu
     Ok(())
 }
 
-/// How many messages the stream holds.
+/// Returns the number of messages in the stream.
 fn messages(server: &Instance) -> Result<Option<u64>> {
     let info: serde_json::Value = serde_json::from_str(&ask(server, "$JS.API.STREAM.INFO.KEPT", b"")?)?;
     Ok(info["state"]["messages"].as_u64())
 }
 
-/// The answer to a request, in the text protocol of NATS (docs.nats.io, "Client Protocol").
+/// Returns the response to a request, in the text protocol of NATS (docs.nats.io, "Client Protocol").
 fn ask(server: &Instance, subject: &str, request: &[u8]) -> Result<String> {
     let mut stream = TcpStream::connect(server.url().trim_start_matches("nats://"))?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;

@@ -1,4 +1,5 @@
-//! `cargo xtask matrix`: what depends on the version of a server, on the servers of this machine and on newer ones.
+//! `cargo xtask matrix`: runs the tests that depend on server versions, on the servers of this machine and on newer
+//! ones.
 
 mod newest;
 mod suite;
@@ -13,21 +14,21 @@ use suite::Suite;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the suites that begin so: `adapters`, `stores`, `faults`, `demo`.
+    /// Only the suites whose names begin with this: `adapters`, `stores`, `faults`, `demo`.
     #[arg(long)]
     suite: Option<String>,
-    /// Only the servers that are named so: `installed`, `newest`.
+    /// Only this set of servers: `installed`, `newest`.
     #[arg(long)]
     servers: Option<String>,
 }
 
-/// A set of servers, and the variables that choose them.
+/// A set of servers, and the variables that select them.
 struct Set {
     name: &'static str,
     servers: Vec<Found>,
 }
 
-/// Runs each suite on each set of servers, and prints one table. Shared servers that run are ended for it.
+/// Runs each suite on each set of servers, and prints one table. Running shared servers are stopped first.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let chosen = |name: &str| options.servers.as_ref().is_none_or(|only| name.starts_with(only.as_str()));
     let mut sets = Vec::new();

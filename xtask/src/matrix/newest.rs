@@ -1,4 +1,4 @@
-//! Servers of newer versions than those of Debian 12, which are got where they are published.
+//! Server versions newer than those of Debian 12, downloaded from their publishers.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Beside `target`, since the users that servers run as cannot enter the directory of root.
+/// Outside `target`, because the users that servers run as cannot enter root's home directory.
 const HOME: &str = "/var/tmp/idem-matrix";
 
 const NATS: &str = "github.com/nats-io/nats-server/v2@v2.15.2";
@@ -16,17 +16,17 @@ const UNPACK: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unp
 /// The release of Debian with RabbitMQ 4.0.
 const DEBIAN: &str = "trixie";
 
-/// A server that was looked for.
+/// The result of looking for a server.
 pub(crate) struct Found {
     name: &'static str,
-    /// Its version, or why it cannot be had.
+    /// The version, or why the server is not available.
     version: Result<String>,
-    /// The variable that chooses it, and its value.
+    /// The environment variable that selects the server, and its value.
     choice: Option<(&'static str, PathBuf)>,
 }
 
 impl Found {
-    /// The variable that chooses it, and its value.
+    /// Returns the environment variable that selects the server, and its value.
     pub(crate) fn choice(&self) -> Option<(&'static str, &Path)> {
         self.choice.as_ref().map(|(name, path)| (*name, path.as_path()))
     }
@@ -56,7 +56,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// The servers that are installed.
+/// Returns the servers that are installed.
 pub(crate) fn installed() -> Vec<Found> {
     let postgres = said("sh", &["-c", "$(ls -d /usr/lib/postgresql/*/bin/postgres | sort -V | tail -1) --version"]);
     vec![
@@ -67,7 +67,7 @@ pub(crate) fn installed() -> Vec<Found> {
     ]
 }
 
-/// Newer ones. Each that cannot be had says why.
+/// Returns the newer servers. Each that is not available holds the reason.
 pub(crate) fn get() -> Vec<Found> {
     vec![
         Found::got("PostgreSQL", "IDEM_POSTGRES_BIN", postgres()),
@@ -77,7 +77,7 @@ pub(crate) fn get() -> Vec<Found> {
     ]
 }
 
-/// The same in each set: Maven has the current one.
+/// The same in each set: Maven provides the current version.
 fn kafka() -> Found {
     Found::installed("Kafka", Ok(idem_services::Kafka::VERSION.to_owned()))
 }
@@ -104,7 +104,7 @@ fn nats() -> Result<(PathBuf, String)> {
     Ok((program, version))
 }
 
-/// In a Debian of its own, which takes root.
+/// Installs RabbitMQ in a separate Debian system, which requires root.
 fn rabbitmq() -> Result<(PathBuf, String)> {
     let root = Path::new(HOME).join(DEBIAN);
     if rabbitmq_of(&root).is_err() {
@@ -116,7 +116,7 @@ fn rabbitmq() -> Result<(PathBuf, String)> {
     Ok((root, version))
 }
 
-/// The RabbitMQ of a Debian in this directory.
+/// Returns the version of RabbitMQ in the Debian system in this directory.
 fn rabbitmq_of(root: &Path) -> Result<String> {
     let all = fs::read_dir(root.join("usr/lib/rabbitmq/lib")).context("no RabbitMQ of Debian")?;
     let mut names = all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());

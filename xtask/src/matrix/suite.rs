@@ -1,4 +1,4 @@
-//! What is run on each set of servers.
+//! The suites that run on each set of servers.
 
 use std::process::Command;
 
@@ -6,19 +6,19 @@ use anyhow::{Context, Result};
 
 use super::newest::Found;
 
-/// What is run on each set of servers.
+/// A suite that runs on each set of servers.
 pub(crate) enum Suite {
-    /// The adapters' own tests.
+    /// The tests of the adapters.
     Adapters,
     /// The tests of the PostgreSQL store, and the pipeline on it.
     Stores,
-    /// Faults, on each broker and in each mode.
+    /// Faults, on each broker in each mode.
     Faults,
     /// A small campaign of the demo.
     Demo,
 }
 
-/// The addresses of servers that run already.
+/// The addresses of servers that already run.
 const ADDRESSES: &[&str] = &["DATABASE_URL", "AMQP_URL", "NATS_URL", "KAFKA_BROKERS"];
 
 impl Suite {
@@ -55,11 +55,11 @@ impl Suite {
         }
     }
 
-    /// Runs it as a chore of its own, whose environment chooses the servers. Answers whether it passed.
+    /// Runs the suite as a separate chore, whose environment selects the servers. Returns whether it passed.
     pub(crate) fn run(&self, servers: &[Found]) -> Result<bool> {
         let mut chore = Command::new(std::env::current_exe().context("cannot find this program")?);
         chore.args(self.chore());
-        // An address goes before a program, and the servers that run are of another version.
+        // An address takes precedence over a program, and the running servers have another version.
         ADDRESSES.iter().for_each(|name| _ = chore.env_remove(name));
         for (name, path) in servers.iter().filter_map(Found::choice) {
             chore.env(name, path);

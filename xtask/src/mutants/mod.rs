@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: deliberate defects, each of which a named test must catch.
 //!
-//! A mutant is a file in `xtask/mutants`. The defects are made in a copy of the repository under `target/mutants`.
+//! A mutant is a file in `xtask/mutants`. The defects are applied to a copy of the repository under `target/mutants`.
 
 mod mutant;
 mod tree;
@@ -18,17 +18,17 @@ use mutant::Mutant;
 use tree::Tree;
 use trial::{Trial, Verdict};
 
-/// A test that has not ended by then hangs, which a person would notice as well.
+/// A test that runs longer than this hangs; a developer would notice that too.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// A test that takes five times as long as without a defect, and at least this long, hangs.
+/// A test hangs if it takes five times as long as without a defect, and at least this long.
 const SHORTEST: Duration = Duration::from_secs(60);
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Only the mutants with this in their name.
+    /// Only the mutants whose names contain this.
     #[arg(long)]
     only: Option<String>,
-    /// Only check that each mutant still fits the code, which takes no time.
+    /// Only check that each mutant still applies to the code; this takes no time.
     #[arg(long)]
     check: bool,
     /// Leave the servers running.
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Only to check that each mutant still fits the code.
+    /// Returns the options that only check that each mutant still applies to the code.
     pub(crate) fn check() -> Self {
         Self { check: true, ..Self::default() }
     }
@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.check {
         return Ok(());
     }
-    // What one build has in common with the next is next to it.
+    // Mutants whose builds have much in common are adjacent.
     mutants.sort_by(|a, b| (a.suite(), &a.file, &a.name).cmp(&(b.suite(), &b.file, &b.name)));
     let tree = Tree::copy()?;
     idem_services::prepare()?;
@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report(&verdicts)
 }
 
-/// Checks all mutants against the code. The error names each that does not fit.
+/// Checks all mutants against the code. The error lists each mutant that does not apply.
 fn check(mutants: &[Mutant]) -> Result<()> {
     let unfit = mutants.iter().filter_map(|mutant| mutant.applied(&root()).err());
     let unfit: Vec<String> = unfit.map(|error| format!("{error:#}")).collect();
@@ -86,8 +86,8 @@ fn check(mutants: &[Mutant]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that each named test exists and passes without a defect, and answers how long each took, or a little more. One
-/// run for each suite.
+/// Checks that each named test exists and passes without a defect. Returns how long each test took, rounded up a
+/// little. Each suite runs once.
 fn sound(trial: &Trial<'_>, mutants: &[Mutant]) -> Result<HashMap<String, Duration>> {
     eprintln!("\nwithout a defect");
     let mut suites = BTreeMap::<_, Vec<&str>>::new();
@@ -115,7 +115,7 @@ fn sound(trial: &Trial<'_>, mutants: &[Mutant]) -> Result<HashMap<String, Durati
     Ok(times)
 }
 
-/// Prints the table. An error unless all were caught.
+/// Prints the table. Fails unless all mutants were caught.
 fn report(verdicts: &[(&Mutant, Verdict)]) -> Result<()> {
     let width = |text: fn(&Mutant) -> &str| verdicts.iter().map(|(mutant, _)| text(mutant).len()).max().unwrap_or(0);
     let (names, tests) = (width(|mutant| &mutant.name), width(|mutant| &mutant.test));

@@ -1,4 +1,4 @@
-//! One deliberate defect, as it is kept in `xtask/mutants`.
+//! One deliberate defect, as stored in `xtask/mutants`.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +14,13 @@ use crate::cargo::root;
 pub(crate) struct Mutant {
     #[serde(skip)]
     pub(crate) name: String,
-    /// What would be lost if no test caught it, in one sentence.
+    /// The guarantee that would be lost if no test caught the defect, in one sentence.
     pub(crate) proves: String,
-    /// The file that it changes, from the root of the repository.
+    /// The file to change, relative to the root of the repository.
     pub(crate) file: String,
-    /// What is changed in it.
+    /// The changes to the file.
     edits: Vec<Edit>,
-    /// What to give `cargo test` to choose the target that holds the test.
+    /// The arguments of `cargo test` that select the target of the test.
     suite: Vec<String>,
     /// The full name of the test that must fail.
     pub(crate) test: String,
@@ -30,14 +30,14 @@ pub(crate) struct Mutant {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Edit {
-    /// The text that goes. It must be there exactly once.
+    /// The text to replace. It must occur exactly once.
     find: String,
-    /// The text that comes instead.
+    /// The replacement.
     replace: String,
 }
 
 impl Mutant {
-    /// All of them, by name.
+    /// Returns all mutants, sorted by name.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let dir = root().join("xtask").join("mutants");
         let mut mutants = Vec::new();
@@ -57,8 +57,8 @@ impl Mutant {
         Ok(mutant)
     }
 
-    /// The changed file, read below this directory. An error where a text to be replaced is not there exactly once: the
-    /// code has moved on, and the mutant must follow.
+    /// Returns the changed text of the file, read below `dir`. Fails unless each text to replace occurs exactly once:
+    /// otherwise the code has changed, and the mutant must be updated.
     pub(crate) fn applied(&self, dir: &Path) -> Result<String> {
         let file = dir.join(&self.file);
         let read = fs::read_to_string(&file);
@@ -72,8 +72,9 @@ impl Mutant {
         Ok(text)
     }
 
-    /// The arguments that choose the target of its test. A package and its features are left out: a build of one package
-    /// unifies the features of its dependencies in another way than a build of all, and would build them all again.
+    /// Returns the arguments that select the target of its test. The package and its features are omitted: building one
+    /// package unifies the features of its dependencies differently from a build of all, and would rebuild the
+    /// dependencies.
     pub(crate) fn suite(&self) -> Vec<&str> {
         let mut suite = Vec::new();
         let mut given = self.suite.iter().map(String::as_str);

@@ -1,4 +1,4 @@
-//! A copy of the repository, in which defects are made.
+//! A copy of the repository to which defects are applied.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,12 +9,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cargo::root;
 
-/// A copy of the repository, in which defects are made.
+/// A copy of the repository to which defects are applied.
 pub(crate) struct Tree(PathBuf);
 
 impl Tree {
-    /// Brings the copy up to date: what git knows, and what it would add. A file that is the same keeps its date, so
-    /// that cargo builds only what has changed.
+    /// Updates the copy: all files that git tracks or would add. An unchanged file keeps its modification time, so that
+    /// cargo rebuilds only what has changed.
     pub(crate) fn copy() -> Result<Self> {
         let tree = Self(root().join("target").join("mutants").join("tree"));
         let mut git = Command::new("git");
@@ -23,7 +23,7 @@ impl Tree {
         ensure!(listed.status.success(), "git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr));
         let listed = String::from_utf8(listed.stdout).context("a file name that is not UTF-8")?;
         let mut files = HashSet::new();
-        // A file that was deleted and not yet committed is still listed.
+        // git still lists a deleted file if the deletion is not committed.
         for file in listed.split_terminator('\0').filter(|file| root().join(file).is_file()) {
             tree.restore(file)?;
             files.insert(tree.0.join(file));
@@ -32,7 +32,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Where it is.
+    /// Returns the path of the copy.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -42,7 +42,7 @@ impl Tree {
         fs::write(self.0.join(file), text).with_context(|| format!("cannot write {file}"))
     }
 
-    /// Makes a file as it is in the repository.
+    /// Restores a file from the repository.
     pub(crate) fn restore(&self, file: &str) -> Result<()> {
         let (from, to) = (root().join(file), self.0.join(file));
         let text = fs::read(&from).with_context(|| format!("cannot read {file}"))?;
@@ -52,12 +52,12 @@ impl Tree {
         if let Some(dir) = to.parent() {
             fs::create_dir_all(dir)?;
         }
-        // Not a copy of the date: a file that is put back must be newer than what was built from its defect.
+        // The modification time is not copied: a restored file must be newer than the build of its defect.
         fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))
     }
 }
 
-/// Removes what is no longer in the repository. `target` belongs to the tests of the copy.
+/// Removes files that are no longer in the repository. `target` belongs to the tests of the copy.
 fn prune(dir: &Path, files: &HashSet<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

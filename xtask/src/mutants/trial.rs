@@ -1,4 +1,4 @@
-//! Runs named tests in the copy, and judges.
+//! Runs named tests in the copy and judges their results.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,24 +14,24 @@ use nix::unistd::Pid;
 use super::tree::Tree;
 use crate::cargo::{cargo, root};
 
-/// Where tests run, and with which servers.
+/// The copy in which tests run, and the servers they use.
 pub(crate) struct Trial<'a> {
     pub(crate) tree: &'a Tree,
     pub(crate) env: &'a [(&'static str, String)],
 }
 
-/// What a named test said to a mutant.
+/// The result of a named test for a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It failed.
+    /// The test failed.
     Caught,
-    /// It ended its process, or did not end itself.
+    /// The test ended its process, or did not end.
     Ended,
-    /// It passed.
+    /// The test passed.
     Survived,
-    /// It did not run.
+    /// The test did not run.
     Absent,
-    /// The mutant does not compile, and proves nothing.
+    /// The mutant does not compile and proves nothing.
     Broken,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Verdict {
 }
 
 impl Trial<'_> {
-    /// Builds the suite and runs these tests of it. Answers what each said, and after what time.
+    /// Builds the suite and runs these tests. Returns the verdict and the duration of each.
     pub(crate) fn run(
         &self,
         suite: &[&str],
@@ -83,8 +83,8 @@ impl Trial<'_> {
         Ok(tests.iter().map(answer).collect())
     }
 
-    /// `cargo test <suite>` in the copy, with the features that all packages together have. So crates from the registry are
-    /// those that the repository's own builds have made.
+    /// Returns `cargo test <suite>` in the copy, with the features of all packages. It thereby reuses the builds of
+    /// registry crates from the repository.
     fn cargo(&self, suite: &[&str]) -> Command {
         let mut command = cargo(["test", "--workspace", "--all-features"]);
         command.args(suite).current_dir(self.tree.path()).env("CARGO_TARGET_DIR", root().join("target"));
@@ -92,7 +92,8 @@ impl Trial<'_> {
     }
 }
 
-/// Runs the command, looking on, and ends it with all its children if it takes too long. Answers whether it ended by itself.
+/// Runs the command and calls `look` meanwhile. If the command takes too long, kills it with all its children. Returns
+/// whether the command ended by itself.
 fn finish(command: &mut Command, patience: Duration, mut look: impl FnMut(Duration)) -> Result<bool> {
     let mut child = command.spawn().context("cannot run cargo")?;
     let start = Instant::now();
@@ -109,14 +110,14 @@ fn finish(command: &mut Command, patience: Duration, mut look: impl FnMut(Durati
     Ok(false)
 }
 
-/// What the test harness has written of this test, `... ok` or `... FAILED`.
+/// Returns the test harness's result line for this test, `... ok` or `... FAILED`.
 fn line<'a>(said: &'a str, test: &str) -> Option<&'a str> {
     let mut lines = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_prefix(test)?.strip_prefix(' '));
     lines.next().map(str::trim_end)
 }
 
-/// Reads the verdict from the lines of the test harness, `test <name> ... ok`. One that aborts its process, or hangs, has
-/// no such line, or one without its end.
+/// Derives the verdict from the lines of the test harness, `test <name> ... ok`. A test that aborts its process or
+/// hangs has no such line, or an incomplete one.
 fn judge(said: &str, test: &str, in_time: bool) -> Verdict {
     let line = line(said, test);
     let began = line.is_some() || said.contains("running 1 test") && !said.contains("test result: ok. 1 passed");

@@ -1,9 +1,9 @@
-//! What comes back from an envelope.
+//! What a round trip through an envelope keeps.
 
 use super::*;
 use crate::Properties;
 
-/// All that can be kept of a delivery.
+/// All facts that an envelope keeps.
 fn facts(delivery: &Delivery) -> impl PartialEq + std::fmt::Debug {
     let texts = [
         delivery.source(),

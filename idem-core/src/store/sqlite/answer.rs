@@ -1,4 +1,4 @@
-//! What the database's errors mean.
+//! The meaning of the database's errors.
 
 use std::fmt;
 use std::path::Path;
@@ -8,58 +8,59 @@ use crate::store::Fault;
 
 /// SQLITE_ERROR: among others, "no such savepoint" and "no transaction is active".
 pub(super) const ERROR: i32 = 1;
-/// SQLITE_BUSY: another process writes.
+/// SQLITE_BUSY: another process is writing.
 pub(super) const BUSY: i32 = 5;
-/// SQLITE_LOCKED: another connection of this process, over a shared cache, writes.
+/// SQLITE_LOCKED: another connection of this process, over a shared cache, is writing.
 pub(super) const LOCKED: i32 = 6;
 /// SQLITE_CONSTRAINT: at COMMIT, a deferred foreign key.
 pub(super) const CONSTRAINT: i32 = 19;
 
 /// The primary result code: the low byte of the extended one, which sqlx reports (SQLite manual, "Result and Error
-/// Codes"). `None` where it was not the database that spoke.
+/// Codes"). `None` if the error does not come from the database.
 pub(super) fn code(error: &sqlx::Error) -> Option<i32> {
     let code = error.as_database_error()?.code()?.parse::<i32>().ok()?;
     Some(code & 0xff)
 }
 
-/// Whether somebody else has the file.
+/// Returns whether another connection has locked the file.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(BUSY | LOCKED))
 }
 
-/// SQLITE_INTERRUPT: its time ran out.
+/// SQLITE_INTERRUPT: the statement timed out.
 const INTERRUPT: i32 = 9;
-/// SQLITE_TOOBIG: a value that is too large.
+/// SQLITE_TOOBIG: a value is too large.
 const TOO_BIG: i32 = 18;
-/// SQLITE_MISMATCH: a value of the wrong type.
+/// SQLITE_MISMATCH: a value has the wrong type.
 const MISMATCH: i32 = 20;
 
-/// Whose fault an error is in a statement of idem's own, which is about messages or not. This is the one table of result
-/// codes.
+/// Classifies an error in one of idem's own statements, which is about messages or not. This is the only table of
+/// result codes.
 fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> Fault {
     match code(&error) {
         Some(BUSY | LOCKED) => Fault::Busy,
-        // A CHECK constraint or a trigger that somebody has added.
+        // A CHECK constraint or a trigger that was added to idem's tables.
         Some(CONSTRAINT | TOO_BIG | MISMATCH) if about_messages => Fault::Message(named(file, error)),
         Some(INTERRUPT) => Fault::Lost(named(file, error)),
-        // The thread of the connection has ended.
+        // The connection's thread has ended.
         None if matches!(error, sqlx::Error::WorkerCrashed | sqlx::Error::Io(_)) => Fault::Lost(named(file, error)),
         // Among others: no table (1), read-only (8), the file cannot be read or written (10), damaged (11), full (13).
         _ => Fault::Outage(named(file, error)),
     }
 }
 
-/// What an error means in a statement of idem's own that is about no message.
+/// Classifies an error in one of idem's own statements that is not about a message.
 pub(super) fn fault(file: &Path, error: sqlx::Error) -> Fault {
     whose(file, error, false)
 }
 
-/// What an error means in a statement of idem's own that is about a message, or several of which each can be tried alone.
+/// Classifies an error in one of idem's own statements that is about one message, or about several that can be tried
+/// singly.
 pub(super) fn fault_of_message(file: &Path, error: sqlx::Error) -> Fault {
     whose(file, error, true)
 }
 
-/// What it means that a transaction could be neither committed nor rolled back: nobody knows what became of it.
+/// Classifies an error after which a transaction was neither committed nor rolled back for certain.
 pub(super) fn unknown(file: &Path, error: sqlx::Error) -> Fault {
     match fault(file, error) {
         fault @ (Fault::Lost(_) | Fault::Outage(_)) => fault,
@@ -67,13 +68,13 @@ pub(super) fn unknown(file: &Path, error: sqlx::Error) -> Fault {
     }
 }
 
-/// The error with the name of the file before it, and the cure.
+/// Adds the name of the file, and the fix, in front of the error.
 pub(super) fn named(file: &Path, error: sqlx::Error) -> BoxError {
     let what = trouble(file, &error);
     Box::new(Trouble { what, source: error })
 }
 
-/// What is wrong with the file, and the cure.
+/// Describes what is wrong with the file, and the fix.
 pub(super) fn trouble(file: &Path, error: &sqlx::Error) -> String {
     let file = file.display();
     match code(error) {

@@ -10,7 +10,8 @@ use super::{Sqlite, Txn, register};
 use crate::store::{Claimed, Claims, Fault, HandlerId, Identity, Promise, Standing};
 use crate::{Fingerprint, Key};
 
-/// Never `INSERT OR IGNORE`: it takes any broken constraint for a duplicate. How far claims were pruned comes with it.
+/// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
+/// pruned.
 pub(super) const CLAIM: &str = r#"
 INSERT INTO "idem_processed_messages" (handler_id, key, fingerprint, processed_at)
 SELECT ?1, ?2, ?3, CASE WHEN ?4 THEN {now} END
@@ -39,8 +40,8 @@ pub(super) async fn claim_many(
         let one = insert(store, txn.connection(), identity, promise).await;
         claimed.push(one.map_err(|error| store.file.fault_of_message(error))?);
     }
-    // A handler follows only on a claim that promises the message as processed. They all commit together, so that the fate
-    // of one of them is that of all.
+    // A handler runs only after a claim in state `Processed`. All claims commit together, so the fate of one is the
+    // fate of all.
     let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
     if let (Some((identity, _)), Promise::Processed) = (new, promise) {
         txn.guard(identity.handler, &identity.key).await.map_err(|error| store.file.fault(error))?;
@@ -64,7 +65,7 @@ pub(super) async fn insert(
     Ok(inserted.map_or(Claimed::Found, |through| Claimed::New { pruned_through: through.map(time) }))
 }
 
-/// Whether the claim is there and dated.
+/// Returns whether the claim exists and is processed.
 pub(super) async fn is_dated(
     store: &Sqlite,
     connection: &mut SqliteConnection,
@@ -96,7 +97,7 @@ impl Claims for Sqlite {
         Ok(claimed.first().copied().unwrap_or(Claimed::Found))
     }
 
-    /// The transaction is the one writer, so that nobody can delete the claim before it ends.
+    /// The transaction is the single writer, so no other connection can delete the claim before it ends.
     async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
         let read = async {
             let query = sqlx::query(self.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());

@@ -1,8 +1,8 @@
-//! The one writer of a file, and the queue for it.
+//! The single writer of a file, and its queue.
 //!
-//! SQLite has one writer at a time. Left to its busy timeout, connections poll for their turn, and of 16 writers a third
-//! gave up with SQLITE_BUSY; so the writers of a process stand in a fair queue of ours, and share one connection. Other
-//! processes are waited for with the busy timeout.
+//! SQLite has one writer at a time. With only its busy timeout, connections poll for the write lock: of 16 writers, a
+//! third failed with SQLITE_BUSY. So the writers of a process wait in a fair queue here, and share one connection. The
+//! busy timeout applies to other processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::answer;
 use super::watch::Watch;
 use crate::store::Fault;
 
-/// All connections of this process to one file, whatever handles and prefixes use it.
+/// All connections of this process to one file, shared by all handles and prefixes.
 pub(super) struct File {
     path: PathBuf,
     options: SqliteConnectOptions,
@@ -30,34 +30,34 @@ static FILES: Mutex<BTreeMap<PathBuf, Weak<File>>> = Mutex::new(BTreeMap::new())
 #[derive(Default)]
 struct Slot {
     idle: Option<Writer>,
-    /// Ends when the connection that was opened last is closed.
+    /// Resolves when the most recently opened connection is closed.
     closed: Option<oneshot::Receiver<()>>,
 }
 
-/// The writing connection. sqlx counts its transaction depth as 1 for life, so that a handler's `begin()` is a savepoint;
-/// transactions are begun and ended by text.
+/// The writing connection. sqlx always counts its transaction depth as 1, so that a handler's `begin()` is a savepoint;
+/// transactions are begun and ended by SQL text.
 struct Writer {
     connection: SqliteConnection,
     watch: Arc<Watch>,
 }
 
-/// Whoever drops a writer wants it gone: what it is doing is interrupted, and the thread of the connection closes it.
+/// Interrupts the running statement; the connection's thread then closes the connection.
 impl Drop for Writer {
     fn drop(&mut self) {
         self.watch.interrupt();
     }
 }
 
-/// The writing connection while it is somebody's. Dropping it closes the connection, which rolls back; the next one in
+/// The writing connection while a task owns it. Dropping it closes the connection, which rolls back; the next task in
 /// the queue waits for that.
 pub(super) struct Lane {
-    // Dropped before the slot: the connection first, then the turn of the next.
+    // Declared before the slot, so that the connection is dropped before the queue advances.
     writer: Writer,
     slot: OwnedMutexGuard<Slot>,
 }
 
 impl File {
-    /// The file of this (canonical) path; the options are those of whoever comes first.
+    /// Returns the file with this (canonical) path; the first caller's options apply.
     pub(super) fn of(path: PathBuf, options: SqliteConnectOptions) -> Arc<Self> {
         let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = files.get(&path).and_then(Weak::upgrade) {
@@ -66,7 +66,7 @@ impl File {
         files.retain(|_, file| file.strong_count() > 0);
         let file = Arc::new(Self {
             path: path.clone(),
-            // A file that has vanished is an outage: a new one made silently would have forgotten all claims.
+            // A file that has vanished is an outage: silently creating a new one would lose all claims.
             options: options.create_if_missing(false),
             writer: Arc::default(),
             reader: FairMutex::default(),
@@ -75,18 +75,18 @@ impl File {
         file
     }
 
-    /// The file's name, for messages.
+    /// The file's path, for messages.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The writing connection, when it is our turn. A future dropped while it waits leaves the queue.
+    /// Waits for the writing connection. Dropping the future while it waits leaves the queue.
     pub(super) async fn lane(&self) -> Result<Lane, Fault> {
         let slot = self.writer.clone().lock_owned().await;
         self.open(slot).await
     }
 
-    /// The writing connection, if nobody has it now.
+    /// Returns the writing connection if it is free.
     pub(super) async fn lane_if_free(&self) -> Option<Result<Lane, Fault>> {
         let slot = self.writer.clone().try_lock_owned().ok()?;
         Some(self.open(slot).await)
@@ -97,7 +97,7 @@ impl File {
             return Ok(Lane { writer, slot });
         }
         if let Some(closed) = &mut slot.closed {
-            // Answers with an error when the sender is dropped, which is what it is for.
+            // Resolves with an error when the sender is dropped, as intended.
             let _ = closed.await;
             slot.closed = None;
         }
@@ -106,8 +106,8 @@ impl File {
         Ok(Lane { writer, slot })
     }
 
-    /// A connection for reading, which no writer blocks (WAL). Give it back with [`Reader::give_back`]; dropped, it is
-    /// closed.
+    /// Returns a connection for reading, which no writer blocks (WAL). Return it with [`Reader::give_back`]; dropping
+    /// it closes the connection.
     pub(super) async fn reader(&self) -> Result<Reader<'_>, Fault> {
         let mut slot = self.reader.lock().await;
         let connection = match slot.take() {
@@ -117,12 +117,12 @@ impl File {
         Ok(Reader { connection, slot })
     }
 
-    /// What an error in a statement of idem's own means.
+    /// Classifies an error in one of idem's own statements.
     pub(super) fn fault(&self, error: sqlx::Error) -> Fault {
         answer::fault(&self.path, error)
     }
 
-    /// What an error means in one that is about a message.
+    /// Classifies an error in one of idem's own statements that is about a message.
     pub(super) fn fault_of_message(&self, error: sqlx::Error) -> Fault {
         answer::fault_of_message(&self.path, error)
     }
@@ -133,7 +133,7 @@ impl Writer {
         let mut connection = options.connect().await?;
         let (open, closed) = oneshot::channel();
         let watch = Watch::over(&mut connection, open).await?;
-        // A deferred BEGIN takes no lock, so that opening never waits. sqlx counts depth 1 from here on, because the
+        // A deferred BEGIN takes no lock, so opening never waits. From here on sqlx counts depth 1, because the
         // transaction is forgotten instead of ended.
         std::mem::forget(connection.begin().await?);
         sqlx::query("ROLLBACK").execute(&mut connection).await?;
@@ -147,7 +147,7 @@ impl Lane {
         &mut self.writer.connection
     }
 
-    /// What watches over the connection.
+    /// The hooks of the connection.
     pub(super) fn watch(&self) -> &Watch {
         &self.writer.watch
     }
@@ -157,7 +157,7 @@ impl Lane {
         sqlx::query(statement).execute(self.connection()).await.map(|_| ())
     }
 
-    /// Hands the connection to the next in the queue. It has no transaction open.
+    /// Passes the connection to the next task in the queue. No transaction may be open.
     pub(super) fn give_back(self) {
         let Self { writer, mut slot } = self;
         slot.idle = Some(writer);

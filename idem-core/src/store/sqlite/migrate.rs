@@ -1,4 +1,4 @@
-//! The tables: made, or looked for.
+//! Creation and verification of the tables.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,19 +13,19 @@ use crate::Error;
 use crate::store::ledger::{self, Applied};
 use crate::store::tables::{self, TABLES};
 
-/// What there is, in order. Old and new versions of idem work side by side while a new one is rolled out, so each
-/// migration has to keep the version before it working, and says so in the ledger (`supports`).
+/// All migrations, in order. Old and new versions of idem run side by side during a rollout, so each migration has to
+/// keep the previous version working, and records that in the ledger (`supports`).
 pub(super) const MIGRATIONS: &[(i64, &str)] =
     &[(1, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/0001_claims_and_inbox.sql")))];
 
-/// How what is missing is made.
+/// How to create what is missing.
 const CURE: &str = "add it as idem-core/migrations/sqlite has it, or give `.prefix(..)` a new one, under which nothing is \
                     known of what was processed before";
 
-/// For how long the file is asked to go into WAL mode while others use it.
+/// How long switching the file to WAL mode is retried while other connections use it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Puts the file into WAL mode and runs what it lacks, in one transaction.
+/// Switches the file to WAL mode and runs the missing migrations in one transaction.
 pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: &Prefix) -> Result<(), Error> {
     let failed = |error: sqlx::Error| Error::Database { what: answer::trouble(path, &error), source: error.into() };
     let mode = wal(connection).await.map_err(failed)?;
@@ -53,7 +53,7 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     txn.commit().await.map_err(failed)
 }
 
-/// Looks for what there has to be, and changes nothing.
+/// Verifies the tables without changing anything.
 pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefix: &Prefix) -> Result<(), Error> {
     let failed = |error: sqlx::Error| Error::Database { what: answer::trouble(path, &error), source: error.into() };
     let place = place(path, prefix);
@@ -78,7 +78,7 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
     )))
 }
 
-/// Asks for WAL until it is granted: the change needs the file for itself, and SQLite does not wait for that.
+/// Retries until WAL mode is enabled: the change needs exclusive access to the file, and SQLite does not wait for it.
 async fn wal(connection: &mut SqliteConnection) -> Result<String, sqlx::Error> {
     let begun = Instant::now();
     loop {
@@ -94,13 +94,13 @@ async fn wal(connection: &mut SqliteConnection) -> Result<String, sqlx::Error> {
 
 const LEDGER: &str = r#"SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)"#;
 
-/// The file and the tables in it, in the words of an error.
+/// The file and its tables, as named in error messages.
 fn place(path: &Path, prefix: &Prefix) -> String {
     format!("the SQLite file {}, in which the tables begin with {:?},", path.display(), prefix.as_str())
 }
 
-/// What the ledger does not have; all where there is no ledger. What it has beyond this version's migrations belongs to a
-/// newer version, which has to support this one.
+/// Returns the migrations that the ledger lacks; all if there is no ledger. Unknown migrations in the ledger come from
+/// a newer version, which has to support this one.
 async fn missing(
     connection: &mut SqliteConnection,
     place: &str,
@@ -140,7 +140,7 @@ async fn applied(
     rows.iter().map(row).collect::<Result<_, _>>().map(Ok)
 }
 
-/// All tables and columns that the statements name.
+/// Checks all tables and columns that the statements use.
 async fn columns(
     connection: &mut SqliteConnection,
     place: &str,

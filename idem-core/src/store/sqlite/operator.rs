@@ -1,4 +1,4 @@
-//! The operator's hand: level, list, replay, discard.
+//! Operator queries: level, list, replay, discard.
 
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
@@ -10,7 +10,7 @@ use crate::store::{
 };
 use crate::{Fingerprint, Key, Reason};
 
-/// Counted in the three partial indexes, so that payloads are not read.
+/// Counts in the three partial indexes, so that payloads are not read.
 pub(super) const LEVEL: &str = r#"
 SELECT
     (
@@ -38,7 +38,7 @@ SELECT
         WHERE due_at <= {now}
     ) AS oldest"#;
 
-/// The plus keeps the planner from an index by handler, after which all rows would have to be sorted.
+/// The plus keeps the planner from using an index by handler, after which it would have to sort all rows.
 macro_rules! list {
     ($state:literal) => {
         concat!(
@@ -59,7 +59,7 @@ const FIND: &str = r#"
 SELECT handler_id, fingerprint, reason FROM "idem_inbox_messages"
 WHERE id = ?1 AND state = 'dead' AND handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?2)"#;
 
-/// A dead row, as far as a replay needs it.
+/// The fields of a dead row that a replay needs.
 struct Dead {
     handler: HandlerId,
     fingerprint: Fingerprint,
@@ -81,8 +81,8 @@ async fn find(
     }))
 }
 
-/// What has ended processes or connections runs as a suspect again: two breaks are left as its mark, since the starts
-/// are 0.
+/// A row that ended processes or connections runs as a suspect again: breaks is set to 2 to mark it, because starts is
+/// reset to 0.
 const REPLAY: &str = r#"
 UPDATE "idem_inbox_messages" SET state = 'parked', due_at = {now}, token = NULL, starts = 0,
     breaks = CASE WHEN reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
@@ -155,7 +155,7 @@ impl Operator for Sqlite {
         Ok(answer)
     }
 
-    /// Claims the new key for the row, then moves it there; it owns its claim from then on.
+    /// Claims the new key for the row, then moves the row to it; from then on the row owns its claim.
     async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
         let mut txn = self.transaction().await?;
         let work = async {
@@ -176,7 +176,8 @@ impl Operator for Sqlite {
         Ok(answer)
     }
 
-    /// One transaction. A conflict row and one without a key own no claim: the claim of its key is another message's.
+    /// Runs in one transaction. A conflict row and a row without a key own no claim: the claim of that key belongs to
+    /// another message.
     async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
         let mut txn = self.transaction().await?;
         let work = async {

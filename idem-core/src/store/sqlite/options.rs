@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The options of a store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::sql::Prefix;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
 
-/// For how long processes wait for each other's transactions.
+/// How long processes wait for each other's transactions.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a [`Sqlite`] store is opened.
+/// The options of a [`Sqlite`] store.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct SqliteOptions {
@@ -35,40 +35,41 @@ impl SqliteOptions {
         }
     }
 
-    /// What the names of idem's tables begin with: 1 to 40 letters, digits and underscores; `idem_` by default.
+    /// The prefix of idem's table names: 1 to 40 letters, digits and underscores; `idem_` by default.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self
     }
 
-    /// For how long claims are kept after their message was processed; 7 days by default. A message that comes again after
-    /// that becomes a dead letter, too old, or is processed again where the broker has no clock. Zero is refused.
+    /// How long claims are kept after their message was processed; 7 days by default. A message that is redelivered
+    /// after that becomes a dead letter with reason `too old`, or is processed again if the broker has no clock. Zero
+    /// is an error.
     ///
-    /// A worker that starts writes it into the table `idem_handlers` for each of its handlers, in milliseconds. The greater
-    /// value wins, so that two versions of a service, and services that share a file, never prune what another one needs. To
-    /// lower it, start all workers with the lower value, and then
-    /// `UPDATE idem_handlers SET retention = 3 * 86400000 WHERE consumer = 'billing'`. NULL keeps them for ever.
+    /// A worker that starts writes the value to the table `idem_handlers` for each of its handlers, in milliseconds.
+    /// The greater value wins, so that two versions of a service, and services that share a file, never prune claims
+    /// that another one needs. To lower it, start all workers with the lower value, and then run
+    /// `UPDATE idem_handlers SET retention = 3 * 86400000 WHERE consumer = 'billing'`. NULL keeps claims forever.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Checks that file and tables are there instead of making them.
+    /// Verifies that the file and the tables exist instead of creating them.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
         self
     }
 
-    /// Opens the file, makes it if it is not there, puts it into WAL mode, and runs the migrations that it lacks. Any
-    /// number of processes may do this at once.
+    /// Opens the file, creates it if it does not exist, switches it to WAL mode, and runs the missing migrations. Any
+    /// number of processes may do this concurrently.
     ///
-    /// Each commit is synced to disk (`synchronous = FULL`): after an ack nothing can be lost.
+    /// Each commit is synced to disk (`synchronous = FULL`): nothing can be lost after an ack.
     ///
     /// # Errors
-    /// [`Error::Refused`] where a setting cannot work: a database in memory, `mode=ro`, a retention of zero, an invalid
-    /// prefix, tables that lack a column, or that a newer version of idem has changed so that this one may not use them; with
-    /// [`verify_only`](Self::verify_only), a file without the tables of this version. [`Error::Database`]
-    /// where the file cannot be opened or written. The text names the file and the cure.
+    /// [`Error::Refused`] if a setting cannot work: an in-memory database, `mode=ro`, a retention of zero, an invalid
+    /// prefix, tables that lack a column, or tables that a newer version of idem has changed so that this one must not
+    /// use them; with [`verify_only`](Self::verify_only), a file without the tables of this version.
+    /// [`Error::Database`] if the file cannot be opened or written. The text names the file and the fix.
     pub async fn connect(self) -> Result<Sqlite, Error> {
         let Some(prefix) = Prefix::new(&self.prefix) else {
             return refuse(format!(
@@ -93,7 +94,7 @@ impl SqliteOptions {
         } else {
             migrate::run(&mut connection, &path, &prefix).await?;
         }
-        // The file is there now, so that its name can be made the same for all handles.
+        // The file exists now, so its path can be canonicalized for all handles.
         let canonical = path.canonicalize().map_err(|error| Error::Database {
             what: format!(
                 "the SQLite file {} cannot be found again: nobody may move it while it is in use",
@@ -109,7 +110,7 @@ impl SqliteOptions {
         })
     }
 
-    /// The file, and how it is opened.
+    /// Returns the path of the file and its connect options.
     fn target(&self) -> Result<(PathBuf, SqliteConnectOptions), Error> {
         let options = match self.url.strip_prefix("sqlite:") {
             Some(_) => self.parsed()?,
@@ -129,7 +130,7 @@ impl SqliteOptions {
         let options = options
             .create_if_missing(!self.verify_only)
             .busy_timeout(BUSY_TIMEOUT)
-            // A commit that was reported has to survive a power cut, because the broker is acked after it.
+            // A reported commit has to survive a power failure, because the broker is acked after it.
             .synchronous(SqliteSynchronous::Full);
         Ok((path, options))
     }
@@ -163,7 +164,7 @@ impl SqliteOptions {
     /// `orders.db`, `/var/lib/orders.db`.
     fn plain(&self) -> Result<SqliteConnectOptions, Error> {
         if let Some((scheme, _)) = self.url.split_once("://") {
-            // The rest may hold a password.
+            // The rest may contain a password.
             return refuse(format!("a URL that begins with {scheme}:// is none of SQLite: write sqlite:orders.db"));
         }
         if self.url == ":memory:" {
@@ -173,7 +174,7 @@ impl SqliteOptions {
     }
 }
 
-/// What SQLite would say less clearly.
+/// Reports errors for which SQLite's own message is less clear.
 fn check(path: &Path, verify_only: bool) -> Result<(), Error> {
     let shown = path.display();
     if path.is_dir() {

@@ -1,4 +1,4 @@
-//! Removing old claims.
+//! Deletion of old claims.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use super::Sqlite;
 use super::sql::millis;
 use crate::store::{Fault, Pruned};
 
-/// How many claims one transaction deletes: some 10 ms of the one writer.
+/// How many claims one transaction deletes: it occupies the single writer for about 10 ms.
 const CHUNK: usize = 1000;
-/// For how long a pruner that was heard of last keeps others away.
+/// How long a pruner keeps others away after it last renewed its turn.
 const TURN: Duration = Duration::from_secs(10);
 /// The longest pause between two chunks.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -22,9 +22,10 @@ UPDATE "idem_pruner" SET token = ?1, until = {now} + ?2 WHERE token IS NULL OR t
 
 const LEAVE: &str = r#"UPDATE "idem_pruner" SET token = NULL, until = 0 WHERE token = ?1"#;
 
-/// Handler by handler, so that the index gives the oldest claims of each without reading those that another one keeps:
-/// CROSS JOIN is not reordered (SQLite manual, "The SQLite Query Optimizer Overview", 8.2). `?1` and `?2` are the handler
-/// and the date where the chunk before ended: what is before them was kept, and need not be looked at again.
+/// Handler by handler, so that the index returns the oldest claims of each without reading those that another one
+/// keeps: CROSS JOIN is not reordered (SQLite manual, "The SQLite Query Optimizer Overview", 8.2). `?1` and `?2` are
+/// the handler and the time at which the previous chunk ended: claims before that point were kept, and need not be read
+/// again.
 pub(super) const DELETE: &str = r#"
 DELETE FROM "idem_processed_messages" WHERE (handler_id, key) IN (
     SELECT c.handler_id, c.key FROM "idem_handlers" AS h CROSS JOIN "idem_processed_messages" AS c
@@ -40,8 +41,8 @@ RETURNING handler_id, processed_at"#;
 const PRUNED_THROUGH: &str = r#"
 UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2) WHERE id = ?1"#;
 
-/// Pauses after each chunk for as long as the chunk took, so that claims of other processes, which poll for their turn,
-/// get in; those of this process stand in the same queue.
+/// Pauses after each chunk for as long as the chunk took, so that claims of other processes, which poll for the write
+/// lock, can proceed. Claims of this process wait in the same fair queue.
 pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, Fault> {
     let token = Uuid::new_v4();
     let mut pruned = Pruned::default();
@@ -63,11 +64,11 @@ pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, Fault> {
 
 struct Chunk {
     claims: usize,
-    /// The last handler of which claims were deleted, and the highest `processed_at` among them.
+    /// The last handler whose claims were deleted, and the highest `processed_at` among them.
     through: (i64, i64),
 }
 
-/// One transaction; `None` while another pruner is at work. The last chunk gives the turn back.
+/// Runs one transaction; `None` while another pruner is active. The last chunk releases the turn.
 async fn chunk(store: &Sqlite, token: Uuid, from: (i64, i64)) -> Result<Option<Chunk>, Fault> {
     let mut txn = store.transaction().await?;
     let work = async {

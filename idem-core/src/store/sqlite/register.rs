@@ -1,4 +1,4 @@
-//! Handlers, and signs of life.
+//! Handlers, and the ping.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::store::{Cures, Fault, HandlerId, Waiting};
 const INTERN: &str = r#"
 INSERT INTO "idem_handlers" (consumer, name, retention) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
 
-/// The greater value wins, and null, which is for ever, is no less than any.
+/// The greater value wins. Null means forever, so it is never replaced.
 const KEEP: &str = r#"
 UPDATE "idem_handlers" SET retention = ?3 WHERE consumer = ?1 AND name = ?2 AND retention < ?3"#;
 
@@ -57,7 +57,7 @@ const SEEN: &str = r#"
 UPDATE "idem_handlers" SET seen_at = {now}
 WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000"#;
 
-/// Looks first, since reading waits for nobody: of the workers of a file, one becomes the writer for this.
+/// Reads first, because reading never waits: then only one of the file's workers has to write.
 pub(super) async fn seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<(), Fault> {
     let handlers = ids(handlers);
     let mut reader = store.file.reader().await?;
@@ -88,7 +88,7 @@ pub(super) fn cures(store: &Sqlite, consumer: &str, handler: &str, new: &str) ->
     Cures::new(|table| format!("\"{}{table}\"", store.prefix.as_str()), NOW, consumer, handler, new)
 }
 
-/// A claim that was pruned has left its time.
+/// `pruned_through` shows that a claim existed even if all claims were pruned.
 const HAS_HISTORY: &str = r#"
 SELECT EXISTS (
     SELECT 1 FROM "idem_handlers" AS h
@@ -103,10 +103,10 @@ pub(super) async fn has_history(store: &Sqlite, consumer: &str) -> Result<bool, 
     Ok(any)
 }
 
-/// Writes a page, since a full or read-only disk lets everything else through.
+/// Writes a page, because a full or read-only disk allows everything else.
 const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
 
-/// While somebody writes, or waits for the writer, the writer is in good hands, and reading has to do.
+/// If another task writes or waits for the writer, that task finds out whether writing works, and a read suffices here.
 pub(super) async fn ping(store: &Sqlite) -> Result<(), Fault> {
     let Some(lane) = store.file.lane_if_free().await else {
         let mut reader = store.file.reader().await?;
@@ -121,13 +121,13 @@ pub(super) async fn ping(store: &Sqlite) -> Result<(), Fault> {
             lane.give_back();
             Ok(())
         }
-        // Another process writes, so that writing is possible.
+        // Another process writes, so writing is possible.
         Err(Fault::Busy) => Ok(()),
         Err(fault) => Err(fault),
     }
 }
 
-/// Does not wait for other processes: who asks for a sign of life wants it soon.
+/// Does not wait for other processes, because a ping should be fast.
 async fn probe(store: &Sqlite, lane: &mut Lane) -> Result<(), sqlx::Error> {
     lane.run("PRAGMA busy_timeout = 0").await?;
     sqlx::query(store.prefix.sql(PROBE)).execute(lane.connection()).await?;

@@ -1,4 +1,4 @@
-//! The texts of statements, and the values in them.
+//! SQL text, and conversions of values.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,11 +9,11 @@ use uuid::Uuid;
 use crate::store::{HandlerId, Identity, Row, envelope};
 use crate::{BoxError, Fingerprint, Key, Reason};
 
-/// The database's clock in milliseconds; within one statement it does not move (SQLite manual, "Date And Time
+/// The database's clock in milliseconds; it does not change within one statement (SQLite manual, "Date And Time
 /// Functions", 3).
 pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
 
-/// What [`row`] reads. The column `id` of the inner table hides the outer one, `handler_id` does not.
+/// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
 const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, sightings,
     reason, error, created_at, due_at, died_at,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
@@ -23,7 +23,7 @@ const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token,
 pub(super) struct Prefix(String);
 
 impl Prefix {
-    /// Letters, digits and underscores, at most 40 of them; SQLite keeps `sqlite_` for itself.
+    /// Accepts 1 to 40 letters, digits and underscores. SQLite reserves `sqlite_`.
     pub(super) fn new(prefix: &str) -> Option<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let valid = !prefix.is_empty()
@@ -33,30 +33,31 @@ impl Prefix {
         valid.then(|| Self(prefix.to_owned()))
     }
 
-    /// A statement, written for the prefix `idem_`, for this one. `{now}` is the clock, `{row}` what [`row`] reads.
+    /// Rewrites a statement, written for the prefix `idem_`, for this prefix. `{now}` is the clock, `{row}` the columns
+    /// that [`row`] reads.
     pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
-        // Safe: the prefix was validated, and it stands between double quotes.
+        // Safe: the prefix is validated, and it appears only between double quotes.
         AssertSqlSafe(text.replace("{row}", ROW).replace("{now}", NOW).replace("\"idem_", &format!("\"{}", self.0)))
     }
 
-    /// The prefix as it was given.
+    /// The prefix as configured.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A length of time in milliseconds; the longest ones are cut to 10,000 years, so that a sum with the clock is a date.
+/// Converts a duration to milliseconds, capped at 10,000 years, so that its sum with the clock is a valid date.
 pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).min(315_360_000_000_000)
 }
 
-/// Handlers as a JSON array, which `json_each` makes a table of: SQLite binds no arrays.
+/// Handler ids as a JSON array, which `json_each` turns into a table: SQLite cannot bind arrays.
 pub(super) fn ids(handlers: &[HandlerId]) -> String {
     let ids = handlers.iter().map(|handler| handler.0.to_string()).collect::<Vec<_>>();
     format!("[{}]", ids.join(","))
 }
 
-/// A length of time from milliseconds; 0 where the clock was set back meanwhile.
+/// Converts milliseconds to a duration; 0 if the clock was set back meanwhile.
 pub(super) fn duration(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
@@ -69,7 +70,7 @@ fn count(row: &SqliteRow, column: &str) -> Result<u32, sqlx::Error> {
     Ok(u32::try_from(row.try_get::<i64, _>(column)?).unwrap_or(u32::MAX))
 }
 
-/// An inbox row.
+/// Decodes an inbox row.
 pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
     let damaged = |error: BoxError| sqlx::Error::Decode(error);
     let key: &[u8] = row.try_get("key")?;
@@ -82,7 +83,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
             key: Key::stored(key).map_err(|error| damaged(error.into()))?,
             fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
         },
-        // A handler that was deleted by hand leaves its rows behind; nobody takes them, but they can be listed.
+        // A handler that was deleted by hand leaves its rows behind; no worker takes them, but they can be listed.
         handler: row.try_get::<Option<String>, _>("handler")?.unwrap_or_default(),
         delivery: envelope::open(row.try_get("envelope")?, row.try_get("payload")?, attempts),
         token: row.try_get::<Option<Uuid>, _>("token")?,
@@ -99,7 +100,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
     })
 }
 
-/// Inbox rows, oldest first: `RETURNING` promises no order.
+/// Decodes inbox rows, oldest first: `RETURNING` guarantees no order.
 pub(super) fn rows(rows: &[SqliteRow]) -> Result<Vec<Row>, sqlx::Error> {
     let mut rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
     rows.sort_by_key(|row| row.id);

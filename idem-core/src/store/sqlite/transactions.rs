@@ -13,7 +13,7 @@ impl Transactions for Sqlite {
         register::ping(self).await
     }
 
-    /// Any number: whoever wants the writer waits for its turn.
+    /// Accepts any number: callers wait in the queue for the writer.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         let refused = || Error::Refused(format!("{connections} connections at once are more than can be counted"));
         Reservation::of(&self.left, connections).ok_or_else(refused)

@@ -11,11 +11,11 @@ use super::{Sqlite, claims};
 use crate::Key;
 use crate::store::{Committed, Fault, HandlerId, Undone};
 
-/// An open transaction, begun with `BEGIN IMMEDIATE`, which is the one writer of the file until it ends. Dropping it
-/// interrupts what it is doing and closes the connection.
+/// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
+/// interrupts the running statement and closes the connection.
 pub struct Txn {
     pub(super) lane: Lane,
-    /// The claim that was made, or whose row was started, before the handler got the connection.
+    /// The claim that was inserted, or whose row was started, before the handler got the connection.
     guarded: Option<(HandlerId, Key)>,
 }
 
@@ -31,14 +31,14 @@ impl Txn {
         self.lane.connection()
     }
 
-    /// Whether the handler ran COMMIT.
+    /// Returns whether the handler ran COMMIT.
     pub(super) fn commit_was_refused(&self) -> bool {
         self.lane.watch().refused()
     }
 
-    /// Marks the transaction as the one that made this claim. A savepoint cannot outlive its transaction, so that its
-    /// release fails in any other: after ROLLBACK, after COMMIT, and after either of them and a new BEGIN (where reading
-    /// the claim again would find it).
+    /// Marks the transaction as the one that inserted this claim. A savepoint cannot outlive its transaction, so
+    /// releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them followed by
+    /// a new BEGIN (where reading the claim again would find it).
     pub(super) async fn guard(&mut self, handler: HandlerId, key: &Key) -> Result<(), sqlx::Error> {
         self.lane.run(r#"SAVEPOINT "idem_guard""#).await?;
         self.lane.watch().guard();
@@ -61,7 +61,7 @@ pub(super) async fn begin(store: &Sqlite, deadline: Duration) -> Result<Txn, Fau
 }
 
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
-    // The handler's deadline ends before COMMIT starts.
+    // The handler timeout ends before COMMIT starts.
     txn.lane.watch().unlimited();
     if let Some(claim) = txn.guarded {
         match txn.lane.run(r#"RELEASE "idem_guard""#).await {
@@ -75,10 +75,10 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
         return Committed::Done;
     };
     let committed = match code(&error) {
-        // The transaction is still open after these two (SQLite manual, "Transaction", 2.3).
+        // The transaction remains open after these two (SQLite manual, "Transaction", 2.3).
         Some(CONSTRAINT) => Committed::Refused(error.into()),
         Some(BUSY | LOCKED) => Committed::Retry(error.into()),
-        // With a failed write or fsync the frames may be in the WAL all the same, and count after a crash.
+        // After a failed write or fsync the frames may still be in the WAL, and become valid after a crash.
         _ => return Committed::Unknown(unknown(store.file.path(), error)),
     };
     if txn.lane.run("ROLLBACK").await.is_ok() {
@@ -87,17 +87,18 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
     committed
 }
 
-/// The handler ended the transaction, by statements of its own, or silently: by a failing `INSERT OR ROLLBACK`, a full
-/// disk, an interrupt. The connection is closed, since nobody knows what else the handler did to it.
+/// The handler ended the transaction: by a statement, or silently by a failing `INSERT OR ROLLBACK`, a full disk or an
+/// interrupt. The connection is closed, because its state is unknown.
 async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -> Committed {
-    // Without these, a copy that another process took over after the ROLLBACK would look like our own commit.
+    // Without these checks, a copy that another process claimed after the ROLLBACK would look like this transaction's
+    // commit.
     if txn.lane.watch().rolled_back() {
         return Committed::RolledBack;
     }
     if txn.lane.watch().refused() {
         return Committed::CommitRefused;
     }
-    // Fails where no other transaction was begun.
+    // Fails if no other transaction was begun.
     let _ = txn.lane.run("ROLLBACK").await;
     txn.lane.watch().release();
     match claims::is_dated(store, txn.connection(), handler, &key).await {
@@ -125,7 +126,7 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, Fau
             txn.lane.give_back();
             Ok(Undone::RolledBack)
         }
-        // No transaction, or not the one that we began: the handler has ended it.
+        // There is no transaction, or not the one begun here: the handler has ended it.
         Err(error) if code(&error) == Some(ERROR) => match txn.guarded {
             Some(claim) => match ended(store, txn, claim).await {
                 Committed::CommittedEarly => Ok(Undone::CommittedEarly),

@@ -1,4 +1,4 @@
-//! What a connection tells of its transactions, and how a statement in it is cut off.
+//! Hooks that track a connection's transactions and interrupt its statements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 
-/// No transaction that is guarded.
+/// No guarded transaction is open.
 const IDLE: u8 = 0;
 /// A guarded transaction is open.
 const GUARDED: u8 = 1;
-/// It was rolled back, and not by us.
+/// It was rolled back, but not by idem.
 const ROLLED_BACK: u8 = 2;
-/// A COMMIT that is not ours was refused, which rolled it back.
+/// A COMMIT that idem did not run was refused, which rolled it back.
 const REFUSED: u8 = 3;
 
-/// How many virtual machine steps pass between two looks at the clock: some 100 µs.
+/// The number of virtual machine steps between two checks of the clock: about 100 µs.
 const STEPS: i32 = 10_000;
 
-/// Watches over a connection, by its hooks: they run in the connection's own thread.
+/// Tracks a connection through its hooks, which run in the connection's thread.
 #[derive(Debug)]
 pub(super) struct Watch {
     origin: Instant,
@@ -29,7 +29,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Sets the hooks. `open` is dropped when the connection is closed.
+    /// Installs the hooks. `open` is dropped when the connection is closed.
     pub(super) async fn over(
         connection: &mut SqliteConnection,
         open: oneshot::Sender<()>,
@@ -42,7 +42,7 @@ impl Watch {
         let commits = watch.clone();
         handle.set_commit_hook(move || commits.allows_commit());
         let rollbacks = watch.clone();
-        // sqlx drops the rollback hook as the last thing before it closes the connection, and `open` with it.
+        // sqlx drops the rollback hook, and `open` with it, as the last step before it closes the connection.
         handle.set_rollback_hook(move || {
             let _alive = &open;
             let _ = rollbacks.state.compare_exchange(GUARDED, ROLLED_BACK, SeqCst, SeqCst);
@@ -54,47 +54,48 @@ impl Watch {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Refuses each COMMIT that is not ours. SQLite makes a ROLLBACK of one that is refused.
+    /// Refuses each COMMIT that idem did not run. SQLite turns a refused COMMIT into a ROLLBACK.
     ///
-    /// Where the transaction was rolled back behind our back (that way, or by `ROLLBACK`, `INSERT OR ROLLBACK`, a full disk),
-    /// each later statement of the handler would commit by itself. They are refused, so that nothing of the handler stands.
+    /// If the transaction was rolled back by the handler (in this way, or by `ROLLBACK`, `INSERT OR ROLLBACK`, a full
+    /// disk), each later statement of the handler would autocommit. They are refused, so that none of the handler's
+    /// writes persist.
     fn allows_commit(&self) -> bool {
         let _ = self.state.compare_exchange(GUARDED, REFUSED, SeqCst, SeqCst);
         self.state.load(SeqCst) == IDLE
     }
 
-    /// From now on the end of the transaction is noted, since it would not be ours.
+    /// From now on, records the end of the transaction, which idem did not cause.
     pub(super) fn guard(&self) {
         self.state.store(GUARDED, SeqCst);
     }
 
-    /// What comes from now on is ours.
+    /// From now on, idem ends the transaction itself.
     pub(super) fn release(&self) {
         self.state.store(IDLE, SeqCst);
     }
 
-    /// Whether the guarded transaction was rolled back, and not by us.
+    /// Returns whether the guarded transaction was rolled back, but not by idem.
     pub(super) fn rolled_back(&self) -> bool {
         self.state.load(SeqCst) == ROLLED_BACK
     }
 
-    /// Whether the handler ran COMMIT, which was refused.
+    /// Returns whether the handler ran COMMIT, which was refused.
     pub(super) fn refused(&self) -> bool {
         self.state.load(SeqCst) == REFUSED
     }
 
-    /// Statements are interrupted after this time.
+    /// Interrupts statements after this time.
     pub(super) fn limit(&self, time: Duration) {
         let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.limit.store(self.elapsed().saturating_add(time), SeqCst);
     }
 
-    /// Statements take as long as they take.
+    /// Removes the time limit of statements.
     pub(super) fn unlimited(&self) {
         self.limit.store(u64::MAX, SeqCst);
     }
 
-    /// The statement that runs now is interrupted.
+    /// Interrupts the running statement.
     pub(super) fn interrupt(&self) {
         self.limit.store(0, SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Messages that are older than claims are kept.
+//! Messages older than the retention of claims.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Claims are kept for an hour, and one was pruned that was three hours old.
+/// Claims are kept for an hour, and one that was three hours old was pruned.
 async fn pruned<W: World>(world: W) -> Line<W> {
     let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
     line.publish(Order::ok("seen"));
@@ -24,7 +24,7 @@ async fn pruned<W: World>(world: W) -> Line<W> {
     line
 }
 
-/// Prunes all claims, which are so old.
+/// Moves all claims back by `age`, then prunes them.
 async fn prune<W: World>(line: &Line<W>, age: Duration) {
     let (claims, earlier) = (line.world.own("processed_messages"), W::earlier("processed_at", age));
     line.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
@@ -35,7 +35,7 @@ fn ago(order: Order, age: Duration) -> Publication {
     Publication::from(order).published_at(SystemTime::now() - age)
 }
 
-/// Nobody can tell whether it was processed: this one was.
+/// Nothing can show whether it was processed; this one was.
 pub async fn what_is_older_than_the_pruned_claims_is_dead_as_too_old<W: World>(world: W) {
     let line = pruned(world).await;
     line.publish(ago(Order::ok("seen"), 3 * HOUR + MINUTE));
@@ -53,7 +53,7 @@ pub async fn what_is_older_than_the_pruned_claims_is_dead_as_too_old<W: World>(w
     assert_eq!(line.effects("seen").await, 2, "as the operator was told");
 }
 
-/// What the broker marks is looked at when it is stored.
+/// A message that the broker marks as redelivered is checked when it is stored.
 pub async fn what_is_redelivered_and_too_old_is_dead_and_never_run<W: World>(world: W) {
     let line = pruned(world).await;
     line.publish_redelivered(ago(Order::ok("a"), 4 * HOUR)).await;
@@ -61,7 +61,7 @@ pub async fn what_is_redelivered_and_too_old_is_dead_and_never_run<W: World>(wor
     assert_eq!((line.desk.runs("a"), line.one_dead().await.reason), (0, Some(Reason::TooOld)));
 }
 
-/// No claim of its time was pruned, be it ever so old; clocks may differ by a margin.
+/// No claim of its time was pruned, however old it is; a margin allows for clock differences.
 pub async fn what_is_younger_than_the_pruned_claims_is_processed<W: World>(world: W) {
     let line = pruned(world).await;
     line.publish(ago(Order::ok("within the margin"), 3 * HOUR - 3 * MINUTE));
@@ -71,7 +71,7 @@ pub async fn what_is_younger_than_the_pruned_claims_is_processed<W: World>(world
     line.publish_redelivered(ago(Order::ok("redelivered"), 2 * HOUR)).await;
     line.publish(ago(Order::ok("fresh"), Duration::ZERO));
     line.publish(Order::ok("without a clock"));
-    // What is redelivered is said to be stored where not everything is.
+    // Storing a redelivered message is an outcome unless every message is stored.
     line.run(8 - usize::from(W::INBOX)).await;
     for id in ["beyond the margin", "older than the retention", "redelivered", "fresh", "without a clock"] {
         assert_eq!(line.effects(id).await, 1, "{id}");
@@ -79,7 +79,7 @@ pub async fn what_is_younger_than_the_pruned_claims_is_processed<W: World>(world
     assert_eq!(line.dead().await.len(), 1);
 }
 
-/// Nothing was pruned of it, whatever was pruned of others.
+/// None of its claims was pruned, whatever was pruned for other consumers.
 pub async fn a_new_consumer_reads_a_long_history<W: World>(world: W) {
     let line = pruned(world).await;
     let shipping = Settings { consumer: "shipping", ..Settings::default() };
@@ -88,7 +88,7 @@ pub async fn a_new_consumer_reads_a_long_history<W: World>(world: W) {
     assert_eq!(line.effects("history").await, 1);
 }
 
-/// Two services in one schema: each handler's claims are kept for as long as its own worker has said.
+/// Two services in one schema: each handler's claims are kept for the retention of its own worker.
 pub async fn a_short_retention_prunes_no_claims_of_another_service<W: World>(world: W) {
     let mut line = Line::with(world, Setup { retention: Some(30 * DAY), ..Setup::default() }).await;
     line.publish(Order::ok("kept"));
@@ -107,8 +107,8 @@ pub async fn a_short_retention_prunes_no_claims_of_another_service<W: World>(wor
     assert_eq!((line.effects("kept").await, line.desk.runs("kept")), (1, 1));
 }
 
-/// Two versions of a service: claims are kept for the longer of their retentions. Once an operator has lowered it, what
-/// lies between the two is too old for the version whose own retention is the longer one, and never runs twice.
+/// Two versions of a service: claims are kept for the longer of the two retentions. Once an operator has lowered it, a
+/// message between the two is too old for the version with the longer retention, and never runs twice.
 pub async fn of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it<W: World>(world: W) {
     let mut line = Line::with(world, Setup { retention: Some(30 * DAY), ..Setup::default() }).await;
     line.publish(Order::ok("seen"));
@@ -130,7 +130,7 @@ pub async fn of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it<
     assert_eq!((line.effects("seen").await, line.desk.runs("seen")), (1, 1));
 }
 
-/// It has its claim, which is never pruned, so that it can wait as long as it must.
+/// It has a claim, which is never pruned, so that it can wait for any time.
 pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
     let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
     let late = RetryPolicy::new().first(HOUR).longest(HOUR);
@@ -145,7 +145,7 @@ pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
     assert_eq!(line.effects("a").await, 1);
 }
 
-/// A worker looks for what has become due since it last looked, and every few seconds for all that is due.
+/// A worker looks for rows that became due since its last poll, and every few seconds for all due rows.
 pub async fn a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs<W: World>(world: W) {
     let line = Line::new(world).await;
     let late = RetryPolicy::new().first(HOUR).longest(HOUR);
@@ -160,7 +160,7 @@ pub async fn a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs<W: World
     worker.stop().await;
 }
 
-/// The text names both durations, and the cures.
+/// The text names both durations and the remedies.
 pub async fn a_broker_that_keeps_messages_for_longer_refuses_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
     let day = 24 * HOUR;

@@ -1,4 +1,4 @@
-//! Databases that are away for long, and sources that are of no use.
+//! Long database outages, and unusable sources.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use super::faulty::Do;
 use super::line::Line;
 use super::{Order, Settings, World};
 
-/// A database that a test takes away.
+/// A database that a test makes unavailable.
 #[derive(Clone)]
 struct Away {
     away: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ impl Away {
         }
     }
 
-    /// Waits until the database was asked so many times more whether it is back.
+    /// Waits until the database was pinged `more` more times.
     async fn asked(&self, more: usize) {
         let mut pings = self.pings.subscribe();
         let enough = *pings.borrow() + more;
@@ -48,7 +48,7 @@ impl Away {
     }
 }
 
-/// What is held goes back once, and comes again when the database is back. Nothing is charged for it.
+/// Held deliveries go back once, and are redelivered when the database is back. No attempt is charged.
 pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.unsettled_limit(Duration::from_secs(2));
@@ -66,13 +66,13 @@ pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(wo
         }
     })
     .await;
-    // Nothing is taken from a broker while the database is known to be away.
+    // Nothing is taken from a broker while the database is known to be unavailable.
     let held = line.queue.counts().deliveries;
     away.asked(3).await;
     assert_eq!(line.queue.counts().deliveries, held);
     away.away.store(false, Relaxed);
-    // What was returned may have begun to run, and is stored first. A batch that was held runs with what it has, and what
-    // comes again is then known.
+    // A returned message may have started, so it is stored first. A held batch runs with what it has, and its
+    // redelivered messages are then duplicates.
     let again = if W::INBOX { 0 } else { held };
     let outcomes = line.outcomes(3 + again).await;
     let known = outcomes.iter().filter(|outcome| matches!(outcome.as_str(), "parked 0" | "duplicate")).count();
@@ -88,7 +88,7 @@ pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(wo
     worker.stop().await;
 }
 
-/// An outage that is short for the broker is waited for with all that is in hand.
+/// The worker waits out an outage that is short for the broker, and keeps its deliveries.
 pub async fn an_outage_that_is_short_for_the_broker_costs_no_return<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.unsettled_limit(Duration::from_secs(3600));
@@ -104,7 +104,7 @@ pub async fn an_outage_that_is_short_for_the_broker_costs_no_return<W: World>(wo
     worker.stop().await;
 }
 
-/// Can be opened, and fails at each first delivery.
+/// A source that opens, and fails at each first delivery.
 struct Useless {
     opened: watch::Sender<usize>,
 }
@@ -126,7 +126,7 @@ impl Tap for Useless {
     }
 }
 
-/// It is opened less and less often, though each time with success.
+/// It is opened less and less often, though each opening succeeds.
 pub async fn a_source_that_is_of_no_use_is_opened_less_and_less_often<W: World>(world: W) {
     let line = Line::new(world).await;
     let opened = watch::Sender::new(0);
@@ -134,7 +134,7 @@ pub async fn a_source_that_is_of_no_use_is_opened_less_and_less_often<W: World>(
     let worker = line.start_at(source, Settings::default());
     let began = Instant::now();
     soon(opened.subscribe().wait_for(|opened| *opened >= 6)).await.unwrap();
-    // 100 ms, and twice as long each time, for five times; ten times a second would take half a second to one.
+    // 100 ms, doubled each time, five times; ten times a second would take half a second to one second.
     assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
     worker.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Messages that are stored together, before they run.
+//! Messages that are stored together before they run.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use super::line::Running;
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// Prefetches what the cases publish, and polls for nothing: what is stored here is told.
+/// Prefetches what the cases publish. The poll interval is long: storing a message wakes the worker.
 fn wide() -> Settings {
     Settings { in_flight: 100, poll: Duration::from_secs(600), ..Settings::default() }
 }
 
-/// How many messages [`blocked`] publishes by itself.
+/// How many messages [`blocked`] publishes.
 const BEFORE: usize = 3;
 
-/// Starts a worker, of which nothing more comes into the database as long as the transaction is open. What is published
-/// meanwhile is stored together, behind the messages before it.
+/// Starts a worker that writes nothing more to the database while the returned transaction is open. Messages published
+/// meanwhile are stored together, after the earlier ones.
 async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transactions>::Txn) {
     let worker = line.start_with(wide());
     line.publish(Order::ok("before 0"));
@@ -51,7 +51,7 @@ async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transaction
     (worker, block)
 }
 
-/// Copies are known by the message of the same batch that was stored before them, and that runs once.
+/// Copies are detected by the message stored before them in the same batch, and it runs once.
 pub async fn a_copy_in_a_batch_is_a_duplicate<W: World>(world: W) {
     let line = Line::new(world).await;
     let (worker, block) = blocked(&line).await;
@@ -94,7 +94,7 @@ pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) 
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.effects("b").await), (1, 1, 1));
 }
 
-/// What is there is stored together, with few commits.
+/// Waiting messages are stored together, with few commits.
 pub async fn what_is_there_is_stored_together<W: World>(world: W) {
     let line = Line::new(world).await;
     let (worker, block) = blocked(&line).await;
@@ -105,7 +105,7 @@ pub async fn what_is_there_is_stored_together<W: World>(world: W) {
     line.store.rollback(block).await.unwrap();
     soon(line.queue.settled(BEFORE + 50)).await;
     if W::FEATURES.concurrent {
-        // Rows of one transaction are stored at one time, by that database's clock; none has run to its end.
+        // Rows of one transaction have one timestamp, by that database's clock; none of them has finished.
         let times = format!("SELECT count(DISTINCT created_at) FROM {}", line.world.own("inbox_messages"));
         let times = line.world.number(&times).await;
         assert!(times <= 6, "50 messages were stored at {times} times");
@@ -136,7 +136,7 @@ pub async fn a_batch_is_acked_after_its_commit<W: World>(world: W) {
     }
 }
 
-/// A process that ends while a batch is stored, at any point: nothing of the batch was acked, and each message has one
+/// A process ends while a batch is stored, at any point: nothing of the batch was acked, and each message has one
 /// effect in the end.
 pub async fn a_crash_while_a_batch_is_stored_loses_nothing<W: World>(world: W) {
     let line = Line::new(world).await;
@@ -158,7 +158,7 @@ pub async fn a_crash_while_a_batch_is_stored_loses_nothing<W: World>(world: W) {
     assert!(trial.dead_letters().await.unwrap().is_empty());
 }
 
-/// A key that another process holds keeps its own message, and not those that came with it.
+/// A key that another process holds delays only its own message, not the others of its batch.
 pub async fn a_locked_key_does_not_keep_its_batch<W: World>(world: W) {
     let line = Line::new(world).await;
     if !W::FEATURES.concurrent {
@@ -189,7 +189,7 @@ pub async fn a_locked_key_does_not_keep_its_batch<W: World>(world: W) {
     assert_eq!((line.effects("locked").await, line.effects("locked too").await), (1, 1));
 }
 
-/// While a batch cannot be stored, its deliveries stay ours, and so do those that wait for the next one.
+/// While a batch cannot be stored, its deliveries keep their leases, and so do those that wait for the next batch.
 pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
     let line = Line::new(world).await;
     let lease = Duration::from_secs(1);
@@ -199,7 +199,7 @@ pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
         line.publish(Order::ok(&n.to_string()));
     }
     soon(line.queue.delivered(BEFORE + 20)).await;
-    // Nothing can tell that no delivery will go back. One that is not extended has gone by then.
+    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
     tokio::time::sleep(lease * 2).await;
     line.store.rollback(block).await.unwrap();
     line.outcomes(BEFORE + 20).await;
@@ -209,7 +209,7 @@ pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
     assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (BEFORE + 20, 0, 0));
 }
 
-/// Whoever stores a message wakes whoever runs it: one after another, and many more than run at once.
+/// Storing a message wakes the worker that runs it: one after another, and many more than run at once.
 pub async fn what_is_stored_runs_without_a_poll<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = line.start_with(wide());

@@ -1,4 +1,4 @@
-//! Queues of which each message would become a dead letter.
+//! Queues in which each message would become a dead letter.
 
 use std::marker::PhantomData;
 
@@ -15,8 +15,8 @@ fn unknown(n: usize) -> Publication {
     Publication::new(n.to_string()).event_type("Invoice")
 }
 
-/// Fifty of the default hundred. What is at hand is held, and neither acked nor lost; once an operator has said so, the
-/// worker goes on.
+/// Fifty of the default window of a hundred are dead. Deliveries in hand are held, neither acked nor lost; once an
+/// operator resumes the worker, it goes on.
 pub async fn a_queue_that_dies_whole_pauses_until_an_operator_resumes_it<W: World>(world: W) {
     let line = Line::new(world).await;
     (0..80).for_each(|n| line.publish_raw(unknown(n)));
@@ -28,7 +28,7 @@ pub async fn a_queue_that_dies_whole_pauses_until_an_operator_resumes_it<W: Worl
     let why = health.paused().unwrap();
     assert!(why.contains("unknown type") && why.contains("Invoice") && why.contains("resume"), "{why}");
     assert!(!health.is_ready() && health.broker() && health.database());
-    // Those that were under way beside the fiftieth.
+    // Includes those that were running beside the fiftieth.
     let dead = line.dead().await.len();
     assert!((50..80).contains(&dead), "{dead}");
     let counts = line.queue.counts();
@@ -43,7 +43,7 @@ pub async fn a_queue_that_dies_whole_pauses_until_an_operator_resumes_it<W: Worl
     assert_eq!(line.dead().await.len(), 80);
 }
 
-/// A worker that is paused drains as any other, and gives back what it holds.
+/// A paused worker drains as any other, and releases its held deliveries.
 pub async fn a_paused_worker_drains<W: World>(world: W) {
     let line = Line::new(world).await;
     (0..20).for_each(|n| line.publish_raw(unknown(n)));
@@ -60,11 +60,11 @@ pub async fn a_paused_worker_drains<W: World>(world: W) {
     assert_eq!(line.dead().await.len(), 20);
 }
 
-/// However many it sends, as long as others are processed.
+/// It may send any number, as long as other messages are processed.
 pub async fn one_bad_producer_among_good_ones_never_pauses<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = line.start();
-    // Wave by wave, since what cannot be decoded and what is processed go different ways, of different speed.
+    // In waves, since undecodable and processed messages take different paths at different speeds.
     for wave in 1..=12 {
         line.publish(Order::ok(&wave.to_string()));
         (0..9).for_each(|n| line.publish_raw(unknown(10 * wave + n)));
@@ -77,7 +77,7 @@ pub async fn one_bad_producer_among_good_ones_never_pauses<W: World>(world: W) {
     assert_eq!((dead, outcomes.iter().filter(|outcome| *outcome == "processed").count()), (108, 12));
 }
 
-/// The in-process broker has no positions, so that each message would be a dead letter.
+/// The in-process broker has no positions, so each message would be a dead letter.
 pub async fn a_key_by_position_refuses_a_broker_without_positions<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
@@ -93,7 +93,7 @@ async fn until_paused<W: World>(line: &Line<W>, health: &Health) {
         while health.paused().is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        // Those that were under way are dead, and all others are held.
+        // Those that were running are dead, and all others are held.
         loop {
             let dead = line.queue.counts().acks;
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -1,4 +1,4 @@
-//! Processes that end without a word.
+//! Processes that crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::orders::{Act, Desk, Orders};
 use super::settings::Settings;
 use super::{Order, World};
 
-/// A trial of the suite's handler, each process with a store of its own.
+/// A trial of the suite's handler; each process has a separate store.
 pub(super) async fn trial<W: World>(world: Arc<W>, desk: Desk) -> Trial<W::Store>
 where
     W::Store: Lends<W::Connection>,
@@ -46,14 +46,14 @@ pub async fn every_way_to_deliver_has_one_effect<W: World>(world: W) {
         for crash in [None].into_iter().chain(Crash::ALL.map(Some)) {
             for acts in [&[Act::Ok][..], &[Act::Fail, Act::Ok]] {
                 let fails = acts[0] == Act::Fail;
-                // What fails comes to the points of a commit as well: those of what parks it.
+                // A failing message also reaches the commit points: those of the transaction that schedules it.
                 let id = format!("{copies} {in_flight} {processes} {crash:?} {fails}");
                 let sending = trial.deliver(order(Order::new(&id, acts))).processes(processes);
                 let sending = match crash {
                     Some(crash) => sending.crash(crash),
                     None => sending,
                 };
-                // Another process may be faster everywhere, so that the first one never comes to its point.
+                // Another process may be faster everywhere, so that the first one never reaches its point.
                 match sending.run(copies, in_flight).await {
                     Err(error) if processes > 1 && error.to_string().contains("never reached") => {}
                     outcomes => drop(outcomes.unwrap_or_else(|error| panic!("{id}: {error}"))),
@@ -65,8 +65,8 @@ pub async fn every_way_to_deliver_has_one_effect<W: World>(world: W) {
     }
 }
 
-/// Each time that it runs its process ends. The first time it was delivered directly, where deliveries run so, and then
-/// four times it was begun from the inbox, the last two times with nothing beside it.
+/// Each run ends its process. The first run was a direct delivery, where deliveries run directly; the next four started
+/// from the inbox, the last two with exclusive access to the process.
 pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world: W) {
     let line = Line::new(world).await;
     let trial = trial(line.world.clone(), line.desk.clone()).await;
@@ -86,12 +86,12 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
 /// No row that runs beside it can be blamed, and none begins before its outcome is written.
 pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
     if !W::FEATURES.concurrent {
-        // What runs has the only writer.
+        // The running message has the only writer.
         return;
     }
     let line = Line::new(world).await;
     suspect(&line, 1).await;
-    // Two workers of one process: only what they share can keep the other one back.
+    // Two workers of one process: only what they share can hold the other one back.
     let gate = Gate::new();
     let workers = [(); 2].map(|()| line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() }));
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
@@ -105,7 +105,7 @@ pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }
 
-/// One crash, which is what each deploy by force is for many rows, stops no direct work.
+/// One crash, as each forced deployment causes for many rows, does not stop direct deliveries.
 pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world: W) {
     if !W::FEATURES.concurrent || W::INBOX {
         return;
@@ -122,7 +122,7 @@ pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world
     worker.stop().await;
 }
 
-/// A message on which processes have died runs while nothing else does, so that no neighbour can be blamed.
+/// A message on which processes have died runs while nothing else does, so that no other message can be blamed.
 pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W) {
     let line = Line::new(world).await;
     suspect(&line, 2).await;
@@ -137,16 +137,16 @@ pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W)
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }
 
-/// It was reserved, not begun, so that it is charged nothing, and another process finds it at once.
+/// It was reserved but not begun, so no start is charged, and another process finds it at once.
 pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(world: W) {
     let line = Line::new(world).await;
-    // Due only when the other one runs.
+    // Due only when the other message runs.
     let left = suspect_for(&line, 1, Duration::from_secs(3)).await;
     park(&line, "billing", Order::new("running", &[Act::Wait])).await;
     let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     if !W::FEATURES.concurrent {
-        // What runs has the only writer.
+        // The running message has the only writer.
         line.desk.go.send_replace(true);
         worker.stop().await;
         return;
@@ -175,18 +175,18 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
     stopping.await.unwrap();
 }
 
-/// Nothing can tell that it will not start. A neighbour that is not kept back has started by then.
+/// There is no signal that it will not start. A message that is not held back has started by then.
 async fn never_runs<W: World>(line: &Line<W>, id: &str) {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(line.desk.runs(id), 0);
 }
 
-/// A row `suspect` that waits in its handler, with so many starts of processes that were never heard of again.
+/// A row `suspect` that waits in its handler, with `starts` starts by processes that left no outcome.
 async fn suspect<W: World>(line: &Line<W>, starts: u32) {
     suspect_for(line, starts, Duration::ZERO).await;
 }
 
-/// The same, with a lease. Answers the token of the last process.
+/// Like [`suspect`], with a lease. Returns the token of the last process.
 async fn suspect_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> Option<Uuid> {
     let handler = park(line, "billing", Order::new("suspect", &[Act::Wait])).await;
     let take = async |kind| {
@@ -203,13 +203,13 @@ async fn suspect_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> 
     row.token
 }
 
-/// A process that ends while it runs a row: the row is found again after its lease, and runs once.
+/// A process ends while it runs a row: the row is found again after its lease, and runs once.
 pub async fn a_crash_while_a_row_runs_has_one_effect<W: World>(world: W) {
     let line = Line::new(world).await;
     let trial = trial(line.world.clone(), line.desk.clone()).await;
     for point in [Crash::InHandler, Crash::BeforeCommit, Crash::AfterCommit] {
         let id = format!("{point:?}");
-        // Nothing but the row is there, so that the first one to come to the point is its run.
+        // Only the row exists, so that its run is the first to reach the point.
         park(&line, "trial", Order::ok(&id)).await;
         let process = trial.start(Some(point), 1).unwrap();
         soon(process.fate.sealed()).await;
@@ -220,7 +220,7 @@ pub async fn a_crash_while_a_row_runs_has_one_effect<W: World>(world: W) {
     }
 }
 
-/// Parks a message, due now, as a worker would have done.
+/// Stores a scheduled message that is due now, as a worker would.
 async fn park<W: World>(line: &Line<W>, consumer: &str, order: Order) -> HandlerId {
     let handler = line.store.register(consumer, &["", "orders"]).await.unwrap()[1];
     let delivery = Delivery::new("orders", serde_json::to_vec(&order).unwrap());

@@ -1,4 +1,4 @@
-//! Deliveries that no handler can ever be called for: dead at once, and kept whole.
+//! Deliveries for which no handler can be called: dead at once, and kept in full.
 
 use idem_core::{Headers, Reason};
 
@@ -6,7 +6,7 @@ use crate::Publication;
 
 use super::{Line, Order, Settings, World};
 
-/// Publishes it twice; it is one dead letter of this reason, with two sightings, and kept as it was.
+/// Publishes it twice. It becomes one dead letter with this reason and two sightings, kept unchanged.
 async fn dead_and_whole<W: World>(line: &Line<W>, publication: Publication, settings: Settings, reason: Reason) {
     let (before, known) = (line.dead().await.len(), line.outcomes(0).await.len());
     let mut headers = Headers::new();
@@ -32,7 +32,7 @@ async fn dead_and_whole<W: World>(line: &Line<W>, publication: Publication, sett
     assert!(!row.error.is_empty(), "it says why");
 }
 
-/// No JSON, other JSON, nothing, a missing field, bytes that are no text.
+/// Invalid JSON, other JSON, nothing, a missing field, bytes that are not text.
 pub async fn an_undecodable_payload_is_dead_and_kept_whole<W: World>(world: W) {
     let line = Line::new(world).await;
     let payloads = [&b"no JSON"[..], b"[1, 2]", b"", br#"{"acts": []}"#, &[0xff, 0xfe, 0x00]];
@@ -42,7 +42,7 @@ pub async fn an_undecodable_payload_is_dead_and_kept_whole<W: World>(world: W) {
     }
 }
 
-/// They have no key, and what tells them apart is beside their payload. What comes again of them is no further row.
+/// They have no key; their other properties distinguish them. Redeliveries create no further row.
 pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: World>(world: W) {
     let line = Line::new(world).await;
     let unknown = ["Invoice", "Receipt", "Reminder"].map(|event| Publication::new("{}").event_type(event));
@@ -65,7 +65,7 @@ pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: Wor
     assert_eq!(sightings, [1, 1, 1, 1, 2, 2]);
 }
 
-/// Where the message is said by its subject, what nobody takes is no copy of what nobody took before.
+/// If the subject identifies the message, an unroutable message is not a copy of an earlier one with another subject.
 pub async fn messages_without_a_key_are_told_apart_by_their_subject_and_properties<W: World>(world: W) {
     let line = Line::new(world).await;
     let unknown = || Publication::new("{}").event_type("Invoice");
@@ -86,7 +86,7 @@ pub async fn messages_without_a_key_are_told_apart_by_their_subject_and_properti
     assert_eq!(sightings, [2; 7], "each is kept, and its copy is no further row");
 }
 
-/// It never runs, whatever else of it could be read, and its neighbours do.
+/// It never runs, whatever else of it is readable; other messages do.
 pub async fn what_cannot_be_represented_is_dead_and_kept<W: World>(world: W) {
     let line = Line::new(world).await;
     let publication = Publication::from(Order::ok("odd")).event_type("Order");
@@ -111,7 +111,7 @@ pub async fn a_message_without_a_key_is_dead_and_kept_whole<W: World>(world: W) 
     assert_eq!(line.desk.runs(""), 0);
 }
 
-/// An index takes 255 bytes on every database.
+/// Every database can index 255 bytes.
 pub async fn a_key_of_256_bytes_is_dead_and_one_of_255_is_not<W: World>(world: W) {
     let line = Line::new(world).await;
     let publication = Publication::from(Order::ok(&"k".repeat(256))).event_type("Order");
@@ -130,7 +130,7 @@ pub async fn a_payload_over_the_limit_is_dead_and_kept_whole<W: World>(world: W)
     }
 }
 
-/// The limit is the longest that is processed.
+/// A payload of exactly the limit is processed.
 pub async fn a_payload_at_the_limit_is_processed<W: World>(world: W) {
     let line = Line::new(world).await;
     let mut payload = Publication::from(Order::ok("a")).payload.to_vec();
@@ -140,22 +140,22 @@ pub async fn a_payload_at_the_limit_is_processed<W: World>(world: W) {
     assert_eq!(line.effects("a").await, 1);
 }
 
-/// 10,000 brackets do not take the process down.
+/// 10,000 brackets do not crash the process.
 pub async fn nesting_without_end_is_undecodable<W: World>(world: W) {
     let line = Line::new(world).await;
     let deep = format!(r#"{{"id": "a", "acts": {}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
     dead_and_whole(&line, Publication::new(deep).event_type("Order"), Settings::default(), Reason::Undecodable).await;
 }
 
-/// Nothing in headers, ids or keys can block the storing of a message, or its run from the inbox.
+/// Nothing in headers, ids or keys can prevent a message from being stored or from running from the inbox.
 pub async fn odd_headers_and_ids_never_block<W: World>(world: W) {
     let line = Line::new(world).await;
     let odd = Publication::from(Order::ok("k\0\u{7f}\u{1f4e6}\"\\"))
         .header("nul\0", vec![0x00, 0xff])
         .header("surrogate", vec![0xed, 0xa0, 0x80])
         .message_id("id\0");
-    // The handler of the suite writes its id into the table, where a database may refuse a NUL: that is its failure,
-    // and its text is kept as well.
+    // The suite's handler writes its id into the table, where a database may reject a NUL: that is the handler's
+    // failure, and its text is kept as well.
     line.publish_redelivered(odd).await;
     let stored = usize::from(!W::INBOX);
     let outcomes = line.run(1 + stored).await;

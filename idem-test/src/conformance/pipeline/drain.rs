@@ -1,4 +1,4 @@
-//! The end of a worker, and of its connections to the broker.
+//! The shutdown of a worker, and the loss of its connections to the broker.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::conformance::soon;
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// What runs is finished, what has not begun is released, and nothing is lost.
+/// Running messages finish, messages that have not begun are released, and nothing is lost.
 pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("runs", &[Act::Wait]));
     for n in 0..4 {
-        // Copies wait for the one that runs, in memory.
+        // Copies wait in memory for the one that runs.
         line.publish(Order::new("runs", &[Act::Wait]));
         line.publish(Order::ok(&n.to_string()));
     }
@@ -32,7 +32,7 @@ pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W
     }
 }
 
-/// A handler that does not come to an end is cut off: nothing of it is written, and no attempt is charged.
+/// A handler that does not end is rolled back: nothing of it is written, and no attempt is charged.
 pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
@@ -48,7 +48,7 @@ pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W)
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
 }
 
-/// A connection that is lost while handlers run: what they have committed is committed, and what comes again is known.
+/// A connection is lost while handlers run: their commits stand, and redeliveries are duplicates.
 pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
@@ -56,7 +56,7 @@ pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     line.broker.disconnect();
     line.desk.go.send_replace(true);
-    // What was stored is acked before it runs, so that it does not come again.
+    // A stored message is acked before it runs, so it is not redelivered.
     let expected = if W::INBOX { &["processed"][..] } else { &["duplicate", "processed"] };
     let mut outcomes = line.outcomes(expected.len()).await;
     soon(line.queue.idle()).await;
@@ -71,7 +71,7 @@ pub async fn a_lost_broker_is_opened_again<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
 }
 
-/// A broker that is away for a while.
+/// A broker that is unavailable for a while.
 pub async fn a_broker_that_refuses_is_tried_again<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("a"));
@@ -85,7 +85,7 @@ pub async fn a_broker_that_refuses_is_tried_again<W: World>(world: W) {
     soon(line.queue.idle()).await;
     worker.stop().await;
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
-    // At its start, a worker that cannot consume says so.
+    // At its start, a worker that cannot consume returns an error.
     line.broker.refuse_connections(true);
     let refused = line.start().refused().await;
     assert!(refused.contains("orders"), "{refused}");

@@ -1,4 +1,4 @@
-//! Copies, conflicts, redeliveries.
+//! Copies, conflicts and redeliveries.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::tap::{AckTap, Tap};
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// The short way.
+/// The simplest case.
 pub async fn a_message_is_processed_and_acked<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("a"));
@@ -21,7 +21,7 @@ pub async fn a_message_is_processed_and_acked<W: World>(world: W) {
     assert!(line.parked().await.is_empty() && line.dead().await.is_empty());
 }
 
-/// A copy that comes after the first is acked, and its handler is not called.
+/// A copy that arrives after the first is acked, and its handler is not called.
 pub async fn a_duplicate_is_acked_and_not_handled<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("a"));
@@ -34,8 +34,8 @@ pub async fn a_duplicate_is_acked_and_not_handled<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.queue.counts().acks), (1, 1, 3));
 }
 
-/// Single flight: of copies that are in flight in one process, one is handled while the others wait in memory. Where
-/// messages are stored, the others are known and acked while the first one runs.
+/// Of copies in flight in one process, one is handled while the others wait in memory. Where messages are stored first,
+/// the others are detected and acked while the first one runs.
 pub async fn copies_at_once_are_handled_once<W: World>(world: W) {
     let line = Line::new(world).await;
     for _ in 0..5 {
@@ -44,7 +44,7 @@ pub async fn copies_at_once_are_handled_once<W: World>(world: W) {
     let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     soon(line.queue.delivered(5)).await;
-    // Copies wait without a connection: none of them is seen in the database, however often one looks.
+    // Copies wait without a connection: none of them shows up in the database, however often it is checked.
     for _ in 0..50 {
         assert_eq!(line.world.waiting().await.unwrap_or_default(), 0);
     }
@@ -61,7 +61,7 @@ pub async fn copies_at_once_are_handled_once<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 
-/// The same over two processes: whoever comes second is held, and never acked on an uncommitted sighting.
+/// The same with two processes: the second delivery is held, and never acked because of an uncommitted claim.
 pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
@@ -84,8 +84,8 @@ pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 
-/// Two messages under one key, of which one fails while the other waits for its claim: whoever is faster, both are in
-/// the database in the end, as an effect or as a dead letter. None passes for a copy of the other.
+/// Two messages under one key: one fails while the other waits for its claim. Whichever is faster, both end up in the
+/// database, as an effect or as a dead letter. Neither is taken for a copy of the other.
 pub async fn a_message_that_fails_beside_another_of_its_key_is_not_lost<W: World>(world: W) {
     let line = Line::new(world).await;
     let settings = Settings { in_flight: 1, ..Settings::default() };
@@ -104,7 +104,7 @@ pub async fn a_message_that_fails_beside_another_of_its_key_is_not_lost<W: World
     assert_eq!(effects + line.dead().await.len() as i64, 40, "effects and dead letters of 40 messages: {outcomes:?}");
 }
 
-/// While a message waits for its next attempt, a copy of it is taken over already.
+/// While a message waits for its next attempt, a copy of it already is a duplicate.
 pub async fn a_copy_of_a_parked_message_is_a_duplicate<W: World>(world: W) {
     let line = Line::new(world).await;
     let order = Order::new("a", &[Act::Fail, Act::Ok]);
@@ -116,7 +116,7 @@ pub async fn a_copy_of_a_parked_message_is_a_duplicate<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.parked().await.len()), (0, 1, 1));
 }
 
-/// The ack was lost with the connection: the broker delivers again, and the claim answers.
+/// The ack was lost with the connection: the broker redelivers, and the claim is found.
 pub async fn a_copy_after_a_lost_ack_is_a_duplicate<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.lose_acks(1);
@@ -130,7 +130,7 @@ pub async fn a_copy_after_a_lost_ack_is_a_duplicate<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 
-/// Another message under the same key: kept whole, beside the first. Copies of either are known.
+/// Another message under the same key: kept in full, beside the first. Copies of either are detected.
 pub async fn a_conflict_is_dead_beside_the_first<W: World>(world: W) {
     let line = Line::new(world).await;
     let other = Order::new("a", &[Act::Ok, Act::Ok]);
@@ -162,7 +162,7 @@ pub async fn two_consumers_each_have_their_effect<W: World>(world: W) {
     assert_eq!(line.effects("a").await, 2);
 }
 
-/// A process may have died on what is redelivered, and only the inbox counts that: it is stored first, and then run.
+/// A process may have died on a redelivered message, and only the inbox counts that: it is stored first and then run.
 pub async fn redelivered_messages_are_stored_before_they_run<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_redelivered(Order::ok("a")).await;
@@ -173,7 +173,7 @@ pub async fn redelivered_messages_are_stored_before_they_run<W: World>(world: W)
     assert_eq!(line.effects("a").await, 1);
 }
 
-/// Whatever becomes of a message, its ack is sent after the database has said so, seen through another connection.
+/// Whatever the outcome of a message, its ack is sent after the commit is visible through another connection.
 pub async fn never_acks_before_commit<W: World>(world: W) {
     let line = Line::new(world).await;
     let acts = [Act::Ok, Act::Fail, Act::Permanent, Act::Panic, Act::Rollback, Act::Commit, Act::Swallow];
@@ -185,7 +185,7 @@ pub async fn never_acks_before_commit<W: World>(world: W) {
     let messages = acts.len() + 2;
     let witness = Witness::new(&line.world);
     let acks = witness.acks();
-    // Handlers run one after the other, so that the number of messages taken over tells of the one at hand.
+    // Handlers run one after the other, so that the number of messages taken over identifies the current one.
     let worker =
         line.start_at(Tapped::new(line.queue.clone(), witness), Settings { in_flight: 1, ..Settings::default() });
     soon(line.queue.settled(messages)).await;
@@ -197,7 +197,7 @@ pub async fn never_acks_before_commit<W: World>(world: W) {
     }
 }
 
-/// Looks into the database before each ack: how many messages are taken over?
+/// Counts the messages taken over in the database before each ack.
 pub(super) struct Witness<W> {
     world: Arc<W>,
     acks: Arc<Mutex<Vec<i64>>>,
@@ -208,7 +208,7 @@ impl<W> Witness<W> {
         Self { world: Arc::clone(world), acks: Arc::default() }
     }
 
-    /// The numbers that it sees, ack by ack.
+    /// The counts, one per ack.
     pub(super) fn acks(&self) -> Arc<Mutex<Vec<i64>>> {
         Arc::clone(&self.acks)
     }

@@ -1,4 +1,5 @@
-//! Handlers that end their transaction, or are cut off: what became of it decides, and nobody else is harmed.
+//! Handlers that end their transaction or are cut off: the transaction's result decides, and no other message is
+//! affected.
 
 use std::time::Duration;
 
@@ -11,12 +12,12 @@ use super::line::Running;
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// Short enough for a test that waits for it, and long enough for one that does not.
+/// Short enough for a test that waits for it, long enough for one that does not.
 fn hasty() -> Settings {
     Settings { deadline: Duration::from_secs(2), ..Settings::default() }
 }
 
-/// The message of a handler that commits is dead, whatever it does behind its COMMIT.
+/// The message of a handler that commits is dead, whatever the handler does after its COMMIT.
 async fn is_dead<W: World>(line: &Line<W>, id: &str) {
     soon(async {
         while line.dead().await.is_empty() {
@@ -26,11 +27,11 @@ async fn is_dead<W: World>(line: &Line<W>, id: &str) {
     .await;
     let dead = line.one_dead().await;
     assert_eq!((dead.reason, dead.identity.key), (Some(Reason::Committed), Key::of(id).unwrap()));
-    // Where COMMIT is refused, a run in a batch came before the one that it is charged for.
+    // Where COMMIT is refused, an uncharged run in a batch came before the charged one.
     assert_eq!(line.effects(id).await, i64::from(!W::FEATURES.refuses_commit));
 }
 
-/// A handler that commits and whose outcome is then lost is dead, and never passes for a duplicate.
+/// A message whose handler commits and whose outcome is then lost is dead, and is never taken for a duplicate.
 async fn cut_off<W: World>(world: W, act: Act) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[act]));
@@ -45,19 +46,19 @@ async fn cut_off<W: World>(world: W, act: Act) {
     assert_eq!(line.desk.runs("a"), runs);
 }
 
-/// COMMIT, and then past its deadline.
+/// COMMIT, then the handler timeout elapses.
 pub async fn a_commit_before_the_deadline_is_dead<W: World>(world: W) {
     cut_off(world, Act::CommitHang).await;
 }
 
-/// COMMIT, and then without a connection.
+/// COMMIT, then the connection is lost.
 pub async fn a_commit_before_the_connection_is_lost_is_dead<W: World>(world: W) {
     if W::FEATURES.suicide.is_some() {
         cut_off(world, Act::CommitSuicide).await;
     }
 }
 
-/// COMMIT, and then the end of the worker's patience.
+/// COMMIT, then the shutdown timeout elapses.
 pub async fn a_commit_before_the_end_of_the_patience_is_dead<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::CommitWait]));
@@ -70,8 +71,8 @@ pub async fn a_commit_before_the_end_of_the_patience_is_dead<W: World>(world: W)
     assert_eq!(line.queue.counts().unsettled, 0);
 }
 
-/// Publishes these together with nine others, and runs them until each of the others is processed and `dead` letters are
-/// there. Each other one has one effect then.
+/// Publishes `order` with nine others, and runs them until the others are processed and there are `dead` dead letters.
+/// Each of the others then has one effect.
 async fn among_others<W: World>(line: &Line<W>, round: usize, order: Order, dead: usize) {
     let others: Vec<Order> = (0..9).map(|n| Order::ok(&format!("{round} {n}"))).collect();
     others[..5].iter().for_each(|other| line.publish(other.clone()));
@@ -98,7 +99,7 @@ async fn among_others<W: World>(line: &Line<W>, round: usize, order: Order, dead
     assert_eq!(line.dead().await.len(), dead);
 }
 
-/// A handler that commits and has others beside it: it is dead, and each of them has one effect.
+/// A handler commits beside others: its message is dead, and each of the others has one effect.
 async fn commits_among_others<W: World>(world: W, acts: &[Act]) {
     let line = Line::new(world).await;
     for (round, act) in acts.iter().enumerate() {
@@ -107,17 +108,17 @@ async fn commits_among_others<W: World>(world: W, acts: &[Act]) {
     }
 }
 
-/// It returns the error that its COMMIT was.
+/// It returns the error of its COMMIT.
 pub async fn a_commit_harms_no_other_message<W: World>(world: W) {
     commits_among_others(world, &[Act::CommitFail]).await;
 }
 
-/// It does not look at the answer to its COMMIT, and may write again.
+/// It ignores the result of its COMMIT, and may write again.
 pub async fn a_commit_that_is_not_looked_at_harms_no_other_message<W: World>(world: W) {
     commits_among_others(world, &[Act::Commit, Act::CommitBegin, Act::CommitWrite]).await;
 }
 
-/// Past its deadline.
+/// Past the handler timeout.
 pub async fn a_commit_that_is_cut_off_harms_no_other_message<W: World>(world: W) {
     commits_among_others(world, &[Act::CommitHang]).await;
 }
@@ -129,7 +130,7 @@ pub async fn a_commit_on_a_connection_that_is_lost_harms_no_other_message<W: Wor
     }
 }
 
-/// A handler may look at its deferred constraints before it ends.
+/// A handler may check its deferred constraints before it ends.
 pub async fn a_handler_checks_its_constraints_among_others<W: World>(world: W) {
     if W::FEATURES.check_constraints.is_none() {
         return;
@@ -139,7 +140,8 @@ pub async fn a_handler_checks_its_constraints_among_others<W: World>(world: W) {
     assert_eq!((line.effects("checks").await, line.desk.runs("checks")), (1, 1));
 }
 
-/// A handler whose last statement the database goes on with: one run is charged, once the database has given it up.
+/// The database goes on with the last statement of a handler that is gone: one run is charged, once the database has
+/// given the statement up.
 pub async fn a_statement_that_outlives_its_handler_is_charged_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Stuck, Act::Fail]));
@@ -151,7 +153,7 @@ pub async fn a_statement_that_outlives_its_handler_is_charged_once<W: World>(wor
     assert_eq!((row.attempts, row.starts, row.breaks, line.effects("a").await), (1, 0, 0, 0));
 }
 
-/// A handler that has failed, and a transaction that keeps the failure from being recorded.
+/// A handler that has failed, and a transaction that prevents the failure from being recorded.
 async fn blocked<W: World>(line: &Line<W>, settings: Settings) -> (Running, <W::Store as Transactions>::Txn) {
     line.publish(Order::new("a", &[Act::WaitFail, Act::Ok]));
     let worker = line.start_with(settings);
@@ -164,7 +166,7 @@ async fn blocked<W: World>(line: &Line<W>, settings: Settings) -> (Running, <W::
     (worker, block)
 }
 
-/// Waits until a transaction waits for another one, or none does.
+/// Waits until some transaction waits for another one, or until none does.
 async fn waits<W: World>(line: &Line<W>, any: bool) {
     soon(async {
         while (line.world.waiting().await != Some(0)) != any {
@@ -174,7 +176,7 @@ async fn waits<W: World>(line: &Line<W>, any: bool) {
     .await;
 }
 
-/// A failure that cannot be recorded at once: only the recording is tried again, never the handler. The delivery stays ours
+/// A failure that cannot be recorded at once: only the recording is retried, never the handler. The delivery is held
 /// meanwhile.
 pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>(world: W) {
     if !W::FEATURES.concurrent || W::INBOX {
@@ -184,7 +186,7 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
     line.broker.lease(Some(Duration::from_secs(2)));
     let late = idem_core::RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
     let (worker, block) = blocked(&line, Settings { retry: late, ..Settings::default() }).await;
-    // Each try ends with the lock timeout.
+    // Each try ends with a lock timeout.
     for _ in 0..3 {
         waits(&line, false).await;
         waits(&line, true).await;
@@ -197,7 +199,7 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
     assert_eq!((line.desk.runs("a"), line.parked().await[0].attempts), (1, 1));
 }
 
-/// And a drain gives it back.
+/// A drain releases the delivery.
 pub async fn a_drain_releases_a_failure_that_is_not_recorded<W: World>(world: W) {
     if !W::FEATURES.concurrent || W::INBOX {
         return;

@@ -1,4 +1,4 @@
-//! Deliveries that are CloudEvents, and those that only say so.
+//! Deliveries that are CloudEvents, and invalid ones that claim to be.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use super::line::Running;
 use super::orders::Desk;
 use super::{Line, Order, Settings, World};
 
-/// Takes the events of the type `order.paid`, with `SENT` those of `order.sent`, each by its identity.
+/// Takes events of the type `order.paid`, or with `SENT` those of `order.sent`, keyed by their CloudEvent identity.
 struct Events<W, const SENT: bool>(PhantomData<fn() -> W>);
 
 impl<W: World, const SENT: bool> Handler for Events<W, SENT> {
@@ -54,7 +54,7 @@ fn start<W: World>(line: &Line<W>) -> Running {
     line.run_until_told(worker, Settings::default())
 }
 
-/// Runs until there are so many outcomes; answers those that are new, sorted.
+/// Runs until there are `new` more outcomes, and returns those, sorted.
 async fn run<W: World>(line: &Line<W>, new: usize) -> Vec<String> {
     let known = line.outcomes(0).await.len();
     let worker = start(line);
@@ -76,14 +76,14 @@ fn binary(prefix: &str, id: &str, kind: &str) -> Publication {
         .event_type("of the broker")
 }
 
-/// An event in JSON; `more` is added to its members.
+/// An event in JSON; the members of `more` are added.
 fn structured(id: &str, kind: &str, more: &serde_json::Value) -> Publication {
     let mut event = json!({"specversion": "1.0", "id": id, "source": "/shop", "type": kind});
     event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     Publication::json(&event).unwrap().content_type("application/cloudevents+json; charset=utf-8")
 }
 
-/// Source and id are its identity, whichever way it comes, and its type chooses the handler.
+/// Source and id identify it in either encoding, and its type selects the handler.
 pub async fn a_cloud_event_is_one_message_whichever_way_it_comes<W: World>(world: W) {
     let line = Line::new(world).await;
     let data = String::from_utf8(Publication::from(Order::ok("a")).payload.to_vec()).unwrap();
@@ -98,7 +98,7 @@ pub async fn a_cloud_event_is_one_message_whichever_way_it_comes<W: World>(world
     }
     line.publish_raw(structured("1", "order.paid", &text));
     assert_eq!(run(&line, 9).await, ["duplicate"; 9]);
-    // The id of another source is that of another event.
+    // The same id from another source is another event.
     let mut other = structured("1", "order.paid", &text);
     other.payload = String::from_utf8(other.payload.to_vec()).unwrap().replace("/shop", "/bank").into();
     line.publish_raw(other);
@@ -108,7 +108,7 @@ pub async fn a_cloud_event_is_one_message_whichever_way_it_comes<W: World>(world
     }
 }
 
-/// Its row has it as it came, and its data runs from there, again when it is replayed.
+/// Its row stores it unchanged, and it runs from there with its data, also when it is replayed.
 pub async fn a_cloud_event_runs_from_the_inbox_with_its_data<W: World>(world: W) {
     let line = Line::new(world).await;
     let of = |does: &str| json!({"data": serde_json::to_value(Order::ok("b")).unwrap(), "does": does});
@@ -130,7 +130,7 @@ pub async fn a_cloud_event_runs_from_the_inbox_with_its_data<W: World>(world: W)
     assert_eq!(line.effects("paid b of /shop 4").await, 1);
 }
 
-/// It is never lost, never taken for something else, and harms no other.
+/// It is never lost, never misread, and affects no other message.
 pub async fn what_only_says_that_it_is_a_cloud_event_is_dead_and_says_why<W: World>(world: W) {
     let line = Line::new(world).await;
     let no_source = Publication::new("{}").header("ce_specversion", "1.0").header("ce_id", "1").header("ce_type", "x");
@@ -156,14 +156,14 @@ pub async fn what_only_says_that_it_is_a_cloud_event_is_dead_and_says_why<W: Wor
         assert_eq!((dead[0].delivery.payload(), dead[0].delivery.headers()), (&message.payload, &message.headers));
     }
     line.publish_raw(binary("ce_", "1", "order.paid"));
-    // What does not say so is taken as ever: no handler takes it here.
+    // A message that does not claim to be a CloudEvent is routed as usual; no handler takes it here.
     line.publish_raw(Publication::from(Order::ok("a")).event_type("order.refunded"));
     // It has no identity.
     line.publish_raw(Publication::from(Order::ok("a")).event_type("order.paid"));
     assert_eq!(run(&line, 3).await, ["dead: no key", "dead: unknown type", "processed"]);
 }
 
-/// All of its messages would be dead letters; and one that reads none takes an event as any other message.
+/// All of its messages would be dead letters. A worker that reads no CloudEvents takes an event as any other message.
 pub async fn a_key_by_cloud_event_refuses_a_worker_that_reads_none<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());

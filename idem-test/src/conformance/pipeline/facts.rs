@@ -1,4 +1,4 @@
-//! What a message came with: the same directly, from the inbox, for an operator, and when it is replayed.
+//! The properties of a message: the same directly, from the inbox, for an operator, and on replay.
 
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
@@ -11,8 +11,8 @@ use crate::Publication;
 use super::orders::Desk;
 use super::{Line, Order, Settings, World};
 
-/// A handler that writes into the log what it knows of each delivery. It fails at its first attempt, gives up at its
-/// second, and succeeds from then on.
+/// A handler that logs the properties of each delivery. It fails at its first attempt, gives up at its second, and
+/// succeeds from then on.
 struct Witness<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Witness<W> {
@@ -42,7 +42,7 @@ impl<W: World> Handler for Witness<W> {
     }
 }
 
-/// Everything that a delivery says of its message.
+/// All properties of a delivery.
 fn all(delivery: &Delivery) -> String {
     let headers: Vec<_> = delivery.headers().iter().collect();
     let properties: Vec<_> = delivery.properties().iter().collect();
@@ -81,7 +81,7 @@ fn full(id: &str) -> Publication {
         .property("priority", "9")
 }
 
-/// Directly, from the inbox, and replayed, a handler is told the same; and so is an operator.
+/// A handler sees the same properties directly, from the inbox and on replay; so does an operator.
 pub async fn what_a_message_came_with_is_the_same_wherever_it_runs<W: World>(world: W) {
     let line = Line::new(world).await;
     let tombstone = Publication::tombstone().message_id("b").partition_key("the key that was deleted");

@@ -1,4 +1,4 @@
-//! Handlers that fail, in all the ways they can.
+//! Handlers that fail in every way.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::conformance::soon;
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// Fails once in this way; the second attempt is well, and the only one that leaves an effect.
+/// Fails once with `act`. The second attempt fails too and the third succeeds; only the last one has an effect.
 async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &str) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[act, Act::Fail, Act::Ok]).by_attempt());
@@ -17,12 +17,12 @@ async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &st
     let mut outcomes = line.run_with(settings.clone(), 4).await;
     outcomes.sort();
     assert_eq!(outcomes, ["parked 1", "parked 2", "processed", "processed"]);
-    // With its neighbour it may have run in vain before.
+    // Together with its neighbour it may have run once more, uncharged.
     let most = if W::BATCH > 1 { 4 } else { 3 };
     assert!((3..=most).contains(&line.desk.runs("a")), "{}", line.desk.runs("a"));
     assert_eq!((line.effects("a").await, line.effects("neighbour").await), (1, 1));
 
-    // What the attempt said is kept.
+    // The error of the attempt is kept.
     line.publish(Order::new("b", &[act]));
     let late = idem_core::RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
     line.run_with(Settings { retry: late, ..settings }, 5).await;
@@ -32,29 +32,29 @@ async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &st
     assert_eq!(line.effects("b").await, 0);
 }
 
-/// An error.
+/// A returned error.
 pub async fn an_error_rolls_back_and_parks<W: World>(world: W) {
     fails_once(world, Act::Fail, Settings::default(), "attempt 1 has failed").await;
 }
 
-/// A panic costs an attempt, and nothing else.
+/// A panic costs one attempt and nothing else.
 pub async fn a_panic_rolls_back_and_parks<W: World>(world: W) {
     fails_once(world, Act::Panic, Settings::default(), "the handler panics").await;
 }
 
-/// A handler that runs past its deadline is dropped.
+/// A handler that exceeds the handler timeout is dropped.
 pub async fn a_deadline_rolls_back_and_parks<W: World>(world: W) {
     let settings = Settings { deadline: Duration::from_secs(1), ..Settings::default() };
     fails_once(world, Act::Hang, settings, "deadline").await;
 }
 
-/// What is dropped is the handler's own code as well: it ends neither its lane nor the worker.
+/// Dropping it runs the handler's own code: a panic there ends neither the lane nor the worker.
 pub async fn a_panic_as_a_late_handler_is_dropped_is_its_failure<W: World>(world: W) {
     let settings = Settings { deadline: Duration::from_secs(1), ..Settings::default() };
     fails_once(world, Act::HangBomb, settings, "deadline").await;
 }
 
-/// Five attempts in all, the first included; then it is a dead letter with its last error.
+/// Five attempts in total; then it is a dead letter with its last error.
 pub async fn retries_end_as_exhausted_after_five_attempts<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Fail]));
@@ -68,7 +68,7 @@ pub async fn retries_end_as_exhausted_after_five_attempts<W: World>(world: W) {
     assert_eq!(line.one_dead().await.sightings, 2, "a copy of a dead letter is counted");
 }
 
-/// No further attempt can cure it.
+/// A retry cannot succeed.
 pub async fn a_permanent_error_is_dead_at_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Permanent]));
@@ -78,8 +78,8 @@ pub async fn a_permanent_error_is_dead_at_once<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.dead().await.len()), (0, 1, 2));
 }
 
-/// A handler that swallows an error of SQL: where that has aborted its transaction, nothing was written, and it has
-/// failed. Where it has not, what did work is committed.
+/// A handler swallows a SQL error. If that aborted its transaction, nothing was written, and the attempt fails.
+/// Otherwise the statements that worked are committed.
 pub async fn a_swallowed_error_is_a_failure<W: World>(world: W) {
     if W::FEATURES.errors_abort {
         return fails_once(world, Act::Swallow, Settings::default(), "swallowed").await;
@@ -90,12 +90,12 @@ pub async fn a_swallowed_error_is_a_failure<W: World>(world: W) {
     assert_eq!(line.effects("a").await, 1);
 }
 
-/// ROLLBACK: nothing of it is there, and it is given up.
+/// ROLLBACK: it has no effect, and is given up.
 pub async fn a_rollback_by_the_handler_is_dead_without_effect<W: World>(world: W) {
     let line = Line::new(world).await;
     let mut acts = vec![Act::Rollback, Act::RollbackBegin, Act::RollbackWrite];
     if W::FEATURES.errors_abort {
-        // Elsewhere an error may have rolled back by itself, and is a failure as any other.
+        // Elsewhere the error may have rolled back by itself, and is an ordinary failure.
         acts.push(Act::RollbackWriteFail);
     }
     let all = acts.len();
@@ -111,7 +111,7 @@ pub async fn a_rollback_by_the_handler_is_dead_without_effect<W: World>(world: W
     assert_eq!(line.run(2 * all + 1).await[2 * all], "processed");
 }
 
-/// Whatever handlers do behind a ROLLBACK, their neighbours have one effect each, and are charged with nothing.
+/// Whatever a handler does after its ROLLBACK, its neighbours have one effect each and are not charged.
 pub async fn a_rollback_harms_no_neighbour<W: World>(world: W) {
     let line = Line::new(world).await;
     let acts = [Act::Rollback, Act::RollbackBegin, Act::RollbackWrite];
@@ -131,8 +131,8 @@ pub async fn a_rollback_harms_no_neighbour<W: World>(world: W) {
     }
 }
 
-/// COMMIT: its effect may stand, so that it must not run again by itself, whatever the handler returned. Where COMMIT is
-/// refused, nothing stands.
+/// COMMIT: its effect may exist, so the message must not run again by itself, whatever the handler returned. Where
+/// COMMIT is refused, there is no effect.
 pub async fn a_commit_by_the_handler_is_dead_and_its_effect_stands<W: World>(world: W) {
     let line = Line::new(world).await;
     let acts = [Act::Commit, Act::CommitBegin, Act::CommitFail];
@@ -148,7 +148,7 @@ pub async fn a_commit_by_the_handler_is_dead_and_its_effect_stands<W: World>(wor
     assert_eq!(line.dead().await.len(), acts.len());
 }
 
-/// And so from the inbox.
+/// The same from the inbox.
 pub async fn a_commit_by_the_handler_in_a_retry_is_dead_as_well<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Fail, Act::Commit]));
@@ -161,7 +161,7 @@ pub async fn a_commit_by_the_handler_in_a_retry_is_dead_as_well<W: World>(world:
     assert_eq!((line.effects("b").await, line.dead().await.len()), (0, 2));
 }
 
-/// Nested transactions are savepoints: they end themselves, and never ours.
+/// Nested transactions are savepoints: they never end the outer transaction.
 pub async fn a_nested_transaction_is_no_abuse<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Nested]));
@@ -171,7 +171,7 @@ pub async fn a_nested_transaction_is_no_abuse<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.effects("b").await, line.effects("nested").await), (1, 1, 2));
 }
 
-/// A transaction that lost against a concurrent one is tried anew in place, and nobody is charged.
+/// A transaction that lost against a concurrent one is retried in place, without a charge.
 pub async fn a_lost_race_is_retried_in_place<W: World>(world: W) {
     if W::FEATURES.lost_race.is_none() {
         return;
@@ -185,7 +185,7 @@ pub async fn a_lost_race_is_retried_in_place<W: World>(world: W) {
     assert_eq!((line.effects("b").await, line.desk.runs("b")), (1, 3));
 }
 
-/// But only so often.
+/// The number of retries is limited.
 pub async fn lost_races_without_end_are_a_failure<W: World>(world: W) {
     if W::FEATURES.lost_race.is_none() {
         return;
@@ -198,8 +198,8 @@ pub async fn lost_races_without_end_are_a_failure<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 7));
 }
 
-/// A message that breaks its own connection: no attempt is charged, it runs alone, and after ten breaks it is dead. The
-/// others go on meanwhile.
+/// A message that breaks its own connection: no attempt is charged, it runs alone, and after ten breaks it is dead.
+/// Other messages go on meanwhile.
 pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W: World>(world: W) {
     if W::FEATURES.suicide.is_none() {
         return;
@@ -221,7 +221,7 @@ pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W
         soon(line.queue.settled(others + 1)).await;
     }
     soon(line.queue.idle()).await;
-    // What is settled may be no more than stored.
+    // A settled message may only be stored.
     soon(async {
         while !line.parked().await.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! A store that fails at the word of a test.
+//! A store that fails on demand.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use idem_core::store::Fault;
 
 use crate::tapped_store::StoreTap;
 
-/// What a method does instead of its work.
+/// The action of a store method.
 pub(super) enum Do {
     Work,
     Fail(Fault),
@@ -14,8 +14,8 @@ pub(super) enum Do {
     Hang,
 }
 
-/// Asks the test before the store does anything, with the name of the method, and the key of the message where it is about
-/// one.
+/// Calls the test's hook before the store does anything, with the method's name and, if the call is about a message,
+/// its key.
 #[derive(Clone)]
 pub(super) struct Faulty(Arc<Hook>);
 

@@ -1,4 +1,4 @@
-//! Ordered lanes that another worker or connection goes on with.
+//! Ordering keys that pass to another worker or connection.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use super::lanes::{a_while, hurry, lane, ordered, patient, runs, waits};
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// A process that ends in the middle of a lane, while a message runs and while its retry waits: the next one goes on there.
+/// A process ends within an ordering key, while a message runs and while its retry waits: the next process continues
+/// there.
 pub async fn a_crash_in_the_middle_keeps_the_order<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Hang, Act::Fail, Act::Ok]));
@@ -42,7 +43,7 @@ pub async fn a_crash_in_the_middle_keeps_the_order<W: World>(world: W) {
     }
 }
 
-/// It gives back what waits, be it for its turn or for its row, and loses nothing.
+/// It releases what waits for its turn or for its row, and loses nothing.
 pub async fn a_drain_gives_a_lane_back_that_waits<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
@@ -59,7 +60,7 @@ pub async fn a_drain_gives_a_lane_back_that_waits<W: World>(world: W) {
     assert_eq!(line.desk.log(), ["a", "a", "b"]);
 }
 
-/// While a worker finishes what runs in a lane, no other one begins what comes behind it.
+/// While a worker finishes a running message, no other worker begins the next one of its ordering key.
 pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world: W) {
     // Where one transaction writes at a time, nothing could begin beside it anyway.
     if !W::FEATURES.concurrent {
@@ -68,14 +69,14 @@ pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::ok("b"));
-    // What fills the room of the first one, which may have 16 unsettled for each lane.
+    // Fills the first worker's prefetch: it may have 16 unsettled deliveries per lane.
     for n in 2..32 {
         line.publish(Order::ok(&format!("f{n}")));
     }
     let first = line.start_with(Settings { in_flight: 2, ..ordered() });
     waits(&line, 1).await;
     soon(line.queue.delivered(32)).await;
-    // The first one has no room for it, so that the second one is at work once it is delivered.
+    // The first worker has no room for `x`, so its delivery shows that the second one is running.
     let second = line.start_with(ordered());
     line.publish(lane(2, Order::ok("x")));
     soon(line.queue.delivered(33)).await;
@@ -93,7 +94,7 @@ pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }
 
-/// A handler that does not come to an end is cut off, and its lane goes on elsewhere from there.
+/// A handler that does not end is rolled back, and its ordering key continues elsewhere from there.
 pub async fn the_end_of_the_patience_leaves_a_lane_to_the_next<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Hang, Act::Ok]));
@@ -107,7 +108,7 @@ pub async fn the_end_of_the_patience_leaves_a_lane_to_the_next<W: World>(world: 
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
 }
 
-/// A connection that is lost while a lane waits: what comes again finds its place behind, and nothing runs twice.
+/// A connection is lost while messages of an ordering key wait: redeliveries queue up in order, and nothing runs twice.
 pub async fn a_lost_broker_keeps_the_order<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
@@ -125,7 +126,7 @@ pub async fn a_lost_broker_keeps_the_order<W: World>(world: W) {
     assert_eq!(line.desk.log(), ["a", "b", "c", "c", "d"]);
 }
 
-/// Deliveries that are no longer ours leave their lanes, so that those that come again find room.
+/// Deliveries that are no longer ours leave the queue of their ordering key, so that the redelivered ones find room.
 pub async fn what_is_no_longer_ours_leaves_its_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));

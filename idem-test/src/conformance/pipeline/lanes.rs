@@ -1,4 +1,4 @@
-//! Ordered lanes.
+//! Delivery order by ordering key.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::conformance::soon;
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// By key, with retries at once.
+/// Ordered by key, with immediate retries.
 pub(super) fn ordered() -> Settings {
     Settings { ordering: Ordering::Key, ..Settings::default() }
 }
 
-/// By key, with retries that nobody waits for.
+/// Ordered by key, with retries later than any test.
 pub(super) fn patient() -> Settings {
     let hour = Duration::from_secs(3600);
     Settings { retry: RetryPolicy::new().first(hour).longest(hour), ..ordered() }
@@ -25,7 +25,7 @@ pub(super) fn lane(lane: u64, order: Order) -> Publication {
     Publication::from(order).lane(lane)
 }
 
-/// Makes all rows due whose turn has come.
+/// Makes all rows with an attempt or a start due.
 pub(super) async fn hurry<W: World>(line: &Line<W>) {
     let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", Duration::from_secs(9000)));
     line.world
@@ -37,7 +37,7 @@ pub(super) async fn waits<W: World>(line: &Line<W>, runs: usize) {
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == runs)).await.unwrap();
 }
 
-/// Publishes messages, which the broker then marks as redelivered.
+/// Publishes messages that the broker then marks as redelivered.
 async fn again<W: World>(line: &Line<W>, orders: impl IntoIterator<Item = Order>) {
     let mut queue = line.queue.clone();
     queue.open(Terms::new("billing", 100)).await.unwrap();
@@ -48,7 +48,7 @@ async fn again<W: World>(line: &Line<W>, orders: impl IntoIterator<Item = Order>
     queue.close().await;
 }
 
-/// Waits until this message has begun so often.
+/// Waits until this message has begun `runs` times.
 pub(super) async fn runs<W: World>(line: &Line<W>, id: &str, runs: usize) {
     soon(async {
         while line.desk.runs(id) < runs {
@@ -58,7 +58,7 @@ pub(super) async fn runs<W: World>(line: &Line<W>, id: &str, runs: usize) {
     .await;
 }
 
-/// Whatever could begin has begun after this while. Nothing tells that something will not.
+/// Waits a while. There is no signal that something will not begin; anything that could has begun by then.
 pub(super) async fn a_while() {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
@@ -77,7 +77,7 @@ pub async fn a_lane_keeps_its_order_over_failures<W: World>(world: W) {
     assert_eq!(line.queue.counts().acks, 4);
 }
 
-/// While a message waits for its next attempt, unacked, nothing of its lane begins; other lanes go on.
+/// While a message waits for its next attempt, unacked, nothing of its ordering key begins; other keys go on.
 pub async fn other_lanes_go_on_while_one_waits<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));
@@ -99,7 +99,7 @@ pub async fn other_lanes_go_on_while_one_waits<W: World>(world: W) {
     assert_eq!(line.desk.log(), ["a", "x", "y", "z", "a", "b"]);
 }
 
-/// More messages of one key than there are lanes wait for the one that runs: messages of other keys run meanwhile.
+/// More messages of one key than there are lanes wait for the running one; messages of other keys run meanwhile.
 pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
     // Where one transaction writes at a time, nothing could run beside it anyway.
     if !W::FEATURES.concurrent {
@@ -116,7 +116,7 @@ pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
     }
     let worker = line.start_with(Settings { in_flight: 2, ..ordered() });
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
-    // The head of the first lane begins before or after that of the second: both have a lane to run in.
+    // The first message of key 1 begins before or after that of key 2: each has a lane to run in.
     let log = || line.desk.log().into_iter().filter(|id| id != "a").collect::<Vec<_>>();
     assert_eq!(log(), ["x", "y", "z"]);
     line.desk.go.send_replace(true);
@@ -125,7 +125,7 @@ pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
     assert_eq!(log()[3..], behind);
 }
 
-/// Messages that wait for their next attempt need no lane, however many they are.
+/// Messages that wait for their next attempt occupy no lane, however many there are.
 pub async fn what_waits_for_its_row_costs_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     for n in 0..5 {
@@ -149,7 +149,7 @@ pub async fn what_waits_for_its_row_costs_no_lane<W: World>(world: W) {
     }
 }
 
-/// Dead at once, by its last attempt, undecodable, or in conflict: the lane goes on.
+/// Dead at once, by its last attempt, undecodable, or in conflict: the ordering key goes on.
 pub async fn a_dead_letter_moves_its_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Permanent]));
@@ -164,13 +164,13 @@ pub async fn a_dead_letter_moves_its_lane<W: World>(world: W) {
     assert_eq!(line.queue.counts().acks, 6);
 }
 
-/// A claim whose row waits is no duplicate in a lane: a partition's next owner must not run the second message before the
-/// first. Neither while the row is parked nor while it runs.
+/// In an ordered queue, a claim with a waiting row is not a duplicate: a partition's next owner must not run the second
+/// message before the first, neither while the row is scheduled nor while it runs.
 pub async fn a_lane_waits_for_the_row_of_a_known_message<W: World>(world: W) {
     let line = Line::new(world).await;
     let a = Order::new("a", &[Act::Fail, Act::Wait]);
     line.publish(a.clone());
-    // In no order, so that it is acked while its row waits.
+    // Unordered, so that it is acked while its row waits.
     line.run_with(Settings { ordering: Ordering::None, ..patient() }, 1).await;
     line.publish(lane(1, a));
     line.publish(lane(1, Order::ok("b")));
@@ -191,7 +191,7 @@ pub async fn a_lane_waits_for_the_row_of_a_known_message<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
 }
 
-/// What comes again runs from the inbox, each in its turn.
+/// Redelivered messages run from the inbox, each in its turn.
 pub async fn what_is_redelivered_keeps_its_order<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("known"));
@@ -203,7 +203,7 @@ pub async fn what_is_redelivered_keeps_its_order<W: World>(world: W) {
     assert_eq!(line.queue.counts().stored, 3, "the source is told of those that had no claim");
 }
 
-/// A lane is woken by the run of its row, and need not wait for a poll.
+/// The run of a row wakes its ordering key, without waiting for a poll.
 pub async fn a_lane_is_woken_when_its_row_has_run<W: World>(world: W) {
     let line = Line::new(world).await;
     again(&line, ["a", "b", "c"].map(Order::ok)).await;
@@ -213,7 +213,7 @@ pub async fn a_lane_is_woken_when_its_row_has_run<W: World>(world: W) {
     assert_eq!(line.desk.log(), ["a", "b", "c"]);
 }
 
-/// What waits in a lane for longer than its lease is extended meanwhile, for its turn and for its row.
+/// A delivery that waits longer than its lease, for its turn or for its row, is extended meanwhile.
 pub async fn what_waits_in_a_lane_keeps_its_lease<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_millis(300)));
@@ -232,7 +232,7 @@ pub async fn what_waits_in_a_lane_keeps_its_lease<W: World>(world: W) {
     assert_eq!(line.desk.log(), ["a", "a", "b"]);
 }
 
-/// Several workers, lanes and failures.
+/// Several workers, ordering keys and failures.
 pub async fn lanes_keep_their_order_over_two_workers<W: World>(world: W) {
     let line = Line::new(world).await;
     let lanes = 3;
@@ -253,14 +253,14 @@ pub async fn lanes_keep_their_order_over_two_workers<W: World>(world: W) {
     }
 }
 
-/// What is stored and then runs as it is due keeps no order.
+/// Messages that are stored and run when due keep no order.
 pub async fn an_order_refuses_the_inbox<W: World>(world: W) {
     let line = Line::new(world).await;
     let refused = line.start_with(ordered()).refused().await;
     assert!(refused.contains(".inbox()") && refused.contains("order"), "{refused}");
 }
 
-/// A source that has no such mark of its own counts what had no claim and was stored before its first run.
+/// A source that has no redelivery mark counts messages that had no claim and were stored before their first run.
 pub async fn the_source_is_told_what_was_stored<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("direct"));

@@ -1,4 +1,4 @@
-//! A queue, workers at it, and what is observed.
+//! A queue, its workers, and the observed outcomes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::tombstones::Rows;
 
 const QUEUE: &str = "orders";
 
-/// A queue, a database, and what is observed of the workers between them.
+/// A queue, a database, the workers between them, and the observed outcomes.
 pub(super) struct Line<W: World> {
     pub(super) world: Arc<W>,
     pub(super) store: W::Store,
@@ -32,36 +32,36 @@ pub(super) struct Line<W: World> {
     changed: watch::Sender<()>,
 }
 
-/// A worker that runs.
+/// A running worker.
 pub(super) struct Running {
     shutdown: oneshot::Sender<()>,
     worker: JoinHandle<Result<(), Error>>,
 }
 
 impl Running {
-    /// Tells it to drain.
+    /// Starts its shutdown.
     pub(super) fn shut_down(self) -> JoinHandle<Result<(), Error>> {
         let _ = self.shutdown.send(());
         self.worker
     }
 
-    /// Waits for its end, which comes by itself.
+    /// Waits until it ends by itself.
     pub(super) async fn ended(self) -> Result<(), Error> {
         self.worker.await.unwrap()
     }
 
-    /// Drains it, and waits for its end.
+    /// Drains it and waits until it ends.
     pub(super) async fn stop(self) {
         soon(self.shut_down()).await.unwrap().unwrap();
     }
 
-    /// Ends it as a crash does: everything in it vanishes where it stands.
+    /// Ends it as a crash does: every task vanishes where it is.
     pub(super) async fn crash(self) {
         self.worker.abort();
         let _ = soon(self.worker).await;
     }
 
-    /// The error with which it refuses to start.
+    /// Returns the error with which it refuses to start.
     pub(super) async fn refused(self) -> String {
         soon(self.worker).await.unwrap().unwrap_err().to_string()
     }
@@ -89,22 +89,22 @@ impl<W: World> Line<W> {
         self.broker.publish(QUEUE, message.into().event_type("Order"));
     }
 
-    /// Publishes an event for the handler of sets.
+    /// Publishes an event for the batch handler.
     pub(super) fn publish_set(&self, message: impl Into<Publication>) {
         self.broker.publish(QUEUE, message.into().event_type("Set"));
     }
 
-    /// Publishes something as it is.
+    /// Publishes a message as it is.
     pub(super) fn publish_raw(&self, message: Publication) {
         self.broker.publish(QUEUE, message);
     }
 
-    /// Publishes an event which the broker then marks as redelivered: a consumer has died on it.
+    /// Publishes an event that the broker then marks as redelivered: a consumer has died on it.
     pub(super) async fn publish_redelivered(&self, message: impl Into<Publication>) {
         self.publish_raw_redelivered(message.into().event_type("Order")).await;
     }
 
-    /// The same of something as it is.
+    /// Like [`publish_redelivered`](Self::publish_redelivered), for a message as it is.
     pub(super) async fn publish_raw_redelivered(&self, message: Publication) {
         let mut queue = self.queue.clone();
         queue.open(Terms::new("billing", 100)).await.unwrap();
@@ -123,7 +123,7 @@ impl<W: World> Line<W> {
         self.start_at(self.queue.clone(), settings)
     }
 
-    /// Starts a worker that plays a process of its own, over any source.
+    /// Starts a worker that acts as a separate process, over any source.
     pub(super) fn start_at(&self, source: impl Source, settings: Settings) -> Running {
         let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
         let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>().handler::<Sets<W>>();
@@ -131,7 +131,7 @@ impl<W: World> Line<W> {
         self.run_until_told(worker, settings)
     }
 
-    /// Starts a worker whose store fails at the word of the test.
+    /// Starts a worker whose store fails on demand.
     pub(super) fn start_over(
         &self,
         hook: impl Fn(&'static str, &[u8]) -> Do + Send + Sync + 'static,
@@ -142,7 +142,7 @@ impl<W: World> Line<W> {
         self.run_until_told(worker.handler::<Over<Orders<W>, W::Store, Faulty>>(), settings)
     }
 
-    /// Starts a worker with a codec of its own.
+    /// Starts a worker with this codec.
     pub(super) fn start_with_codec(&self, codec: impl Codec<Order>, settings: Settings) -> Running {
         let worker = Worker::new(settings.consumer, self.store.clone(), self.queue.clone()).state(self.desk.clone());
         self.run_until_told(worker.codec(codec).handler::<Orders<W>>(), settings)
@@ -156,7 +156,7 @@ impl<W: World> Line<W> {
         let (observed, changed) = (self.observed.clone(), self.changed.clone());
         let observe = move |_: &Delivery, outcome: &Outcome| {
             let word = word(outcome);
-            // That a message was stored is no outcome of it where all of them are.
+            // Storing a message is not an outcome where every message is stored.
             if !W::INBOX || word != "parked 0" {
                 observed.lock().unwrap().push(word);
             }
@@ -196,9 +196,9 @@ impl<W: World> Line<W> {
         Running { shutdown, worker }
     }
 
-    // ===== what is observed =====
+    // ===== observations =====
 
-    /// Waits until there are so many outcomes, and tells them in order.
+    /// Waits for `number` outcomes and returns them in order.
     pub(super) async fn outcomes(&self, number: usize) -> Vec<String> {
         let mut changed = self.changed.subscribe();
         let enough = async {
@@ -217,8 +217,8 @@ impl<W: World> Line<W> {
         }
     }
 
-    /// Runs a worker until the further outcomes are these. Of a message that is stored before it runs the first one is
-    /// `parked 0`, which is not expected where that is so of every message.
+    /// Runs a worker until the further outcomes are these. If a message is stored before it runs, storing is its first
+    /// outcome, which is not expected where every message is stored.
     pub(super) async fn runs_to(&self, settings: Settings, further: &[&str]) {
         let known = self.outcomes(0).await.len();
         let further: Vec<_> = further.iter().filter(|outcome| !W::INBOX || **outcome != "parked 0").collect();
@@ -226,7 +226,7 @@ impl<W: World> Line<W> {
         assert_eq!(outcomes[known..].iter().collect::<Vec<_>>(), further);
     }
 
-    /// Runs a worker until there are so many outcomes, and tells them in order.
+    /// Runs a worker until there are `outcomes` outcomes, and returns them in order.
     pub(super) async fn run(&self, outcomes: usize) -> Vec<String> {
         self.run_with(Settings::default(), outcomes).await
     }
@@ -266,7 +266,7 @@ impl<W: World> Line<W> {
     }
 }
 
-/// An outcome in words, without the times that jitter makes.
+/// An outcome as text, without the delays, which jitter varies.
 fn word(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Parked { attempt, .. } => format!("parked {attempt}"),

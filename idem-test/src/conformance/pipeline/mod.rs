@@ -1,6 +1,6 @@
-//! The suite for the pipeline: what a worker promises, over each store, with the in-process broker.
+//! The suite for the pipeline: the guarantees of a worker, over each store, with the in-process broker.
 //!
-//! Its world is that of the suite for stores.
+//! Its world is that of the store suite.
 
 mod ages;
 mod away;
@@ -65,10 +65,10 @@ use line::Line;
 use orders::Order;
 use settings::Settings;
 
-/// Stamps the suite for a world of the suite for stores: `pipeline_suite!(path::to::World);`. With workers that go another
-/// way, each in a module of its own: `pipeline_suite!(path::to::World, inbox);` stores the messages before they run,
-/// `pipeline_suite!(path::to::World, batch);` runs them in batches, and `pipeline_suite!(path::to::World, inbox batch);`
-/// does both.
+/// Generates the suite for a world of the store suite: `pipeline_suite!(path::to::World);`. Further forms, each in a
+/// separate module, change how workers run: `pipeline_suite!(path::to::World, inbox);` stores the messages before they
+/// run, `pipeline_suite!(path::to::World, batch);` runs them in batches, and `pipeline_suite!(path::to::World, inbox
+/// batch);` does both.
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]

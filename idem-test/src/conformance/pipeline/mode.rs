@@ -1,4 +1,4 @@
-//! The same world, with workers that go about their messages in another way.
+//! The same world with workers in another mode.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub type InInbox<W> = Mode<W, true, 1>;
 /// Messages run in batches.
 pub type InBatches<W> = Mode<W, false, 16>;
 
-/// Messages are stored before they run, and run in batches then.
+/// Messages are stored before they run, and then run in batches.
 pub type InInboxBatches<W> = Mode<W, true, 16>;
 
 impl<W: World, const INBOX: bool, const BATCH: usize> World for Mode<W, INBOX, BATCH> {

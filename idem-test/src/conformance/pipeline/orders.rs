@@ -1,4 +1,4 @@
-//! The message of the suite, which says itself what its handler is to do.
+//! The message of the suite, which tells its handler what to do.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -12,17 +12,16 @@ use tokio::sync::watch;
 use crate::Publication;
 use crate::conformance::store::{End, World};
 
-/// A message: one effect of the name `id`, and what else its handler does in its first, second, .. and every further
-/// run.
+/// A message: one effect named `id`, and the further actions of its handler in its first, second, .. and later runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) id: String,
     acts: Vec<Act>,
-    /// The acts are those of its attempts, however often it runs for one: in a batch that is given up, nobody is charged.
+    /// The acts belong to attempts, however many runs an attempt takes: in an abandoned batch, no message is charged.
     by_attempt: bool,
 }
 
-/// What a handler does after its effect.
+/// The action of a handler after its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Act {
     Ok,
@@ -30,40 +29,40 @@ pub(super) enum Act {
     Permanent,
     Panic,
     Hang,
-    /// Hangs, and panics as it is dropped.
+    /// Hangs, and panics when dropped.
     HangBomb,
-    /// Waits until the test lets it go.
+    /// Waits until the test releases it.
     Wait,
-    /// Swallows an error of SQL.
+    /// Swallows a SQL error.
     Swallow,
     Rollback,
     RollbackBegin,
-    /// ROLLBACK, and an effect behind it, whose error it swallows.
+    /// Runs ROLLBACK, then writes an effect and swallows the error.
     RollbackWrite,
-    /// ROLLBACK, an effect behind it, and an error of its own.
+    /// Runs ROLLBACK, writes an effect, and returns an error.
     RollbackWriteFail,
     Commit,
     CommitBegin,
-    /// Commits, and then fails.
+    /// Commits, then fails.
     CommitFail,
-    /// Commits, and then runs past its deadline.
+    /// Commits, then exceeds the handler timeout.
     CommitHang,
-    /// Commits, and then breaks its connection.
+    /// Commits, then breaks its connection.
     CommitSuicide,
-    /// Commits, and then waits until the test lets it go.
+    /// Commits, then waits until the test releases it.
     CommitWait,
-    /// Commits, whatever comes of it, and writes again.
+    /// Commits, ignores the result, and writes again.
     CommitWrite,
     /// Checks its deferred constraints before it ends.
     Constraints,
-    /// Runs a statement for longer than it may, which the database does not give up by itself.
+    /// Runs a statement beyond its time limit, which the database does not cancel by itself.
     Stuck,
-    /// Waits until the test lets it go, and fails.
+    /// Waits until the test releases it, then fails.
     WaitFail,
     Nested,
     LostRace,
     Suicide,
-    /// Takes its time.
+    /// Runs slowly.
     Slow,
     /// Writes one of the rows that others write too.
     Touch(usize),
@@ -74,7 +73,7 @@ impl Order {
         Self { id: id.to_owned(), acts: acts.to_vec(), by_attempt: false }
     }
 
-    /// What its handler does in this run.
+    /// The action of the handler in this run.
     pub(super) fn does(&self, run: usize) -> Act {
         self.acts.get(run - 1).or(self.acts.last()).copied().unwrap_or(Act::Ok)
     }
@@ -95,13 +94,13 @@ impl From<Order> for Publication {
     }
 }
 
-/// What handlers and test have in common.
+/// The state that handlers and test share.
 #[derive(Clone)]
 pub(super) struct Desk {
     runs: Arc<Mutex<BTreeMap<String, usize>>>,
     log: Arc<Mutex<Vec<String>>>,
     effects: String,
-    /// How many runs wait.
+    /// How many runs are waiting.
     pub(super) waiting: watch::Sender<usize>,
     pub(super) go: watch::Sender<bool>,
 }
@@ -127,13 +126,13 @@ impl Desk {
         self.log.lock().unwrap().clone()
     }
 
-    /// An effect of each of these names.
+    /// Writes an effect for each of these names.
     pub(super) async fn write<W: World>(&self, names: &[&str], tx: &mut W::Connection) -> Result<(), BoxError> {
         let rows = names.iter().map(|name| format!("('{name}')")).collect::<Vec<_>>().join(", ");
         W::execute(tx, &format!("INSERT INTO {} (name) VALUES {rows}", self.effects)).await
     }
 
-    /// Until the test lets it go.
+    /// Waits until the test releases it.
     async fn wait(&self) -> Result<(), BoxError> {
         self.waiting.send_modify(|waiting| *waiting += 1);
         self.go.subscribe().wait_for(|go| *go).await?;
@@ -149,7 +148,7 @@ impl Desk {
     }
 }
 
-/// The handler of the suite; with `REFUND` it takes the events of that type.
+/// The handler of the suite; with `REFUND` it takes refund events.
 pub(super) struct Orders<W, const REFUND: bool = false>(PhantomData<fn() -> W>);
 
 impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
@@ -257,7 +256,7 @@ async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W::Connection
     Ok(())
 }
 
-/// Must not be dropped, as guards of some libraries.
+/// Panics when dropped, as the guards of some libraries do.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -266,7 +265,7 @@ impl Drop for Bomb {
     }
 }
 
-/// Panics where the message asks for it.
+/// Panics if the message asks for it.
 fn panics(delivery: &Delivery, what: &str) {
     if delivery.headers().get_str("panics") == Some(what) {
         panic!("this {what} panics");

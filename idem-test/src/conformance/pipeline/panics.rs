@@ -1,5 +1,5 @@
-//! What goes wrong outside of handlers: panics of a user's code cost their message, those of the worker's own tasks end it,
-//! and its gauges cost nothing.
+//! Failures outside of handlers. A panic in a user's code costs its message, a panic in one of the worker's tasks ends
+//! the worker, and failing gauges cost nothing.
 
 use idem_core::store::Fault;
 use idem_core::{Error, Reason};
@@ -11,7 +11,7 @@ use crate::conformance::soon;
 use super::faulty::Do;
 use super::{Line, Order, Settings, World};
 
-/// A key and a fingerprint. The message is kept whole, its neighbours go on, and the source stays open.
+/// A panic in a key or a fingerprint: the message is kept in full, other messages go on, and the source stays open.
 pub async fn a_key_or_fingerprint_that_panics_is_a_dead_letter<W: World>(world: W) {
     let line = Line::new(world).await;
     for what in ["key", "fingerprint"] {
@@ -31,7 +31,7 @@ pub async fn a_key_or_fingerprint_that_panics_is_a_dead_letter<W: World>(world: 
     assert_eq!((counts.deliveries, counts.redeliveries, counts.acks), (4, 0, 4), "the source was opened once");
 }
 
-/// Each of them by itself, at the first panic, and with the name of the task.
+/// Each task by itself, at the first panic, with the name of the task.
 pub async fn a_task_that_panics_ends_the_worker_with_an_error<W: World>(world: W) {
     let line = Line::new(world).await;
     for (method, task) in [("survey", "inbox"), ("level", "gauges")] {
@@ -42,7 +42,7 @@ pub async fn a_task_that_panics_ends_the_worker_with_an_error<W: World>(world: W
     }
 }
 
-/// What the worker had in hand is not settled, and the next worker processes it.
+/// The worker's deliveries are not settled, and the next worker processes them.
 pub async fn a_panic_on_a_message_ends_the_worker_and_loses_nothing<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("a"));
@@ -55,7 +55,7 @@ pub async fn a_panic_on_a_message_ends_the_worker_and_loses_nothing<W: World>(wo
     assert_eq!(line.effects("a").await, 1);
 }
 
-/// Gauges that fail or hang are no outage: nothing waits for them, and nobody asks whether the database is there.
+/// Gauges that fail or hang are not an outage: nothing waits for them, and the database is not pinged.
 pub async fn gauges_that_fail_or_hang_are_no_outage<W: World>(world: W) {
     let line = Line::new(world).await;
     for (n, hangs) in [false, true].into_iter().enumerate() {

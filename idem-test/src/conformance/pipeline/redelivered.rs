@@ -1,4 +1,5 @@
-//! What is redelivered: it must not wait before it is stored, since a broker may drop it after some more deliveries.
+//! Redelivered messages: they must not wait before they are stored, since a broker may drop them after a few more
+//! deliveries.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use crate::conformance::soon;
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// Nothing has run or waits for a lane: the message behind the first one is stored although its one lane is busy, be it alone,
-/// in batches, or where all is stored.
+/// The message behind the first one is stored although the only lane is busy: for single messages, in batches, and
+/// where all messages are stored.
 pub async fn a_redelivered_message_is_stored_while_no_lane_is_free<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("a"));
@@ -43,7 +44,7 @@ pub async fn an_ack_that_is_never_answered_ends<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
 }
 
-/// Its row is there while it waits for its turn, unacked, and runs when that comes: also where another process stored it.
+/// Its row is stored while it waits for its turn, unacked, and runs in its turn, even if another process stored it.
 pub async fn a_redelivered_message_is_stored_before_its_turn<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
@@ -81,12 +82,12 @@ async fn until<W: World>(line: &Line<W>, number: i64, query: &str) {
     .await;
 }
 
-/// A source that hands out one delivery more than asked for, may mark all behind the first as redelivered, and acks the first
-/// one only when it may.
+/// A source that hands out one delivery more than asked for, may mark all after the first as redelivered, and delays
+/// the ack of the first one until `go`.
 struct Again {
     queue: Queue,
     first: bool,
-    /// Whether those behind the first are redelivered.
+    /// Whether all after the first are marked as redelivered.
     marks: bool,
     go: watch::Sender<bool>,
 }

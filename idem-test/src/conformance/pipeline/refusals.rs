@@ -1,4 +1,4 @@
-//! What the database refuses: one message, all of them, or a connection.
+//! Refusals by the database: of one message, of all of them, or of a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -24,7 +24,8 @@ async fn allow<W: World>(line: &Line<W>, table: &str) {
     line.world.run(&line.world.allow(table)).await;
 }
 
-/// All others are processed meanwhile; it stays with the worker, unacked, and is processed once nothing refuses it.
+/// All other messages are processed meanwhile. The refused one stays with the worker, unacked, and is processed once
+/// nothing refuses it.
 pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_secs(2)));
@@ -51,7 +52,7 @@ pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: W
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
 }
 
-/// One lane, and more deliveries at hand than it works on: what is refused leaves it to the others.
+/// There is one lane, and more deliveries than it processes: a refused message leaves the lane to the others.
 pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
@@ -73,7 +74,7 @@ pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
     }
 }
 
-/// Nothing of its key passes it, and other keys do not wait for it.
+/// No message of its key passes it, and other keys do not wait for it.
 pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
@@ -97,7 +98,7 @@ pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world
     assert_eq!(line.queue.counts().redeliveries, 0);
 }
 
-/// A drain gives back what is held.
+/// A drain releases held deliveries.
 pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
     let line = Line::new(world).await;
     refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
@@ -112,7 +113,7 @@ pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
     line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
 }
 
-/// A failure whose row is refused: the message is stored as soon as it can be, and its handler does not run before that.
+/// A failure whose row is refused: the message is stored as soon as possible, and its handler does not run before that.
 pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: World>(world: W) {
     if W::INBOX {
         return;
@@ -142,14 +143,14 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
     assert_eq!((line.queue.counts().unsettled, line.desk.runs("bad")), (1, runs));
     watched.was_always_ready();
     allow(&line, "inbox_messages").await;
-    // It was not charged with the run that could not be recorded.
+    // The run that could not be recorded was not charged.
     assert_eq!(line.outcomes(53).await[50..], ["parked 0", "parked 1", "processed"]);
     soon(line.queue.idle()).await;
     worker.stop().await;
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, runs + 2));
 }
 
-/// A row whose claim cannot be dated waits longer and longer, and is charged with nothing.
+/// A row whose claim cannot be dated waits longer and longer, and is not charged.
 pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
     refuse(&line, "UPDATE", "processed_messages", Some("bad")).await;
@@ -172,7 +173,7 @@ pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) 
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
 }
 
-/// Then the fault is the database's: no further delivery can be taken. It goes on by itself.
+/// The fault is then the database's: no further delivery can be taken. The worker recovers by itself.
 pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: World>(world: W) {
     let line = Line::new(world).await;
     refuse(&line, "INSERT", "processed_messages", None).await;
@@ -193,8 +194,8 @@ pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: Wo
     assert_eq!(line.queue.counts().redeliveries, 0);
 }
 
-/// A full disk, for example: it answers each question, and refuses each claim. The worker is not ready as long as that
-/// lasts, and tries one message at a time, less and less often.
+/// A full disk, for example: the database answers each query and refuses each claim. The worker is not ready as long as
+/// that lasts, and tries one message at a time, less and less often.
 pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<W: World>(world: W) {
     let line = Line::new(world).await;
     let all = 40 * W::BATCH;
@@ -233,7 +234,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
     assert_eq!(line.queue.counts().redeliveries, 0);
 }
 
-/// A single one: the database is asked before anything stops, and answers.
+/// A single lost connection: the database is pinged before anything stops, and answers.
 pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>(world: W) {
     if W::FEATURES.suicide.is_none() {
         return;

@@ -1,4 +1,4 @@
-//! Dead letters that are replayed.
+//! Replayed dead letters.
 
 use idem_core::Key;
 use idem_core::store::Replayed;
@@ -8,7 +8,7 @@ use crate::Publication;
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// The cause is mended, and the message runs: once.
+/// The cause is fixed, and the message runs once.
 pub async fn a_replay_runs_it_once<W: World>(world: W) {
     let line = Line::new(world).await;
     let order = Order::new("a", &[Act::Permanent, Act::Ok]);
@@ -24,7 +24,7 @@ pub async fn a_replay_runs_it_once<W: World>(world: W) {
     assert!(line.dead().await.is_empty() && line.parked().await.is_empty());
 }
 
-/// An operator who is not sure asks twice.
+/// An operator may repeat the command.
 pub async fn a_replay_twice_has_one_effect<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Permanent, Act::Ok]));
@@ -42,7 +42,7 @@ pub async fn a_replay_twice_has_one_effect<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
 }
 
-/// The key was a bad one: both messages have their effect in the end.
+/// The key was wrong: both messages have their effect in the end.
 pub async fn a_replay_of_a_conflict_under_a_new_key_has_its_effect<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("a"));
@@ -59,7 +59,7 @@ pub async fn a_replay_of_a_conflict_under_a_new_key_has_its_effect<W: World>(wor
     assert!(line.dead().await.is_empty());
 }
 
-/// Its effect may stand already, so that it is asked for twice.
+/// Its effect may already exist, so the operator must confirm.
 pub async fn a_replay_of_what_was_committed_needs_force<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Commit, Act::Ok]));
@@ -72,7 +72,8 @@ pub async fn a_replay_of_what_was_committed_needs_force<W: World>(world: W) {
     assert_eq!(line.effects("a").await, 1 + stands, "as the operator was told");
 }
 
-/// A row without a key goes back through decode and key: it gets a claim, and runs; or it is a copy of what has run.
+/// A row without a key goes through decode and key again: it gets a claim and runs, or it is a copy of a processed
+/// message.
 pub async fn a_replay_of_an_unknown_type_finds_its_handler<W: World>(world: W) {
     let line = Line::new(world).await;
     let refund = |id: &str| Publication::from(Order::ok(id)).event_type("Refund");

@@ -1,4 +1,4 @@
-//! Several handlers at one queue.
+//! Several handlers on one queue.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ fn both() -> Settings {
     Settings { both: true, ..Settings::default() }
 }
 
-/// One key under two handlers is two messages.
+/// One key under two handlers means two messages.
 pub async fn the_type_of_event_chooses_the_handler<W: World>(world: W) {
     let line = Line::new(world).await;
     for event in ["Order", "Refund", "Order"] {
@@ -25,7 +25,7 @@ pub async fn the_type_of_event_chooses_the_handler<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.effects("refund a").await), (1, 1));
 }
 
-/// The type may come in a header.
+/// The type may be in a header.
 pub async fn a_header_chooses_the_handler<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_raw(Publication::from(Order::ok("a")).header("ce-type", "Refund").event_type("Order"));
@@ -37,7 +37,7 @@ pub async fn a_header_chooses_the_handler<W: World>(world: W) {
     assert_eq!((line.effects("refund a").await, line.effects("a").await), (1, 0));
 }
 
-/// Never a silent skip.
+/// It is never skipped silently.
 pub async fn an_unknown_type_is_dead_and_kept_whole<W: World>(world: W) {
     let line = Line::new(world).await;
     let order = Publication::from(Order::ok("a"));
@@ -67,7 +67,7 @@ pub async fn two_handlers_of_one_name_refuse_the_start<W: World>(world: W) {
 const PATTERNS: [Option<&str>; 6] =
     [Some("orders.*.paid"), Some("orders.*.sent"), Some("refunds.>"), None, Some("orders.42.*"), Some("orders.#")];
 
-/// Takes the subjects of its pattern, and writes its number with the id.
+/// Takes the subjects that match its pattern, and writes its number with the id.
 struct Routed<W, const N: usize>(PhantomData<fn() -> W>);
 
 impl<W: World, const N: usize> Handler for Routed<W, N> {
@@ -93,7 +93,7 @@ impl<W: World, const N: usize> Handler for Routed<W, N> {
     }
 }
 
-/// Also from the inbox, where a message finds its handler by its number, and when a dead letter is replayed.
+/// The same from the inbox, where a message finds its handler by number, and when a dead letter is replayed.
 pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     let line = Line::new(world).await;
     let order = |id: &str| Publication::from(Order::ok(id));
@@ -105,7 +105,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
         ("d", "orders.1.2.paid"),
         ("e", "refunds"),
     ] {
-        // The type of event says nothing here.
+        // The event type is ignored here.
         line.publish_raw(order(id).subject(subject).event_type("orders.9.paid"));
     }
     line.publish_raw(order("f"));
@@ -141,7 +141,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     running.stop().await;
 }
 
-/// Which of both would run is chance, and a pattern of another broker matches nothing.
+/// Which of the two would run is arbitrary, and a pattern of another broker matches nothing.
 pub async fn patterns_that_overlap_or_make_no_sense_refuse_the_start<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = || Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
@@ -153,7 +153,7 @@ pub async fn patterns_that_overlap_or_make_no_sense_refuse_the_start<W: World>(w
     }
     let odd = worker().handler::<Routed<W, 5>>().route_by_subject().run_until(now()).await.unwrap_err().to_string();
     assert!(odd.contains("\"odd\"") && odd.contains("orders.#") && odd.contains("write `>`"), "{odd}");
-    // By their types of event both are fine.
+    // Routed by event type, both are valid.
     let fine = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 4>>().handler::<Routed<W, 5>>();
     fine.run_until(now()).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! A codec that needs schemas, and the registry that it asks for them.
+//! A codec that needs schemas, and the registry that provides them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -8,33 +8,33 @@ use idem_core::{BoxError, Codec, DecodeError, Delivery, PrepareError};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-/// The content type of JSON that is written backwards.
+/// The content type of JSON written backwards.
 pub(super) const BACKWARDS: &str = "application/x-backwards";
 
-/// JSON, or that backwards where the content type says so, under the schema that the header `schema` names.
+/// JSON, or backwards JSON according to the content type, under the schema that the header `schema` names.
 #[derive(Clone)]
 pub(super) struct Schemas {
     known: Arc<Mutex<BTreeSet<String>>>,
     registry: Registry,
 }
 
-/// What says which schemas there are. A clone is the same one.
+/// The registry of schemas. Clones are the same registry.
 #[derive(Clone, Default)]
 pub(super) struct Registry {
     answers: watch::Sender<BTreeMap<String, Answer>>,
     asked: watch::Sender<usize>,
 }
 
-/// What the registry does when it is asked for a schema.
+/// How the registry answers a request for a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Known,
     Unknown,
     Away,
-    /// There is no answer until the test gives another one.
+    /// It does not answer until the test sets another answer.
     Hang,
     Panic,
-    /// It answers, and the codec forgets it.
+    /// It answers, and the codec forgets the answer.
     Forgotten,
 }
 
@@ -45,14 +45,14 @@ impl Registry {
         });
     }
 
-    /// A codec that knows no schema yet.
+    /// A codec without any schema yet.
     pub(super) fn codec(&self) -> Schemas {
         Schemas { known: Arc::default(), registry: self.clone() }
     }
 
-    /// Waits until it was asked so often in all.
+    /// Waits until it was asked `times` times in total.
     pub(super) async fn asked(&self, times: usize) {
-        // The waits between the tries grow, and this machine may be busy.
+        // The delays between the tries grow, and this machine may be busy.
         let mut asked = self.asked.subscribe();
         let enough = asked.wait_for(|asked| *asked >= times);
         tokio::time::timeout(Duration::from_secs(60), enough).await.expect("the registry is not asked").unwrap();

@@ -1,4 +1,4 @@
-//! Handlers that take all new messages at once.
+//! Batch handlers, which take all new messages at once.
 
 use std::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use super::orders::{Act, Desk};
 use super::together::{blocked, each_has_one_effect, ends, let_go, numbers};
 use super::{Line, Order, World};
 
-/// The handler of the events of the type `Set`: one statement for all of them. It fails where one of them is to fail.
+/// The batch handler of events of the type `Set`: one statement for all of them. It fails if one of them is to fail.
 pub(super) struct Sets<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Sets<W> {
@@ -42,7 +42,7 @@ impl<W: World> Handler for Sets<W> {
     }
 }
 
-/// The handler of a set is called once for all of it, and for halves of it until the one that does this is alone.
+/// The batch handler is called once for the whole batch, then for halves of it until the one that rolls back is alone.
 pub async fn a_rollback_in_a_set_harms_nobody_else<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = blocked(&line).await;
@@ -56,7 +56,7 @@ pub async fn a_rollback_in_a_set_harms_nobody_else<W: World>(world: W) {
     each_has_one_effect(&line, &numbers(6)).await;
 }
 
-/// A handler of sets is called once with what is new, and never with copies or duplicates.
+/// A batch handler is called once with the new messages, and never with copies or duplicates.
 pub async fn a_set_is_what_is_new<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_set(Order::ok("known"));
@@ -74,7 +74,7 @@ pub async fn a_set_is_what_is_new<W: World>(world: W) {
     each_has_one_effect(&line, &["known", "a", "b", "c"].map(Order::ok)).await;
 }
 
-/// An error of a handler of sets is that of nobody, so that the set is halved until the one that fails is alone.
+/// An error of a batch handler names no message, so the batch is halved until the failing one is alone.
 pub async fn a_set_that_fails_is_split_until_the_bad_one_is_alone<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = blocked(&line).await;

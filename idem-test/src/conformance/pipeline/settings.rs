@@ -1,14 +1,14 @@
-//! How a worker of a case is set up.
+//! The settings of a case's worker.
 
 use std::time::Duration;
 
 use idem_core::{Gate, Health, Ordering, RetryPolicy};
 use tokio::sync::watch;
 
-/// How a worker is set up.
+/// The settings of a worker.
 #[derive(Clone)]
 pub(super) struct Settings {
-    /// The process that the worker plays; one of its own where there is none.
+    /// The process to which the worker belongs; `None` is a separate one.
     pub(super) gate: Option<Gate>,
     pub(super) consumer: &'static str,
     pub(super) in_flight: usize,
@@ -23,7 +23,7 @@ pub(super) struct Settings {
     pub(super) ordering: Ordering,
     pub(super) linger: Duration,
     pub(super) unfit_limit: Option<(usize, usize)>,
-    /// Shows the health of the worker.
+    /// Receives the health of the worker.
     pub(super) health: Option<watch::Sender<Option<Health>>>,
 }
 

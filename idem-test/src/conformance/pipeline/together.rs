@@ -1,4 +1,4 @@
-//! Messages that run together, in one transaction.
+//! Messages that run together in one transaction.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::line::Running;
 use super::orders::Act;
 use super::{Line, Order, Settings, World};
 
-/// One lane, so that what is published while it is at work is there when it asks again.
+/// One lane, so that messages published while it is busy are there when it asks again.
 fn one_lane() -> Settings {
     Settings { in_flight: 1, ..Settings::default() }
 }
 
-/// Starts a worker that takes these together: they come while it is at work on one before them. One more comes behind them.
+/// Starts a worker that takes these messages together: they arrive while it runs an earlier one. One more follows them.
 async fn taken_together<W: World>(line: &Line<W>, orders: &[Order]) -> Running {
     let worker = blocked(line).await;
     orders.iter().for_each(|order| line.publish(order.clone()));
@@ -35,13 +35,13 @@ pub(super) async fn blocked<W: World>(line: &Line<W>) -> Running {
 }
 
 pub(super) async fn let_go<W: World>(line: &Line<W>, published: usize) {
-    // It asks for one after the other, so that what is before the last one handed out is in its hands.
+    // It takes deliveries one by one, so it holds all those before the last one handed out.
     line.publish(Order::ok("after"));
     soon(line.queue.delivered(published + 2)).await;
     line.desk.go.send_replace(true);
 }
 
-/// Waits for so many outcomes besides the two of before and after, and tells them all, sorted.
+/// Waits for this many outcomes besides those of `before` and `after`, and returns them all, sorted.
 pub(super) async fn ends<W: World>(line: &Line<W>, worker: Running, outcomes: usize) -> Vec<String> {
     line.outcomes(outcomes + 2).await;
     soon(line.queue.idle()).await;
@@ -61,7 +61,7 @@ pub(super) async fn each_has_one_effect<W: World>(line: &Line<W>, orders: &[Orde
     }
 }
 
-/// A claim that another process holds, until its transaction ends.
+/// A claim that another process holds until its transaction ends.
 async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W::Store as Transactions>::Txn) {
     let other = line.world.store(Setup::default()).await.unwrap();
     let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
@@ -71,8 +71,8 @@ async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W:
     (other, elsewhere)
 }
 
-/// What is there runs in one transaction. One of them that fails costs the others one more run, and a run of its own, which
-/// is the one that it is charged for.
+/// Waiting messages run in one transaction. A failing one costs each earlier message one more run. It is then run
+/// alone, and only that run counts as an attempt.
 pub async fn a_failure_in_a_batch_costs_one_more_round<W: World>(world: W) {
     let line = Line::new(world).await;
     let mut orders = numbers(8);
@@ -87,7 +87,7 @@ pub async fn a_failure_in_a_batch_costs_one_more_round<W: World>(world: W) {
     }
 }
 
-/// Where nobody can be named, the batch is halved until the one that fails is alone; nobody else is charged.
+/// If the failing message is unknown, the batch is halved until it is alone; no other message is charged.
 async fn one_swallows<W: World>(world: W, place: usize) {
     if !W::FEATURES.errors_abort {
         return;
@@ -103,18 +103,18 @@ async fn one_swallows<W: World>(world: W, place: usize) {
     each_has_one_effect(&line, &numbers(9)).await;
 }
 
-/// The first statement of the one behind it fails.
+/// The first statement of the message after it fails.
 pub async fn nobody_is_charged_for_an_error_that_was_swallowed_before<W: World>(world: W) {
     one_swallows(world, 4).await;
 }
 
-/// Nobody is behind it, so that only the commit tells.
+/// No message follows it, so only the commit fails.
 pub async fn nobody_is_charged_for_an_error_that_was_swallowed_at_the_end<W: World>(world: W) {
     one_swallows(world, 9).await;
 }
 
-/// A handler that runs ROLLBACK takes the claims of all with it. It is dead by itself; the others, before or behind it, have
-/// one effect each and are charged with nothing.
+/// A handler that runs ROLLBACK undoes the claims of all. Its message becomes dead; each of the others, before or after
+/// it, has one effect and is not charged.
 async fn one_rolls_back<W: World>(world: W, act: Act, place: usize) {
     let line = Line::new(world).await;
     let mut orders = numbers(6);
@@ -127,30 +127,30 @@ async fn one_rolls_back<W: World>(world: W, act: Act, place: usize) {
     assert_eq!((line.effects("culprit").await, line.one_dead().await.attempts), (0, 1));
 }
 
-/// With no write behind it, so that those behind it are the first to write.
+/// No write follows it, so that the next messages are the first to write.
 pub async fn a_rollback_in_a_batch_harms_nobody_else<W: World>(world: W) {
     one_rolls_back(world, Act::Rollback, 0).await;
 }
 
-/// With a transaction of its own.
+/// With a new transaction.
 pub async fn a_rollback_and_begin_in_a_batch_harms_nobody_else<W: World>(world: W) {
     one_rolls_back(world, Act::RollbackBegin, 3).await;
 }
 
-/// With a write behind it.
+/// Followed by a write.
 pub async fn a_rollback_and_a_write_in_a_batch_harm_nobody_else<W: World>(world: W) {
     one_rolls_back(world, Act::RollbackWrite, 3).await;
 }
 
-/// With an error behind it.
+/// Followed by an error.
 pub async fn a_rollback_and_an_error_in_a_batch_harm_nobody_else<W: World>(world: W) {
-    // Elsewhere an error may have rolled back by itself, and is a failure as any other.
+    // Elsewhere the error may have rolled back by itself, and is an ordinary failure.
     if W::FEATURES.errors_abort {
         one_rolls_back(world, Act::RollbackWriteFail, 5).await;
     }
 }
 
-/// A copy has one effect with its first, and another message under its key is a conflict beside it.
+/// A copy shares one effect with its first, and another message under its key is a conflict beside it.
 pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     let line = Line::new(world).await;
     let other = Order::new("a", &[Act::Ok, Act::Ok]);
@@ -164,7 +164,7 @@ pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     each_has_one_effect(&line, &[Order::ok("a"), Order::ok("b")]).await;
 }
 
-/// A copy is settled once its first is: while that is held, so is the copy. The others of the batch do not wait for them.
+/// A copy is settled after its first: while that is held, so is the copy. The rest of the batch does not wait for them.
 pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
@@ -175,7 +175,7 @@ pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
     orders.extend([Order::ok("held"), Order::ok("held")]);
     let worker = taken_together(&line, &orders).await;
     soon(line.queue.settled(8)).await;
-    // Nothing can tell that an ack will not come. One that is sent too early is there by then.
+    // There is no signal that an ack will not come. One that is sent too early has arrived by then.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!((line.queue.counts().unsettled, line.desk.runs("held")), (2, 0));
     assert!(line.outcomes(8).await.iter().all(|outcome| outcome == "processed"));
@@ -186,7 +186,8 @@ pub async fn a_copy_in_a_batch_is_held_with_its_first<W: World>(world: W) {
     each_has_one_effect(&line, &orders[..7]).await;
 }
 
-/// Batches whose handlers write the same rows in different orders deadlock. Nobody is charged, and all of them get through.
+/// Batches whose handlers write the same rows in different orders deadlock. No message is charged, and all are
+/// processed.
 pub async fn batches_that_deadlock_get_through<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
@@ -203,7 +204,7 @@ pub async fn batches_that_deadlock_get_through<W: World>(world: W) {
     each_has_one_effect(&line, &orders).await;
 }
 
-/// A process that ends while a batch runs, at any point: each message has one effect in the end.
+/// A process ends while a batch runs, at any point: each message has one effect in the end.
 pub async fn a_crash_of_a_batch_loses_and_doubles_nothing<W: World>(world: W) {
     let line = Line::new(world).await;
     let trial = trial(line.world.clone(), line.desk.clone()).await;
@@ -221,7 +222,7 @@ pub async fn a_crash_of_a_batch_loses_and_doubles_nothing<W: World>(world: W) {
     assert!(trial.dead_letters().await.unwrap().is_empty());
 }
 
-/// While a batch runs, its deliveries stay ours.
+/// While a batch runs, its deliveries keep their leases.
 pub async fn the_leases_of_what_runs_together_are_extended<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_secs(1)));
@@ -232,7 +233,7 @@ pub async fn the_leases_of_what_runs_together_are_extended<W: World>(world: W) {
     assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (10, 0, 0));
 }
 
-/// A batch that is not full waits for more for as long as it is told to.
+/// A batch that is not full waits for more messages, up to the time set with `linger`.
 pub async fn a_batch_lingers_for_what_comes<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = line.start_with(Settings { linger: Duration::from_secs(2), ..one_lane() });
@@ -247,15 +248,15 @@ pub async fn a_batch_lingers_for_what_comes<W: World>(world: W) {
     each_has_one_effect(&line, &["a", "b"].map(Order::ok)).await;
 }
 
-/// What cannot be had together is refused at the start, with the cure.
+/// Settings that exclude each other are refused at the start, with the remedy.
 pub async fn a_batch_refuses_an_order<W: World>(world: W) {
     let line = Line::new(world).await;
     let refused = line.start_with(Settings { ordering: Ordering::Key, ..Settings::default() }).refused().await;
     assert!(refused.contains(".batch(..)") && refused.contains(".ordering(..)"), "{refused}");
 }
 
-/// An error by which the database says that a concurrent transaction was faster, but which the handler makes itself each time.
-/// It is taken alone after its first round, as any failure, so that its neighbours run once more and no more.
+/// An error that reports a lost race against a concurrent transaction, but which the handler causes itself each time.
+/// The message is run alone after its first round, as any failure, so that the others run exactly once more.
 pub async fn a_race_that_a_handler_loses_by_itself_costs_one_more_round<W: World>(world: W) {
     if W::FEATURES.lost_race.is_none() {
         return;

@@ -10,8 +10,8 @@ use crate::{Publication, Tapped};
 use super::orders::{Act, Desk};
 use super::{Line, Order, Settings, World};
 
-/// A handler that takes tombstones: of the type of event `Row`, by its message id. Its effect is that of the order, or
-/// `gone` without one.
+/// A handler that takes tombstones: for the event type `Row`, keyed by message id. Its effect is that of the order, or
+/// `gone` for a tombstone.
 pub(super) struct Rows<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Rows<W> {
@@ -59,7 +59,7 @@ pub async fn a_tombstone_reaches_a_handler_that_takes_it<W: World>(world: W) {
     assert_eq!((line.desk.runs("gone"), line.effects("gone").await), (3, 2));
 }
 
-/// The text names the cure, and the row stays a tombstone.
+/// The text names the remedy, and the row stays a tombstone.
 pub async fn a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Publication::tombstone());
@@ -77,7 +77,7 @@ pub async fn a_tombstone_for_a_handler_that_takes_none_is_dead_and_kept<W: World
     assert!(!empty.error.contains("Option"), "{}", empty.error);
 }
 
-/// A handler whose key is that of the record, and which writes down what was deleted.
+/// A handler whose key is the record's partition key, and which records what was deleted.
 struct Deletions<W>(PhantomData<fn() -> W>);
 
 impl<W: World> Handler for Deletions<W> {
@@ -129,7 +129,7 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
     assert_eq!(line.effects("written k3 orders.k3").await, 1);
 }
 
-/// No delivery has a partition key or a subject.
+/// Its deliveries have neither a partition key nor a subject.
 struct Keyless;
 
 impl Tap for Keyless {

@@ -1,4 +1,4 @@
-//! Codecs that see all of a delivery, and have to fetch something before they can decode it.
+//! Codecs that see the whole delivery, and must fetch something before they can decode it.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ fn of_schema(schema: &'static str, order: Order) -> Publication {
     Publication::from(order).header("schema", schema)
 }
 
-/// With a limit that no test waits for.
+/// With a limit longer than any test.
 fn patient() -> Settings {
     Settings { prepare_timeout: Duration::from_secs(3600), ..Settings::default() }
 }
 
-/// Leaves rows in the inbox whose first attempt has failed, and whose worker has ended.
+/// Leaves rows in the inbox whose first attempt has failed and whose worker has ended.
 async fn rows<W: World>(line: &Line<W>, schema: &'static str, ids: &[&str]) {
     let (registry, before) = (Registry::default(), line.outcomes(0).await.len());
     registry.answers(schema, Answer::Known);
@@ -51,7 +51,8 @@ pub async fn a_codec_sees_the_headers_and_the_content_type<W: World>(world: W) {
     assert_eq!((line.effects("a").await, registry.times_asked()), (1, 1));
 }
 
-/// All others are processed meanwhile; its own are held, uncharged, and processed when it is back.
+/// All other messages are processed meanwhile. Those that need the registry are held, uncharged, and processed when it
+/// is back.
 pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_secs(2)));
@@ -66,7 +67,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
         line.publish(Order::ok(&n.to_string()));
     }
     assert!(line.outcomes(20).await.iter().all(|outcome| outcome == "processed"));
-    // For each of them more than once.
+    // More than once for each of them.
     registry.asked(9).await;
     soon(line.queue.settled(20)).await;
     let counts = line.queue.counts();
@@ -82,7 +83,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
     assert_eq!(line.queue.counts().redeliveries, 1, "that of the consumer before");
 }
 
-/// A worker that starts knows no schema, and rows of the inbox are there already.
+/// A new worker knows no schema, and the inbox already has rows.
 pub async fn a_row_whose_registry_is_away_is_charged_with_nothing<W: World>(world: W) {
     let line = Line::new(world).await;
     rows(&line, "v1", &["a"]).await;
@@ -100,7 +101,7 @@ pub async fn a_row_whose_registry_is_away_is_charged_with_nothing<W: World>(worl
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
 }
 
-/// The message is at fault, as it is where the preparation panics. It is kept whole; a row of the inbox as well.
+/// The message is at fault, as it is if the preparation panics. It is kept in full, also as a row of the inbox.
 pub async fn a_schema_that_does_not_exist_makes_a_dead_letter<W: World>(world: W) {
     let line = Line::new(world).await;
     for (answer, why) in [(Answer::Unknown, "there is no schema v1"), (Answer::Panic, "the registry's client panics")] {
@@ -125,7 +126,7 @@ pub async fn a_schema_that_does_not_exist_makes_a_dead_letter<W: World>(world: W
     }
 }
 
-/// It takes no lane and no slot: with fewer of both than there are such messages, all others are processed.
+/// It occupies no lane and no slot: with fewer of both than there are such messages, all others are processed.
 pub async fn a_preparation_that_hangs_holds_up_nothing_but_its_message<W: World>(world: W) {
     let line = Line::new(world).await;
     let stuck = ["a", "b", "c"];
@@ -152,7 +153,7 @@ pub async fn a_preparation_that_hangs_holds_up_nothing_but_its_message<W: World>
     }
 }
 
-/// One that takes too long is dropped, and begun anew after a while.
+/// A preparation that takes too long is dropped and retried after a while.
 pub async fn a_preparation_that_hangs_is_tried_again<W: World>(world: W) {
     let line = Line::new(world).await;
     rows(&line, "v1", &["row"]).await;
@@ -171,7 +172,7 @@ pub async fn a_preparation_that_hangs_is_tried_again<W: World>(world: W) {
     worker.stop().await;
 }
 
-/// A codec that forgets what it has fetched is asked less and less often, and costs no dead letter.
+/// A codec that forgets what it has fetched is asked less and less often, and produces no dead letter.
 pub async fn a_codec_that_forgets_its_preparation_is_tried_again<W: World>(world: W) {
     let line = Line::new(world).await;
     let registry = Registry::default();
@@ -179,7 +180,7 @@ pub async fn a_codec_that_forgets_its_preparation_is_tried_again<W: World>(world
     let worker = line.start_with_codec(registry.codec(), Settings::default());
     line.publish(of_schema("v1", Order::ok("a")));
     registry.asked(3).await;
-    // Without a wait it would be thousands.
+    // Without the delay it would be thousands.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(registry.times_asked() < 10, "{}", registry.times_asked());
     registry.answers("v1", Answer::Known);
@@ -187,7 +188,7 @@ pub async fn a_codec_that_forgets_its_preparation_is_tried_again<W: World>(world
     worker.stop().await;
 }
 
-/// What waits goes back to the broker, and its preparation ends.
+/// A message that waits for its preparation goes back to the broker, and its preparation ends.
 pub async fn a_drain_releases_what_its_codec_prepares_for<W: World>(world: W) {
     let line = Line::new(world).await;
     rows(&line, "v1", &["row"]).await;
@@ -207,7 +208,7 @@ pub async fn a_drain_releases_what_its_codec_prepares_for<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.effects("row").await, line.parked().await.len()), (1, 1, 0));
 }
 
-/// A first delivery and one that comes again: nothing of its ordering key passes it, and other keys do not wait for it.
+/// A first delivery and a redelivery: no message of its ordering key passes it, and other keys do not wait for it.
 pub async fn what_its_codec_prepares_for_keeps_its_place<W: World>(world: W) {
     let line = Line::new(world).await;
     let registry = Registry::default();

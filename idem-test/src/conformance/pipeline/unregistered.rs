@@ -18,7 +18,7 @@ fn once() -> Settings {
     Settings { retry: RetryPolicy::new().attempts(1), ..Settings::default() }
 }
 
-/// With the handler of refunds beside that of orders.
+/// With the refund handler besides the order handler.
 fn newer() -> Settings {
     Settings { both: true, ..once() }
 }
@@ -33,26 +33,26 @@ async fn dead_refund<W: World>(line: &Line<W>, id: &str) {
     line.runs_to(newer(), &["dead: exhausted"]).await;
 }
 
-/// Nobody has had the handler `refunds` for a little more than so long.
+/// Sets the last time that a worker had the handler `refunds` to a little more than `time` ago.
 async fn unseen<W: World>(line: &Line<W>, time: Duration) {
     let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", time + Duration::from_secs(60)));
     line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'refunds'")).await;
 }
 
-/// Starts, and processes a message.
+/// Asserts that a worker starts and processes a message.
 async fn starts<W: World>(line: &Line<W>, id: &str) {
     line.publish(Order::ok(id));
     line.runs_to(once(), &["processed"]).await;
     assert_eq!(line.effects(id).await, 1);
 }
 
-/// A worker with one handler of the two, at a queue of its own.
+/// A worker with one of the two handlers, on a separate queue.
 fn with_one<W: World, const REFUND: bool>(line: &Line<W>, queue: &Queue) -> Running {
     let worker = Worker::new("billing", line.store.clone(), queue.clone()).state(line.desk.clone());
     line.run_until_told(worker.handler::<Orders<W, REFUND>>(), once())
 }
 
-/// Each has a dead letter, which the other one takes for one that nobody would run.
+/// Each has a dead letter that the other one takes for unrunnable.
 pub async fn workers_with_different_handlers_and_one_name_start_again<W: World>(world: W) {
     let line = Line::new(world).await;
     let refunds = line.broker.queue("refunds");
@@ -74,7 +74,7 @@ pub async fn workers_with_different_handlers_and_one_name_start_again<W: World>(
     }
 }
 
-/// The rows of its newer handler wait until that is there again.
+/// The rows of its newer handler wait until a worker has it again.
 pub async fn a_release_that_was_rolled_back_starts<W: World>(world: W) {
     let line = Line::new(world).await;
     dead_refund(&line, "a").await;
@@ -83,7 +83,7 @@ pub async fn a_release_that_was_rolled_back_starts<W: World>(world: W) {
     assert_eq!(line.one_dead().await.handler, "refunds");
 }
 
-/// Nobody would ever run them. The error can be followed word by word.
+/// No worker would ever run them. The commands in the error work as written.
 pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W: World>(world: W) {
     let line = Line::new(world).await;
     dead_refund(&line, "a").await;
@@ -96,12 +96,12 @@ pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W
         assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
     }
     assert!(cures.rename.contains(&line.world.own("handlers")), "it names the table");
-    // A worker that has the handler has come and gone.
+    // A worker with the handler has started and ended.
     let started = with_one::<W, true>(&line, &line.broker.queue("refunds"));
     started.stop().await;
     starts(&line, "b").await;
 
-    // The workers before have registered the new name, with nothing of its own under it.
+    // The earlier workers have registered the new name, and it has no rows.
     let rename = line.store.cures("billing", "refunds", "sets").rename;
     unseen(&line, SEEN_RECENTLY).await;
     line.world.run(&rename).await;
@@ -109,7 +109,7 @@ pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W
     assert_eq!(line.one_dead().await.handler, "sets");
 }
 
-/// The operator's hand discards dead letters only.
+/// The operator's commands discard dead letters only.
 pub async fn parked_rows_of_a_handler_that_nobody_has_can_be_discarded<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_raw(refund("a", Act::Fail));
@@ -127,7 +127,7 @@ pub async fn parked_rows_of_a_handler_that_nobody_has_can_be_discarded<W: World>
     line.runs_to(newer(), &["duplicate"]).await;
 }
 
-/// What was processed stays so under the new name, and its rows go along.
+/// Processed messages stay processed under the new name, and the rows move along.
 pub async fn a_handler_takes_its_claims_along_to_a_consumer_of_its_own<W: World>(world: W) {
     let line = Line::new(world).await;
     dead_refund(&line, "a").await;
@@ -142,7 +142,7 @@ pub async fn a_handler_takes_its_claims_along_to_a_consumer_of_its_own<W: World>
     assert_eq!(line.world.number(&format!("SELECT count(*) FROM {}", line.world.own("inbox_messages"))).await, 1);
 }
 
-/// Its claims would be nobody's, and its messages new.
+/// Its claims would belong to no handler, and its messages would be new.
 pub async fn a_rename_never_replaces_a_handler_that_has_claims<W: World>(world: W) {
     let line = Line::new(world).await;
     starts(&line, "a").await;
@@ -154,11 +154,11 @@ pub async fn a_rename_never_replaces_a_handler_that_has_claims<W: World>(world: 
     line.runs_to(newer(), &["duplicate"]).await;
 }
 
-/// As they start, and from then on.
+/// At their start and from then on.
 pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
     let line = Line::new(world).await;
     line.start().stop().await;
-    // Those of them that the next worker has were registered before `sets`.
+    // The handlers that the next worker has were registered before `sets`.
     let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", SEEN_RECENTLY));
     line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier}")).await;
     let shown = watch::Sender::new(0);
@@ -175,7 +175,7 @@ pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
     assert_eq!(line.world.number(&later).await, 2, "the worker's one, and that of no handler");
 }
 
-/// They are worth no message.
+/// They do not affect any message.
 pub async fn signs_of_life_that_fail_or_hang_are_no_outage<W: World>(world: W) {
     let line = Line::new(world).await;
     for (n, hangs) in [false, true].into_iter().enumerate() {
@@ -185,7 +185,7 @@ pub async fn signs_of_life_that_fail_or_hang_are_no_outage<W: World>(world: W) {
             "seen" => {
                 counted.send_modify(|times| *times += 1);
                 match (*counted.borrow(), hangs) {
-                    // The start itself is no time to go on without a database.
+                    // The start itself must not continue without a database.
                     (1, _) => Do::Work,
                     (_, true) => Do::Hang,
                     (_, false) => Do::Fail(Fault::Outage("too slow".into())),

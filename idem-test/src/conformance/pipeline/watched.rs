@@ -1,4 +1,4 @@
-//! The health of a worker, as a test watches it.
+//! The health of a worker, as observed by a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -9,13 +9,13 @@ use tokio::sync::watch;
 
 use super::Settings;
 
-/// Settings that show the health of their worker.
+/// Settings that expose the health of their worker.
 pub(super) fn watched(in_flight: usize) -> (Settings, watch::Sender<Option<Health>>) {
     let health = watch::Sender::default();
     (Settings { in_flight, health: Some(health.clone()), ..Settings::default() }, health)
 }
 
-/// Whether a worker was ever not ready, since it was for the first time.
+/// Whether a worker became not ready after it was first ready.
 pub(super) struct Watched {
     seen: Arc<AtomicBool>,
     watch: tokio::task::JoinHandle<()>,
@@ -42,13 +42,13 @@ impl Watched {
     }
 }
 
-/// Waits until the health says so.
+/// Waits until the health satisfies the condition.
 pub(super) async fn is_ready(health: &Health, ready: bool) {
     let turns = async {
         while health.is_ready() != ready {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    // Each refusal costs a new connection, which takes its time on a busy machine.
+    // Each refusal costs a new connection, which is slow on a busy machine.
     tokio::time::timeout(Duration::from_secs(60), turns).await.unwrap();
 }

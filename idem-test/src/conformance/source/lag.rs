@@ -1,4 +1,4 @@
-//! How much waits at the broker, for those that tell.
+//! How much waits at the broker, for sources that report it.
 
 use std::pin::pin;
 
@@ -6,7 +6,7 @@ use idem_core::{Lag, Source};
 
 use super::{Publication, World, ack, counted, next, open, soon, take, terms};
 
-/// It is told beside a `next` that waits, by the name that deliveries have, and follows what is settled.
+/// The lag is reported while a `next` waits, under the source name that deliveries have, and follows settling.
 pub async fn lag_is_what_waits_at_the_broker<W: World>(world: W) {
     if !W::FEATURES.lag {
         let source = open(&world, 2).await;
@@ -37,22 +37,22 @@ pub async fn lag_is_what_waits_at_the_broker<W: World>(world: W) {
     until_lag(&lag, first.source(), 0).await;
 }
 
-/// A question that is dropped, that fails or is asked of a connection that is lost harms no delivery; after the next opening
-/// there is an answer again.
+/// A read that is dropped, that fails, or that uses a lost connection harms no delivery. After the next opening,
+/// reading works again.
 pub async fn lag_ends_no_subscription<W: World>(world: W) {
     if !W::FEATURES.lag {
         return;
     }
     let mut source = open(&world, 2).await;
     let old = source.lag().expect("the source tells its lag");
-    // Begun, and dropped.
+    // Started and dropped.
     assert!(futures_util::poll!(pin!(old.read())).is_pending() || soon(old.read()).await.is_ok());
     world.publish(Publication::new("before")).await;
     take(&mut source).await;
 
     world.cut().await;
     while soon(source.next()).await.is_ok() {}
-    // An error or an answer, but no wait without an end.
+    // It returns an error or a value, but does not wait forever.
     let _ = soon(old.read()).await;
     soon(source.open(terms(2))).await.unwrap();
     let _ = soon(old.read()).await;
@@ -61,7 +61,7 @@ pub async fn lag_ends_no_subscription<W: World>(world: W) {
     until_lag(&source.lag().expect("it tells it again"), &name, 0).await;
 }
 
-/// Waits until so many messages wait there: what a broker counts may lag behind what it has answered.
+/// Waits until the lag is `messages`. A broker's counts may trail its replies.
 async fn until_lag(lag: &Lag, source: &str, messages: usize) {
     soon(async {
         loop {

@@ -1,4 +1,4 @@
-//! What a lost connection means.
+//! The effects of a lost connection.
 
 use std::pin::pin;
 
@@ -18,8 +18,8 @@ pub async fn a_lost_connection_is_an_error_of_next<W: World>(world: W) {
     assert!(soon(source.next()).await.is_err(), "and so is every further one");
 }
 
-/// The same value can be opened again. What was unsettled comes again, unless it is still ours, and what is new comes
-/// as well.
+/// The same value can be opened again. Unsettled messages are redelivered, unless the deliveries survive the loss, and
+/// new messages arrive as well.
 pub async fn open_again_after_a_loss_works<W: World>(world: W) {
     world.publish(Publication::new("before")).await;
     let mut source = open(&world, 4).await;
@@ -38,8 +38,8 @@ pub async fn open_again_after_a_loss_works<W: World>(world: W) {
     assert_eq!(take(&mut source).await.payload().as_ref(), b"after");
 }
 
-/// An ack of a delivery of before the loss must not reach one of after it, even where both have the same number. Where
-/// the delivery outlives the connection it reaches what it is meant for.
+/// An ack of a delivery from before the loss must not settle a delivery from after it, even if both have the same
+/// number. If the delivery outlives the connection, the ack settles that delivery.
 pub async fn a_stale_ack_settles_nothing_else<W: World>(world: W) {
     world.publish(Publication::new("a")).await;
     let mut source = open(&world, 4).await;
@@ -68,7 +68,7 @@ pub async fn a_stale_ack_settles_nothing_else<W: World>(world: W) {
     assert_eq!(take(&mut another).await.payload().as_ref(), b"a");
 }
 
-/// And no more does a release.
+/// The same holds for a release.
 pub async fn a_stale_release_brings_back_nothing_else<W: World>(world: W) {
     world.publish(Publication::new("a")).await;
     let mut source = open(&world, 4).await;
@@ -93,7 +93,7 @@ pub async fn a_stale_release_brings_back_nothing_else<W: World>(world: W) {
     until_ready(&world, 0).await;
 }
 
-/// Cuts the connection, and waits until the source has seen it.
+/// Cuts the connection and waits until the source has noticed.
 async fn lose<W: World>(world: &W, source: &mut W::Source) {
     world.cut().await;
     while soon(source.next()).await.is_ok() {}

@@ -1,4 +1,4 @@
-//! The suite for sources: what the worker relies on, whatever the broker.
+//! The suite for sources: the guarantees on which the worker relies, for every broker.
 
 mod lag;
 mod loss;
@@ -20,77 +20,78 @@ pub use settling::*;
 pub use sharing::*;
 pub use transport::*;
 
-/// One queue of a broker, made for one test.
+/// One queue of a broker, created for one test.
 pub trait World: Sized + Send + Sync + 'static {
     /// The source under test.
     type Source: Source;
 
-    /// What the broker can do.
+    /// The features of the broker.
     const FEATURES: Features;
 
-    /// A new, empty queue. `None` where the broker cannot be reached and need not be; that is printed.
+    /// Creates a new, empty queue. Prints a line and returns `None` if the broker is not available and not required.
     fn make() -> impl Future<Output = Option<Self>> + Send;
 
-    /// The subject of what is published here, where the broker has subjects.
+    /// The subject of published messages, if the broker has subjects.
     fn subject(&self) -> Option<String> {
         None
     }
 
-    /// Puts a message into the queue; it is there when the future is ready.
+    /// Publishes a message. It is in the queue when the future is ready.
     fn publish(&self, publication: Publication) -> impl Future<Output = ()> + Send;
 
-    /// Makes a queue that two sources can share, where that is not so from the start.
+    /// Makes the queue one that two sources can share, if it is not one from the start.
     fn share(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// A source of the queue, not yet opened.
+    /// Returns a source of the queue, not yet opened.
     fn source(&self) -> impl Future<Output = Self::Source> + Send;
 
-    /// Cuts the connections of all sources, as a broker that dies does.
+    /// Cuts the connections of all sources, as a dying broker does.
     fn cut(&self) -> impl Future<Output = ()> + Send;
 
-    /// How many messages wait to be handed out, as the broker counts them.
+    /// How many messages wait to be handed out, by the broker's count.
     fn ready(&self) -> impl Future<Output = usize> + Send;
 }
 
-/// What a broker can do.
+/// The features of a broker.
 #[derive(Debug, Clone, Copy)]
 pub struct Features {
     /// It carries a message id beside the headers.
     pub message_id: bool,
-    /// It carries a type of event beside the headers.
+    /// It carries an event type beside the headers.
     pub event_type: bool,
     /// It carries a content type: beside the headers, or as the header `content-type`.
     pub content_type: bool,
-    /// It carries a correlation id and a place for the answer beside the headers.
+    /// It carries a correlation id and a reply address beside the headers.
     pub correlation: bool,
     /// It carries a key by which it chooses a partition.
     pub partition_key: bool,
-    /// It carries a time of the producer's.
+    /// It carries a producer timestamp.
     pub produced_at: bool,
-    /// A header's value may hold any bytes, and not only text.
+    /// A header value may hold any bytes, not only text.
     pub header_bytes: bool,
-    /// It marks what it had delivered before.
+    /// It marks redeliveries.
     pub redelivered: bool,
-    /// It cannot tell what it had delivered before, and so marks the first deliveries of each subscription.
+    /// It cannot tell redeliveries apart, and so marks the first deliveries of each subscription.
     pub presumes: bool,
     /// It confirms acks.
     pub confirms: bool,
-    /// It takes a single delivery back, and delivers it again at once. Otherwise that comes again when the subscription
-    /// has ended.
+    /// It takes a single delivery back and redelivers it at once. Otherwise it redelivers when the subscription has
+    /// ended.
     pub releases: bool,
-    /// A delivery outlives its connection: it is still ours after a loss, does not come again, and can be settled.
+    /// A delivery outlives its connection: after a loss the receiver still holds it, can settle it, and it is not
+    /// redelivered.
     pub survives: bool,
-    /// What was released is among what it counts as ready.
+    /// Its ready count includes released messages.
     pub counts_released: bool,
-    /// What is handed out and unsettled is among what it counts as ready.
+    /// Its ready count includes unsettled deliveries.
     pub counts_unsettled: bool,
-    /// The source tells its [`lag`](Source::lag).
+    /// The source reports its [`lag`](Source::lag).
     pub lag: bool,
 }
 
-/// Stamps the suite for a [`World`]: `source_suite!(path::to::World);`
+/// Generates the suite for a [`World`]: `source_suite!(path::to::World);`
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]
@@ -119,37 +120,37 @@ macro_rules! source_suite {
     };
 }
 
-/// The terms of most cases.
+/// The terms that most cases use.
 fn terms(in_flight: u16) -> Terms {
     Terms::new("billing", in_flight)
 }
 
-/// A source that is open.
+/// An open source.
 async fn open<W: World>(world: &W, in_flight: u16) -> W::Source {
     let mut source = world.source().await;
     soon(source.open(terms(in_flight))).await.unwrap();
     source
 }
 
-/// The next delivery, which must be there.
+/// The next delivery, which must exist.
 async fn next<S: Source>(source: &mut S) -> (Delivery, S::Acker) {
     soon(source.next()).await.unwrap()
 }
 
-/// Acks what must still be ours.
+/// Acks a delivery that must not be stale.
 async fn ack(acker: impl Acker) {
     let settled = soon(acker.ack()).await.unwrap();
     assert_ne!(settled, Settled::Stale, "the delivery was still ours");
 }
 
-/// What comes next, and is then acked.
+/// Takes the next delivery and acks it.
 async fn take<S: Source>(source: &mut S) -> Delivery {
     let (delivery, acker) = next(source).await;
     ack(acker).await;
     delivery
 }
 
-/// Waits until the broker counts so many as ready: a count may lag behind what was answered.
+/// Waits until the broker counts `ready` messages as ready: a count may trail the broker's replies.
 async fn until_ready<W: World>(world: &W, ready: usize) {
     soon(async {
         while world.ready().await != ready {
@@ -159,12 +160,12 @@ async fn until_ready<W: World>(world: &W, ready: usize) {
     .await;
 }
 
-/// What the broker counts, where so many wait and so many are handed out.
+/// The broker's ready count for this many waiting and unsettled messages.
 fn counted<W: World>(waiting: usize, unsettled: usize) -> usize {
     waiting + if W::FEATURES.counts_unsettled { unsettled } else { 0 }
 }
 
-/// Asserts that nothing comes. A broker that is about to send has no signal for "nothing", so this waits a little.
+/// Asserts that nothing arrives. A broker has no signal for "nothing to send", so this waits a little.
 async fn nothing_comes<S: Source>(source: &mut S) {
     let came = tokio::time::timeout(Duration::from_millis(100), source.next()).await;
     assert!(

@@ -1,10 +1,10 @@
-//! Ack, release, and neither.
+//! Ack, release, and drop.
 
 use idem_core::{Acker, Settled, Source};
 
 use super::{Publication, World, ack, counted, next, nothing_comes, open, soon, take, until_ready};
 
-/// What was acked never comes again, not even after the connection has closed.
+/// An acked message is never redelivered, not even after the connection has closed.
 pub async fn ack_ends_it<W: World>(world: W) {
     world.publish(Publication::new("once")).await;
     let mut source = open(&world, 4).await;
@@ -18,7 +18,7 @@ pub async fn ack_ends_it<W: World>(world: W) {
     assert_eq!(world.ready().await, 0);
 }
 
-/// A broker that confirms acks says so, and one that does not never claims to.
+/// A broker that confirms acks returns `Confirmed`; one that does not returns `Sent`.
 pub async fn an_ack_is_answered_as_the_broker_does<W: World>(world: W) {
     world.publish(Publication::new("once")).await;
     let mut source = open(&world, 1).await;
@@ -27,7 +27,7 @@ pub async fn an_ack_is_answered_as_the_broker_does<W: World>(world: W) {
     assert_eq!(soon(acker.ack()).await.unwrap(), expected);
 }
 
-/// What was released comes again at once, to whoever asks, or else when the subscription has ended.
+/// A released message is redelivered at once to any source, or otherwise when the subscription has ended.
 pub async fn release_brings_it_back<W: World>(world: W) {
     world.publish(Publication::new("back")).await;
     let mut source = open(&world, 1).await;
@@ -43,7 +43,7 @@ pub async fn release_brings_it_back<W: World>(world: W) {
     nothing_comes(&mut source).await;
 }
 
-/// What was never settled comes back when the connection closes, marked where the broker has a mark.
+/// An unsettled message is redelivered when the connection closes, and marked if the broker has a mark.
 pub async fn dropping_unsettled_and_closing_brings_it_back_as_redelivered<W: World>(world: W) {
     world.publish(Publication::new("dropped").header("h", "v")).await;
     let mut source = open(&world, 4).await;
@@ -60,7 +60,7 @@ pub async fn dropping_unsettled_and_closing_brings_it_back_as_redelivered<W: Wor
     assert_eq!(second.redelivered(), W::FEATURES.redelivered);
 }
 
-/// The prefetch is that of the terms: one more comes only when one was settled.
+/// The prefetch comes from the terms: another delivery arrives only once one is settled.
 pub async fn no_more_than_in_flight_are_unsettled<W: World>(world: W) {
     for number in 0..4u8 {
         world.publish(Publication::new(vec![number])).await;
@@ -78,7 +78,8 @@ pub async fn no_more_than_in_flight_are_unsettled<W: World>(world: W) {
     until_ready(&world, counted::<W>(1, 2)).await;
 }
 
-/// Draining ends the subscription: what was not handed out goes back at once, and what was can still be settled.
+/// Draining ends the subscription: messages not yet handed out go back at once, and deliveries handed out can still be
+/// settled.
 pub async fn drain_releases_what_is_buffered_and_lets_in_flight_settle<W: World>(world: W) {
     for number in 0..4u8 {
         world.publish(Publication::new(vec![number])).await;

@@ -1,4 +1,4 @@
-//! Several sources, and futures that are dropped.
+//! Several sources, and dropped futures.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use idem_core::Source;
 
 use super::{Publication, World, ack, next, nothing_comes, open, soon};
 
-/// Two sources of one queue each get a part, and no message twice.
+/// Two sources of one queue share the messages, and neither gets a message twice.
 pub async fn two_sources_share_the_work<W: World>(world: W) {
     world.share().await;
     let (mut one, mut two) = (open(&world, 1).await, open(&world, 1).await);
@@ -23,7 +23,7 @@ pub async fn two_sources_share_the_work<W: World>(world: W) {
     nothing_comes(&mut two).await;
 }
 
-/// A `next` that is dropped while it waits, again and again, loses nothing and doubles nothing.
+/// Dropping a waiting `next`, again and again, neither loses nor doubles a message.
 pub async fn next_is_cancel_safe<W: World>(world: W) {
     const MESSAGES: u8 = 100;
     let mut source = open(&world, 4).await;
@@ -35,7 +35,7 @@ pub async fn next_is_cancel_safe<W: World>(world: W) {
     let receive = async {
         let mut seen = BTreeSet::new();
         while seen.len() < usize::from(MESSAGES) {
-            // Polled once and dropped, at whatever point it has come to.
+            // Polled once and dropped, wherever it is.
             let polled = futures_util::poll!(pin!(source.next()));
             match polled {
                 std::task::Poll::Ready(delivery) => {

@@ -1,4 +1,4 @@
-//! What arrives.
+//! The content of deliveries.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use idem_core::Source;
 
 use super::{Publication, World, next, open, take};
 
-/// Every byte of payload, headers and properties arrives as it was published.
+/// Every byte of payload, headers and properties arrives as published.
 pub async fn payload_headers_and_properties_arrive_unchanged<W: World>(world: W) {
     let mut source = open(&world, 4).await;
     let bytes: Vec<u8> = (0..=255).collect();
@@ -35,10 +35,10 @@ pub async fn payload_headers_and_properties_arrive_unchanged<W: World>(world: W)
     assert_eq!(take(&mut source).await.payload().as_ref(), large);
 }
 
-/// All that brokers have in common arrives under one name each, and nothing of it is made up where it was not given.
+/// Each property that brokers share arrives under one name, and a property that was not published is absent.
 pub async fn what_a_message_came_with_arrives<W: World>(world: W) {
     let mut source = open(&world, 4).await;
-    // A second, which all brokers can carry.
+    // A whole second, which all brokers can carry.
     let made = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
     let mut full = Publication::new("{}");
     if W::FEATURES.content_type {
@@ -71,10 +71,10 @@ pub async fn what_a_message_came_with_arrives<W: World>(world: W) {
     assert_eq!(bare.partition_key(), None);
 }
 
-/// Its attributes arrive as headers, by each way of naming them that the broker can carry, and in JSON, by its content type.
+/// The attributes arrive as headers under each naming that the broker can carry, and in JSON by its content type.
 pub async fn a_cloud_event_arrives_as_one<W: World>(world: W) {
     let mut source = open(&world, 4).await;
-    // Names of headers with a colon are those of brokers whose values are bytes.
+    // Only brokers whose header values are bytes allow a colon in header names.
     let prefixes = ["ce-", "ce_", "cloudEvents_", "cloudEvents:"];
     let prefixes = if W::FEATURES.header_bytes { &prefixes[..] } else { &prefixes[..3] };
     for prefix in prefixes {
@@ -107,7 +107,7 @@ fn source_name(source: &impl idem_core::Source) -> &str {
     source.name()
 }
 
-/// A single source gets messages in the order of their publication.
+/// A single source gets messages in the order of publication.
 pub async fn messages_arrive_in_order<W: World>(world: W) {
     for number in 0..20u8 {
         world.publish(Publication::new(vec![number])).await;

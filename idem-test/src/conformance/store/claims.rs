@@ -15,7 +15,7 @@ pub async fn first_claim_is_new<W: World>(world: W) {
     assert!(stage.claim_now(&stage.id("a")).await.is_new());
 }
 
-/// A committed claim is found, by this process and by others, whatever is promised.
+/// A committed claim is found by this process and by others, whatever claim state they ask for.
 pub async fn a_committed_claim_is_found<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = stage.world.store(super::Setup::default()).await.unwrap();
@@ -33,8 +33,8 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
     }
 }
 
-/// An uncommitted claim is neither new nor found: it is waited for, and then the answer is `Busy`. Where there is one
-/// writer, `begin` is what waits.
+/// An uncommitted claim is neither new nor found: another claim waits for it and then fails with a lock timeout. In a
+/// database with one writer, `begin` waits instead.
 pub async fn an_uncommitted_claim_is_waited_for_then_busy<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let first = stage.claimed(&stage.id("a")).await;
@@ -56,7 +56,7 @@ pub async fn an_uncommitted_claim_is_waited_for_then_busy<W: World>(world: W) {
     assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::Found);
 }
 
-/// A claim that waited for another one finds it once that is committed, and is new once that is rolled back.
+/// A claim that waited for another one finds it if that is committed, and is new if that is rolled back.
 pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, commit, expected) in [("a", true, false), ("b", false, true)] {
@@ -68,7 +68,7 @@ pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
             claimed.unwrap()
         };
         let end = async {
-            // Where the database cannot say who waits, the second one waits in `begin`, since it was polled first.
+            // If the database cannot report waiters, the second one waits in `begin`, since it was polled first.
             settled(async || stage.world.waiting().await.is_none_or(|waiting| waiting > 0).then_some(())).await;
             match commit {
                 true => committed(stage.commit(first).await),
@@ -80,7 +80,7 @@ pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
     }
 }
 
-/// A claim that was rolled back has never been.
+/// A claim that was rolled back leaves no trace.
 pub async fn a_rolled_back_claim_is_new_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let txn = stage.claimed(&stage.id("a")).await;
@@ -89,7 +89,7 @@ pub async fn a_rolled_back_claim_is_new_again<W: World>(world: W) {
     assert_eq!(stage.standing("a").await, None);
 }
 
-/// One key under two consumers, or under two handlers of one consumer, is two messages.
+/// One key under two consumers, or under two handlers of one consumer, means two messages.
 pub async fn claims_of_other_consumers_and_handlers_do_not_meet<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
@@ -104,7 +104,7 @@ pub async fn claims_of_other_consumers_and_handlers_do_not_meet<W: World>(world:
     assert_eq!(stage.world.number(&format!("SELECT count(*) FROM {claims}")).await, 3);
 }
 
-/// The standing tells what the message looked like, and how long ago it was processed, by the database's clock.
+/// The existing claim returns the message's fingerprint, and how long ago it was processed, by the database's clock.
 pub async fn the_standing_tells_fingerprint_and_age<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
@@ -118,14 +118,14 @@ pub async fn the_standing_tells_fingerprint_and_age<W: World>(world: W) {
     assert!(stage.is_waiting("b").await);
 }
 
-/// Where there is no claim, there is no standing; and asking makes none.
+/// Without a claim there is no existing claim, and the lookup creates none.
 pub async fn no_claim_has_no_standing<W: World>(world: W) {
     let stage = Stage::new(world).await;
     assert_eq!(stage.standing("a").await, None);
     assert!(stage.claim_now(&stage.id("a")).await.is_new());
 }
 
-/// A reopened claim waits, and is the same claim.
+/// A reopened claim is waiting, and is the same claim.
 pub async fn a_reopened_claim_waits_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
@@ -138,7 +138,7 @@ pub async fn a_reopened_claim_waits_again<W: World>(world: W) {
     assert!(stage.is_dated("b").await);
 }
 
-/// Keys of 1 byte, of 255 bytes, with NUL, and of bytes that are no text.
+/// Keys of 1 byte, of 255 bytes, with NUL, and of bytes that are not text.
 pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let all: Vec<u8> = (0..=254).collect();
@@ -155,7 +155,7 @@ pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
     }
 }
 
-/// Keys are compared byte by byte: no case, no trimming, no normal form, no end at a NUL.
+/// Keys are compared byte by byte: no case folding, trimming or normalization, and a NUL does not end a key.
 pub async fn keys_that_look_alike_are_different<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let keys = ["a", "A", "a ", " a", "a\0", "a\0b", "\u{e4}", "a\u{308}", "1", "01", "1.0"];
@@ -167,7 +167,7 @@ pub async fn keys_that_look_alike_are_different<W: World>(world: W) {
     assert_eq!(stage.world.number(&format!("SELECT count(*) FROM {claims}")).await, keys.len() as i64);
 }
 
-/// A handler may switch the fingerprint off; it is empty then.
+/// A handler may disable the fingerprint; it is then empty.
 pub async fn an_empty_fingerprint_is_a_fingerprint<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let identity = Identity { fingerprint: Fingerprint::none(), ..stage.id("a") };

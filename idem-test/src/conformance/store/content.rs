@@ -1,4 +1,4 @@
-//! Content that could block a column: storing never fails on what is in a message.
+//! Content that a column could reject: storing never fails because of a message's content.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use idem_core::{Delivery, Headers, Reason};
 
 use super::{Stage, World, committed};
 
-/// Stores a delivery, and gives it back as the inbox would run it.
+/// Stores a delivery and returns it as the inbox would run it.
 async fn stored<W: World>(stage: &Stage<W>, key: &str, delivery: &Delivery, error: &str) -> Row {
     let identity = stage.id(key);
     let mut txn = stage.begin().await;
@@ -19,7 +19,7 @@ async fn stored<W: World>(stage: &Stage<W>, key: &str, delivery: &Delivery, erro
     stage.take_one(Kind::Ordinary).await
 }
 
-/// Payload, headers and properties come out as they went in.
+/// Payload, headers and properties are returned unchanged.
 pub async fn odd_content_makes_the_round_trip<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let bytes: Vec<u8> = (0..=255).collect();
@@ -60,7 +60,7 @@ pub async fn odd_errors_make_the_round_trip<W: World>(world: W) {
     }
 }
 
-/// A payload over the default limit is a dead letter, kept whole.
+/// A payload over the default limit becomes a dead letter, kept in full.
 pub async fn a_payload_over_a_mebibyte_is_kept_whole<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for size in [1024 * 1024 + 1, 8 * 1024 * 1024] {

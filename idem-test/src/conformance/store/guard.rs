@@ -1,12 +1,12 @@
-//! The guard: a commit is done only if the transaction is still the one that made the claim.
+//! The guard: a commit succeeds only if the transaction is still the one that made the claim.
 
 use idem_core::Reason;
 use idem_core::store::{Claims, Committed, InboxRows, Kind, Transactions, Undone};
 
 use super::{Stage, World};
 
-/// Runs what a handler does between two effects, and answers what the commit says. The first effect is `before`, the
-/// last one is `after`, and may fail.
+/// Runs `abuse` between two effects in a handler's transaction and returns the commit result. The first effect is
+/// `before`; the last one is `after`, and may fail.
 async fn abused<W: World>(stage: &Stage<W>, key: &str, abuse: &str) -> Committed {
     let mut txn = stage.claimed(&stage.id(key)).await;
     stage.effect(&mut txn, "before").await;
@@ -15,12 +15,12 @@ async fn abused<W: World>(stage: &Stage<W>, key: &str, abuse: &str) -> Committed
     stage.commit(txn).await
 }
 
-/// What the commit says where the handler ran COMMIT.
+/// The commit result after the handler ran COMMIT.
 fn after_commit<W: World>() -> &'static str {
     if W::FEATURES.refuses_commit { "CommitRefused" } else { "CommittedEarly" }
 }
 
-/// ROLLBACK: nothing of the claim is there, and nothing that was written before.
+/// ROLLBACK: neither the claim nor the earlier writes exist.
 pub async fn a_rollback_by_the_handler_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
@@ -33,7 +33,7 @@ pub async fn a_rollback_by_the_handler_is_found_out<W: World>(world: W) {
     assert_eq!(stage.effects("a").await, 1);
 }
 
-/// Behind a ROLLBACK nothing can be written: it would be committed by itself, and again when the message runs again.
+/// After a ROLLBACK nothing can be written: it would be autocommitted, and written again when the message runs again.
 pub async fn nothing_is_written_behind_a_rollback<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let abuses = ["ROLLBACK", "ROLLBACK; BEGIN", "ROLLBACK; BEGIN TRANSACTION", "ROLLBACK; COMMIT"];
@@ -51,7 +51,7 @@ pub async fn nothing_is_written_behind_a_rollback<W: World>(world: W) {
     stage.process("after").await;
 }
 
-/// COMMIT: the claim stands, and so does what was written before. Or it is refused, and nothing stands.
+/// COMMIT: the claim and the earlier writes are committed. Or COMMIT is refused, and neither exists.
 pub async fn a_commit_by_the_handler_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
@@ -64,8 +64,8 @@ pub async fn a_commit_by_the_handler_is_found_out<W: World>(world: W) {
     stage.process("b").await;
 }
 
-/// ROLLBACK and BEGIN: the transaction is another one. What was written in that is not committed either: where it is
-/// refused, it aborts that transaction, which then passes for ours.
+/// ROLLBACK and BEGIN: this is another transaction, and its writes are not committed either. Where ROLLBACK is refused,
+/// the error aborts our transaction, and the guard sees that one.
 pub async fn a_rollback_and_begin_by_the_handler_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let committed = abused(&stage, "a", "ROLLBACK; BEGIN").await;
@@ -75,7 +75,7 @@ pub async fn a_rollback_and_begin_by_the_handler_is_found_out<W: World>(world: W
     stage.process("b").await;
 }
 
-/// COMMIT and BEGIN: reading the claim would find it, and yet the transaction is another one.
+/// COMMIT and BEGIN: the claim can be read, but this is another transaction.
 pub async fn a_commit_and_begin_by_the_handler_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let committed = abused(&stage, "a", "COMMIT; BEGIN").await;
@@ -86,7 +86,7 @@ pub async fn a_commit_and_begin_by_the_handler_is_found_out<W: World>(world: W) 
     stage.process("b").await;
 }
 
-/// A handler that swallows an error: where that has aborted the transaction, COMMIT must not look like success.
+/// A handler swallows an error: if the error aborted the transaction, COMMIT must not look like success.
 pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
@@ -103,7 +103,7 @@ pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
     stage.process("b").await;
 }
 
-/// The start of a row is guarded as a claim is: after ROLLBACK the row is there, and still taken.
+/// The start of a row is guarded as a claim is: after ROLLBACK the row exists and is still taken.
 pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -119,8 +119,8 @@ pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: 
     }
 }
 
-/// And after COMMIT the row is gone, and the message looks processed: whoever asked has to write the dead row. Where COMMIT
-/// is refused, the row is there, and still taken.
+/// After COMMIT the row is gone and the message looks processed: the caller has to write the dead row. Where COMMIT is
+/// refused, the row exists and is still taken.
 pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
@@ -139,7 +139,7 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         assert!(stage.parked().await.is_empty());
         assert!(stage.is_dated(key).await);
 
-        // What the pipeline does then, in one transaction.
+        // The pipeline does this in one transaction.
         let mut txn = stage.begin().await;
         stage.store.reopen(&mut txn, stage.handler, &row.identity.key).await.unwrap();
         let new = idem_core::store::NewRow {
@@ -156,11 +156,11 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
     assert_eq!(stage.dead().await.len(), 2);
 }
 
-/// A handler that ended the transaction and then failed: the rollback tells whether its claim stands all the same.
+/// A handler ended the transaction and then failed: the rollback result shows whether its claim was committed.
 pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let commit = if W::FEATURES.refuses_commit { Undone::CommitRefused } else { Undone::CommittedEarly };
-    // A database that rolls back by itself, when it is full say, cannot tell a ROLLBACK from that.
+    // A database that rolls back by itself, for example when it is full, cannot tell a ROLLBACK from that.
     let ended = if W::FEATURES.errors_abort { Undone::Ended } else { Undone::RolledBack };
     let abuses = [
         ("SELECT 1", Undone::RolledBack),

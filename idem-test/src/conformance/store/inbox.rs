@@ -1,4 +1,4 @@
-//! Inbox rows: inserted, seen again, taken.
+//! Inbox rows: inserted, sighted, taken.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use super::{LEASE, Setup, Stage, World, committed};
 
 const NOW: Result<Duration, Reason> = Ok(Duration::ZERO);
 
-/// The same row a second time is a sighting, whatever state it is in, and changes nothing else.
+/// Inserting the same row again counts a sighting, whatever its state, and changes nothing else.
 pub async fn insert_twice_counts_a_sighting<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.bury("a", Reason::Permanent).await;
@@ -23,7 +23,7 @@ pub async fn insert_twice_counts_a_sighting<W: World>(world: W) {
     assert!(stage.parked().await.is_empty());
 }
 
-/// Another message under the same key is a row of its own.
+/// Another message under the same key is another row.
 pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -32,7 +32,7 @@ pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
     assert_eq!((stage.parked().await.len(), stage.dead().await.len()), (1, 2));
 }
 
-/// A copy of a dead letter is counted; one of a parked message is not, and none of it makes a row.
+/// A copy of a dead letter is counted; a copy of a scheduled message is not. Neither creates a row.
 pub async fn sight_counts_dead_rows_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("parked").await;
@@ -45,7 +45,7 @@ pub async fn sight_counts_dead_rows_only<W: World>(world: W) {
     assert_eq!((stage.one_parked().await.sightings, stage.one_dead().await.sightings), (1, 2));
 }
 
-/// Only what is parked and due, and only that of the handlers that are asked for.
+/// Only scheduled and due rows of the given handlers are taken.
 pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = register(&stage.store, "billing", "order_shipped").await;
@@ -63,7 +63,7 @@ pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     assert_eq!((rows[0].identity.handler, rows[0].handler.as_str()), (other, "order_shipped"));
 }
 
-/// The limit is over all handlers.
+/// The limit applies to all handlers together.
 pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = register(&stage.store, "billing", "order_shipped").await;
@@ -86,7 +86,7 @@ pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
     );
 }
 
-/// A row may be large: so a take stops behind the one that reaches the limit, and takes a larger one by itself.
+/// A row may be large: a take stops after the row that reaches the limit, and takes a larger row by itself.
 pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, bytes) in [("a", 100_000), ("b", 100_000), ("c", 900_000), ("d", 10), ("e", 10)] {
@@ -106,7 +106,7 @@ pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
     }
 }
 
-/// A taken row carries the token, a start, and a lease; and so it is in the database.
+/// A taken row carries the token, a start and a lease, as it does in the database.
 pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -124,7 +124,7 @@ pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     }
 }
 
-/// However many take at once, each row is one's.
+/// However many takes run at once, each row is taken once.
 pub async fn two_takes_never_share_a_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = stage.world.store(Setup::default()).await.unwrap();
@@ -148,13 +148,13 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
     let taken = futures_util::future::join_all((0..6).map(take)).await;
     let taken = taken.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>();
     let distinct = taken.iter().collect::<BTreeSet<_>>();
-    // One that looked while all that was left was locked went home early, so that some may be left.
+    // A take that found all remaining rows locked returned early, so some rows may remain.
     let left = stage.take(Kind::Ordinary).await;
     assert_eq!(distinct.len(), taken.len());
     assert_eq!(taken.len() + left.len(), 40);
 }
 
-/// What nobody began within the lease can be taken again, under another token.
+/// A row that was not begun within the lease can be taken again, under another token.
 pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -166,7 +166,7 @@ pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
     assert_ne!(second.token, first.token);
 }
 
-/// A take whose answer was lost is found by its token.
+/// A take whose reply was lost is found by its token.
 pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for key in ["a", "b", "c"] {
@@ -181,7 +181,7 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
     assert!(stage.store.taken(Uuid::new_v4()).await.unwrap().is_empty());
 }
 
-/// The lease covers only the wait before the start: what runs is locked, and skipped by take, survey and judge.
+/// The lease covers only the wait before the start: a running row is locked, and skipped by take, survey and judge.
 pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
@@ -204,7 +204,7 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     assert!(stage.parked().await.is_empty());
 }
 
-/// Removing a row is no processing: the claim stays as it is.
+/// Removing a row does not process it: the claim stays unchanged.
 pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -219,7 +219,7 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     assert!(stage.is_waiting("a").await);
 }
 
-/// The survey tells what a take or a judge would find.
+/// The survey reports what a take or a judge would find.
 pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let survey = async || stage.store.survey(&[stage.handler], LEASE).await.unwrap();
@@ -249,7 +249,7 @@ pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
     assert_eq!(survey().await, Survey { judge: true, ..Survey::default() });
 }
 
-/// How many rows are parked and dead, and for how long the oldest due one has waited.
+/// Reports how many rows are scheduled and dead, and for how long the oldest due one has waited.
 pub async fn the_level_counts_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let level = async || stage.store.level(&[stage.handler]).await.unwrap();

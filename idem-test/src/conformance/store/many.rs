@@ -12,18 +12,19 @@ use tokio::sync::Barrier;
 use super::stage::register;
 use super::{Setup, Stage, World, committed, settled};
 
-/// Identities sorted as a caller has to.
+/// Identities, sorted as a caller must sort them.
 fn sorted(mut identities: Vec<Identity>) -> Vec<Identity> {
     identities.sort_by(|a, b| (a.handler.0, a.key.as_bytes()).cmp(&(b.handler.0, b.key.as_bytes())));
     identities
 }
 
-/// References to all of them.
+/// References to all identities.
 fn refs(identities: &[Identity]) -> Vec<&Identity> {
     identities.iter().collect()
 }
 
-/// Of many, each has its own answer, in the order given: new, or found, whatever is promised and whoever holds it.
+/// Each of many claims has a separate answer, in the given order: new or found, whatever claim state is asked for and
+/// whichever process holds it.
 pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let shipped = register(&stage.store, "billing", "order_shipped").await;
@@ -57,7 +58,7 @@ pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
     assert!(stage.is_dated("a").await && stage.is_waiting("waiting").await);
 }
 
-/// Of many claims that are read, each has its own answer, in the order given.
+/// Each of many claims that are read has a separate answer, in the given order.
 pub async fn many_claims_are_read_at_once<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for key in ["a", "b"] {
@@ -83,7 +84,7 @@ pub async fn many_claims_are_read_at_once<W: World>(world: W) {
     }
 }
 
-/// Claims that were read together are kept until the end of the transaction: a prune finds nothing to delete.
+/// Claims read together are kept until the end of the transaction: a prune finds nothing to delete.
 pub async fn many_claims_that_are_read_are_kept<W: World>(world: W) {
     let stage = Stage::with(world, Setup { retention: Some(Duration::from_secs(60)), ..Setup::default() }).await;
     for key in ["a", "b", "free"] {
@@ -101,8 +102,7 @@ pub async fn many_claims_that_are_read_are_kept<W: World>(world: W) {
     assert_eq!(stage.standing("a").await, None);
 }
 
-/// One claim that is held up fails all of them, within the lock timeout wherever it stands among them, and leaves the
-/// others free.
+/// One blocked claim fails all of them, within the lock timeout whatever its position, and leaves the others free.
 pub async fn a_claim_that_is_held_up_fails_all_of_many<W: World>(world: W) {
     let stage = Stage::new(world).await;
     if !W::FEATURES.concurrent {
@@ -126,7 +126,7 @@ pub async fn a_claim_that_is_held_up_fails_all_of_many<W: World>(world: W) {
     }
 }
 
-/// The first of many waits for a claim that is committed then: it is found, and the others are new.
+/// The first of many waits for a claim that is then committed: it is found, and the others are new.
 pub async fn many_claims_that_waited_find_what_was_committed<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let first = stage.claimed(&stage.id("b")).await;
@@ -137,7 +137,7 @@ pub async fn many_claims_that_waited_find_what_was_committed<W: World>(world: W)
             let claimed = stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await;
             stage.store.rollback(txn).await.unwrap();
             match claimed {
-                // The server was slow to say that somebody waits.
+                // The server reported the waiter late.
                 Err(Fault::Busy) => {}
                 claimed => break claimed.unwrap(),
             }
@@ -152,11 +152,11 @@ pub async fn many_claims_that_waited_find_what_was_committed<W: World>(world: W)
 }
 
 const ROUNDS: usize = 40;
-/// So many that a statement with them takes longer than the start of one: each round overlaps without luck.
+/// So many that a statement with them takes longer than starting one: each round overlaps reliably.
 const KEYS: usize = 400;
 
-/// Two transactions claim sets that overlap, at the same moment, again and again: of each key one claim is new, and hardly
-/// ever is one held up for longer than the other's commit takes, as they would be by waiting in a circle.
+/// Two transactions claim overlapping sets at the same moment, again and again. For each key one claim is new. Almost
+/// none waits longer than the other's commit takes, as it would in a deadlock.
 pub async fn overlapping_claims_of_many_never_deadlock<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let barrier = Arc::new(Barrier::new(2));
@@ -190,13 +190,13 @@ pub async fn overlapping_claims_of_many_never_deadlock<W: World>(world: W) {
     assert!(held_up < ROUNDS / 4, "{held_up} of {ROUNDS} rounds were held up");
 }
 
-/// A key whose place among the sorted ones is not that of its number.
+/// A key whose position in sorted order is not that of its number.
 fn one_of(handler: HandlerId, round: usize, n: usize) -> Identity {
     let key = Key::of(format!("{:03}, the {n}th of round {round}", n * 7 % KEYS).as_str()).unwrap();
     Identity { handler, key, fingerprint: Fingerprint::of(b"same") }
 }
 
-/// What the handler does to a transaction with many claims is found out as with one.
+/// The guard detects the handler's abuse of a transaction with many claims as with one.
 pub async fn the_guard_watches_over_many_claims<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("found").await;
@@ -211,8 +211,8 @@ pub async fn the_guard_watches_over_many_claims<W: World>(world: W) {
     }
 }
 
-/// Where claims share a transaction, only idem commits it: a COMMIT of the handler is an error, after which none of them
-/// stands, however they were opened.
+/// Where claims share a transaction, only idem commits it. A COMMIT by the handler is an error, after which none of the
+/// claims exists, however they were opened.
 pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("found").await;
@@ -240,7 +240,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
 }
 
-/// Parked and dead rows go in together, each as it is; one that is there counts a sighting.
+/// Scheduled and dead rows are inserted together, each in its state; an existing row counts a sighting.
 pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.bury("there", Reason::Permanent).await;
@@ -262,7 +262,7 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
 
     let (parked, dead) = (stage.parked().await, stage.dead().await);
     assert_eq!((parked.len(), dead.len()), (2, 2));
-    // Two copies of the dead one, and one of a row that is no dead letter.
+    // Two copies of the dead row, and one of a row that is not a dead letter.
     let mut txn = stage.begin().await;
     stage.store.sight_many(&mut txn, &[&ids[2], &ids[2], &ids[0]]).await.unwrap();
     committed(stage.commit(txn).await);

@@ -35,7 +35,7 @@ pub use world::{End, Features, Setup, World};
 
 use stage::{LEASE, Stage, committed, settled};
 
-/// Stamps the suite for a [`World`]: `store_suite!(path::to::World);`
+/// Generates the suite for a [`World`]: `store_suite!(path::to::World);`
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]

@@ -1,4 +1,4 @@
-//! Nested transactions in a handler, which never end ours.
+//! Nested transactions in a handler; they never end the outer one.
 
 use idem_core::Lends;
 use idem_core::store::Transactions;
@@ -10,7 +10,7 @@ async fn nest<W: World>(stage: &Stage<W>, txn: &mut <W::Store as Transactions>::
     W::nested(tx, &stage.effect_sql(name), end).await.unwrap();
 }
 
-/// A nested commit commits nothing before ours does.
+/// A nested commit commits nothing before the outer commit.
 pub async fn a_nested_commit_is_committed_with_the_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
@@ -22,7 +22,7 @@ pub async fn a_nested_commit_is_committed_with_the_claim<W: World>(world: W) {
     assert!(stage.is_dated("a").await);
 }
 
-/// A nested commit is rolled back with ours.
+/// A nested commit is rolled back with the outer transaction.
 pub async fn a_nested_commit_is_rolled_back_with_the_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
@@ -31,12 +31,12 @@ pub async fn a_nested_commit_is_rolled_back_with_the_claim<W: World>(world: W) {
     assert_eq!((stage.effects("nested").await, stage.standing("a").await), (0, None));
 }
 
-/// A nested rollback takes back what is nested, and nothing else.
+/// A nested rollback undoes the nested writes and nothing else.
 pub async fn a_nested_rollback_leaves_the_claim<W: World>(world: W) {
     nested_end(world, End::Rollback).await;
 }
 
-/// And so does a nested transaction that is dropped.
+/// The same holds for a dropped nested transaction.
 pub async fn a_nested_drop_leaves_the_claim<W: World>(world: W) {
     nested_end(world, End::Drop).await;
 }
@@ -52,7 +52,7 @@ async fn nested_end<W: World>(world: W, end: End) {
     assert_eq!(effects, (1, 0, 1));
     assert!(stage.is_dated("a").await);
 
-    // With nothing behind it, so that what sqlx left unsent is sent by our commit, or by our rollback.
+    // Nothing follows it, so our commit or rollback sends what sqlx left unsent.
     let mut txn = stage.claimed(&stage.id("b")).await;
     nest(&stage, &mut txn, "nested", end).await;
     committed(stage.commit(txn).await);
@@ -63,7 +63,7 @@ async fn nested_end<W: World>(world: W, end: End) {
     assert_eq!((stage.effects("nested").await, stage.standing("c").await), (0, None));
 }
 
-/// Whatever was nested, the connection's next transactions are as good as its first.
+/// Nested transactions leave the connection usable for the next transactions.
 pub async fn nested_transactions_leave_the_connection_fit<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for round in 0..5 {

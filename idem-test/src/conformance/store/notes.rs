@@ -1,4 +1,4 @@
-//! What became of a taken row: written with its token, which is cleared.
+//! The result of a taken row: recorded with its token, which is then cleared.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,18 +17,18 @@ fn broke() -> Note {
     Note::Broke { due: Duration::ZERO, error: "it broke".to_owned() }
 }
 
-/// A parked row, taken.
+/// A scheduled row, taken.
 async fn taken<W: World>(stage: &Stage<W>) -> Row {
     stage.park("a").await;
     stage.take_one(Kind::Ordinary).await
 }
 
-/// Attempts + 1, starts 0, breaks 0, due later; the error is kept, and the token cleared.
+/// Attempts + 1, starts 0, breaks 0, due later; the error is kept and the token cleared.
 pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     assert!(stage.store.note(&row, &broke()).await.unwrap());
-    // One break is no more than a connection that was lost.
+    // A single break means only a lost connection.
     let row = stage.take_one(Kind::Ordinary).await;
     assert_eq!((row.starts, row.breaks), (1, 1));
 
@@ -42,7 +42,7 @@ pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(
     assert!(stage.is_waiting("a").await);
 }
 
-/// Given up: dead for the reason, and with its claim.
+/// Given up: dead with the reason, and the claim is kept.
 pub async fn a_failure_without_a_next_attempt_is_dead<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
@@ -56,7 +56,7 @@ pub async fn a_failure_without_a_next_attempt_is_dead<W: World>(world: W) {
     assert!(stage.take(Kind::Suspect).await.is_empty());
 }
 
-/// The answer to the first note was lost, and it is written again: it finds no token.
+/// The reply to the first write was lost, and the write is repeated: it finds no token.
 pub async fn a_failure_is_never_charged_twice<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
@@ -66,7 +66,7 @@ pub async fn a_failure_is_never_charged_twice<W: World>(world: W) {
     }
 }
 
-/// Whoever has lost its lease writes nothing, and the new holder's token stays.
+/// A holder that has lost its lease writes nothing, and the new holder's token stays.
 pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let old = taken(&stage).await;
@@ -84,7 +84,7 @@ pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
     assert!(stage.store.note(&new, &failed(Ok(HOUR))).await.unwrap());
 }
 
-/// A run that lost its connection is no crash: the start is given back, and the break counted.
+/// A run that lost its connection is not a crash: the start is refunded and the break counted.
 pub async fn a_break_gives_the_start_back_and_counts_itself<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
@@ -112,7 +112,7 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     assert!(stage.is_waiting("a").await);
 }
 
-/// What was not run is as it was before it was taken.
+/// A row that did not run is as it was before it was taken.
 pub async fn what_was_given_back_has_no_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
@@ -123,7 +123,7 @@ pub async fn what_was_given_back_has_no_start<W: World>(world: W) {
     assert!(stage.take(Kind::Ordinary).await.is_empty());
 }
 
-/// What can never run is dead, and nobody has tried.
+/// A message that can never run is dead without an attempt.
 pub async fn dead_without_an_attempt<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
@@ -135,7 +135,7 @@ pub async fn dead_without_an_attempt<W: World>(world: W) {
     assert!(!stage.store.note(&row, &note).await.unwrap());
 }
 
-/// A start that came to nothing, because the lease was lost, is taken back; whoever has the row now keeps it.
+/// A start that did not run because the lease was lost is refunded; the current holder keeps the row.
 pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let old = taken(&stage).await;
@@ -147,7 +147,7 @@ pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W)
     assert_eq!((row.starts, row.token), (1, new.token));
 }
 
-/// An outcome may have reset the starts before.
+/// An outcome may already have reset the starts.
 pub async fn unstart_never_goes_below_zero<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;

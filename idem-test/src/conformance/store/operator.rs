@@ -1,4 +1,4 @@
-//! What an operator does: list, replay, discard.
+//! The operator's calls: list, replay, discard.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub async fn the_list_is_filtered<W: World>(world: W) {
     assert_eq!((rows.len(), rows[0].handler.as_str()), (1, "order_paid"));
 }
 
-/// Newest first, page by page, none twice and none left out.
+/// Newest first, page by page, without duplicates or gaps.
 pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for n in 0..7 {
@@ -55,7 +55,7 @@ pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
     assert_eq!(pages, ["654", "321", "0"]);
 }
 
-/// Dead to parked: due now, without start, token or reason. The claim stands all the while.
+/// Dead to scheduled: due now, without start, token or reason. The claim exists throughout.
 pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.bury("a", Reason::Exhausted).await;
@@ -70,7 +70,7 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     assert!(stage.is_dated("a").await);
 }
 
-/// Once replayed it is no dead row any more; and what is parked, elsewhere, or nowhere is none.
+/// A replayed row is no longer dead; scheduled rows, rows of another consumer and missing rows are not found.
 pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.bury("a", Reason::Exhausted).await;
@@ -84,7 +84,7 @@ pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
     assert_eq!(stage.one_parked().await.token, taken.token, "a row that runs is left alone");
 }
 
-/// Effects may stand already.
+/// Its effects may already exist.
 pub async fn replay_of_what_its_handler_committed_needs_force<W: World>(world: W) {
     needs_force(world, Reason::Committed).await;
 }
@@ -103,7 +103,7 @@ async fn needs_force<W: World>(world: W, reason: Reason) {
     stage.take_one(Kind::Ordinary).await;
 }
 
-/// Its own key belongs to another message, and no force changes that.
+/// Its key belongs to another message, and `force` does not change that.
 pub async fn replay_of_a_conflict_needs_a_key<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
@@ -115,7 +115,7 @@ pub async fn replay_of_a_conflict_needs_a_key<W: World>(world: W) {
     assert!(stage.is_dated("a").await);
 }
 
-/// What has ended a process, or a connection, is not run beside others when it is replayed.
+/// A message that ended a process or a connection is not run beside others when it is replayed.
 pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, reason) in [("a", Reason::Crashed), ("b", Reason::BrokeConnection)] {
@@ -132,7 +132,7 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
     }
 }
 
-/// The new key is claimed for it, and the first message keeps its own.
+/// The new key is claimed for the conflict, and the first message keeps its key.
 pub async fn replay_as_moves_a_conflict_to_a_key_of_its_own<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
@@ -154,7 +154,7 @@ pub async fn replay_as_moves_a_conflict_to_a_key_of_its_own<W: World>(world: W) 
     assert!(stage.is_dated("a-2").await);
 }
 
-/// A key that belongs to another message, processed or waiting, is no key for it.
+/// A key that belongs to another message, processed or waiting, is refused.
 pub async fn replay_as_is_refused_where_the_key_is_taken<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
@@ -169,7 +169,7 @@ pub async fn replay_as_is_refused_where_the_key_is_taken<W: World>(world: W) {
     assert_eq!(stage.parked().await.len(), 1);
 }
 
-/// The message will never run: its claim is dated, so that late copies are duplicates, and prune ends it one day.
+/// The message will never run: its claim is dated, so that late copies are duplicates and prune can delete it.
 pub async fn discard_dates_the_claim_that_the_row_owned<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.bury("a", Reason::Exhausted).await;
@@ -178,7 +178,7 @@ pub async fn discard_dates_the_claim_that_the_row_owned<W: World>(world: W) {
     assert!(stage.is_dated("a").await);
     assert!(stage.is_waiting("b").await);
     assert_eq!(stage.one_dead().await.identity, stage.id("b"));
-    // A second time nothing is dated, also where the claim waits again.
+    // The second discard dates nothing, even if the claim is waiting again.
     let mut txn = stage.begin().await;
     stage.store.reopen(&mut txn, stage.handler, &Key::of("a").unwrap()).await.unwrap();
     committed(stage.commit(txn).await);
@@ -186,7 +186,7 @@ pub async fn discard_dates_the_claim_that_the_row_owned<W: World>(world: W) {
     assert!(stage.is_waiting("a").await);
 }
 
-/// The claim of its key is the first message's, which may still wait.
+/// The claim of its key belongs to the first message, which may still be waiting.
 pub async fn discard_of_a_conflict_leaves_the_claim_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -197,7 +197,7 @@ pub async fn discard_of_a_conflict_leaves_the_claim_alone<W: World>(world: W) {
     assert_eq!(stage.one_parked().await.identity, stage.id("a"));
 }
 
-/// It never had one.
+/// It never had a claim.
 pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -211,7 +211,7 @@ pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world:
     assert!(stage.store.discard("billing", dead[0].id).await.unwrap());
     assert_eq!(stage.dead().await.len(), 1);
     assert!(stage.is_waiting("a").await);
-    // A replayed one can be taken, and removed.
+    // A replayed row can be taken and removed.
     assert_eq!(stage.store.replay("billing", dead[1].id, false).await.unwrap(), Replayed::Due);
     let rows = stage.take(Kind::Ordinary).await;
     let row = rows.iter().find(|row| row.id == dead[1].id).unwrap();
@@ -220,7 +220,7 @@ pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world:
     committed(stage.commit(txn).await);
 }
 
-/// What is parked may run at this moment, and what is another consumer's is not ours.
+/// A scheduled row may be running now, and rows of other consumers are not touched.
 pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;

@@ -1,4 +1,4 @@
-//! Pruning: only what is dated, old, and has no inbox row.
+//! Pruning: deletes only claims that are dated, old, and without an inbox row.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ fn pruned(claims: u64) -> Pruned {
     Pruned { claims, elsewhere: false }
 }
 
-/// What is older than the retention goes, and what waits never does.
+/// Claims older than the retention are deleted; waiting claims never are.
 pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     let stage = stage(world).await;
     assert_eq!(stage.store.prune().await.unwrap(), pruned(0));
@@ -26,7 +26,7 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     stage.process("old too").await;
     stage.park("parked").await;
     stage.bury("dead", Reason::Exhausted).await;
-    // No row stands beside it, so that nothing but its missing date keeps it.
+    // It has no row, so that only its missing date keeps it.
     let mut txn = stage.begin().await;
     stage.store.claim(&mut txn, &stage.id("waiting"), Promise::Waiting).await.unwrap();
     committed(stage.commit(txn).await);
@@ -42,7 +42,7 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     assert_eq!(stage.store.prune().await.unwrap(), pruned(0));
 }
 
-/// How far the claims of a handler were pruned, as a new claim tells it.
+/// How far the claims of a handler were pruned, as a new claim reports it.
 async fn through<W: World>(stage: &Stage<W>, handler: HandlerId) -> Option<SystemTime> {
     let identity = Identity { handler, ..stage.id("asks") };
     match stage.claim_now(&identity).await {
@@ -51,8 +51,8 @@ async fn through<W: World>(stage: &Stage<W>, handler: HandlerId) -> Option<Syste
     }
 }
 
-/// Where the newest of the claims that went was dated, which is further back than the retention; not less after a prune of
-/// older ones, and of this handler only.
+/// It is the date of the newest deleted claim, which is older than the retention. A later prune of older claims does
+/// not lower it, and it applies to this handler only.
 pub async fn prune_tells_how_far_it_went<W: World>(world: W) {
     let stage = stage(world).await;
     let other = register(&stage.store, "billing", "order_shipped").await;
@@ -78,7 +78,7 @@ pub async fn prune_tells_how_far_it_went<W: World>(world: W) {
     assert!(around(second), "{second:?}");
 }
 
-/// Claims of many tell it for each handler, where all of them are new and where some are not.
+/// Many claims report it for each handler, whether all of them are new or only some.
 pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(world: W) {
     let stage = stage(world).await;
     let other = register(&stage.store, "billing", "order_shipped").await;
@@ -97,7 +97,7 @@ pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(w
         (vec![&a, &known, &b], vec![of_handler, Claimed::Found, of_other]),
         (vec![&known, &b], vec![Claimed::Found, of_other]),
     ] {
-        // The first attempt of a transaction may be another statement than the later ones.
+        // The first attempt of a transaction may use a different statement from later ones.
         for attempts in 1..3 {
             let mut txn = stage.begin().await;
             for _ in 1..attempts {
@@ -109,7 +109,8 @@ pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(w
     }
 }
 
-/// However a claim races with the prune of an older one: it is found, or how far prune went says that it may have been.
+/// If a claim races with the prune of an older one, either the claim is found or the pruning cutoff shows that it may
+/// have existed.
 pub async fn a_claim_that_races_with_prune_is_found_or_told_of<W: World>(world: W) {
     let stage = stage(world).await;
     let ids: Vec<_> = (0..200).map(|n| stage.id(&format!("{n:03}"))).collect();
@@ -139,7 +140,7 @@ pub async fn a_claim_that_races_with_prune_is_found_or_told_of<W: World>(world: 
     }
 }
 
-/// Two services in one schema: each handler's claims are kept for as long as its own store has said.
+/// Two services in one schema: each handler's claims are kept for the retention of its own store.
 pub async fn claims_are_kept_for_the_retention_of_their_own_handler<W: World>(world: W) {
     let stage = stage(world).await;
     let long = stage.world.store(Setup { retention: Some(RETENTION * 100), ..Setup::default() }).await.unwrap();
@@ -157,8 +158,8 @@ pub async fn claims_are_kept_for_the_retention_of_their_own_handler<W: World>(wo
     assert_eq!(retention, [Some(RETENTION * 100), Some(RETENTION)]);
 }
 
-/// Two versions of a service: claims are kept for as long as the one needs that keeps them longer. An operator lowers it,
-/// and what is to be kept for ever stays so.
+/// Two versions of a service: claims are kept for the longer of the two retentions. An operator can lower it, except
+/// where claims are kept forever.
 pub async fn the_greater_retention_wins_until_an_operator_lowers_it<W: World>(world: W) {
     let stage = stage(world).await;
     let long = stage.world.store(Setup { retention: Some(RETENTION * 100), ..Setup::default() }).await.unwrap();
@@ -184,7 +185,7 @@ pub async fn the_greater_retention_wins_until_an_operator_lowers_it<W: World>(wo
     assert_eq!(long.prune().await.unwrap(), pruned(1), "by what the operator says");
 }
 
-/// A conflict stands beside a dated claim, which tells what it conflicts with.
+/// A conflict has a dated claim beside it, which identifies the message it conflicts with.
 pub async fn prune_never_deletes_a_claim_with_a_row<W: World>(world: W) {
     let stage = stage(world).await;
     stage.process("a").await;
@@ -195,7 +196,8 @@ pub async fn prune_never_deletes_a_claim_with_a_row<W: World>(world: W) {
     assert_eq!(stage.store.prune().await.unwrap(), pruned(1));
 }
 
-/// Whoever has read a claim, to write a conflict beside it, finds it until it has committed; prune does not wait.
+/// A transaction that read a claim, to write a conflict beside it, finds the claim until it commits; prune does not
+/// wait.
 pub async fn prune_skips_a_claim_that_is_being_read<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
@@ -211,7 +213,7 @@ pub async fn prune_skips_a_claim_that_is_being_read<W: World>(world: W) {
     assert_eq!(stage.store.prune().await.unwrap(), pruned(1));
 }
 
-/// One pruner works at a time; the others say so at once, and together they delete each claim once.
+/// One pruner works at a time. The others return so at once, and together they delete each claim once.
 pub async fn pruners_do_not_meet<W: World>(world: W) {
     let stage = stage(world).await;
     for n in 0..60 {

@@ -1,4 +1,4 @@
-//! Two workers, one key, at once.
+//! Two workers claim one key at the same time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::{Setup, Stage, World, committed};
 
 const ROUNDS: usize = 1000;
 
-/// How the claim of one worker went, in one round.
+/// The result of one worker's claim in one round.
 struct Claim {
     new: bool,
     sent: Instant,
@@ -20,7 +20,7 @@ struct Claim {
     commit: Instant,
 }
 
-/// Where two workers meet.
+/// The synchronization between two workers.
 struct Meeting {
     barrier: Barrier,
     /// How many claims were sent.
@@ -28,21 +28,21 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// Waits for the other one; then the claim is sent.
+    /// Waits for the other worker; the claim is then sent.
     async fn go(&self) -> Instant {
         self.barrier.wait().await;
         self.sent.send_modify(|sent| *sent += 1);
         Instant::now()
     }
 
-    /// Waits until the other one has sent its claim of this round too, so that no scheduler lets them miss each other.
+    /// Waits until the other worker has also sent its claim of this round, so that scheduling cannot keep them apart.
     async fn both_sent(&self, round: usize) {
         self.sent.subscribe().wait_for(|sent| *sent >= 2 * (round + 1)).await.unwrap();
     }
 }
 
-/// Two processes claim one key at the same moment, a thousand times: there is one effect each time. How many claims
-/// really waited for the other's commit is measured and printed.
+/// Two processes claim one key at the same moment, a thousand times: there is one effect each time. Prints how many
+/// claims really waited for the other's commit.
 pub async fn two_claims_at_once_have_one_effect_a_thousand_times<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = stage.world.store(Setup::default()).await.unwrap();
@@ -68,7 +68,7 @@ pub async fn two_claims_at_once_have_one_effect_a_thousand_times<W: World>(world
     for (one, two) in one.iter().zip(&two) {
         let (new, found) = if one.new { (one, two) } else { (two, one) };
         assert!(new.new && !found.new, "of two claims one is new");
-        // Sent before the other one's commit was, and answered only after that.
+        // Sent before the other's commit and answered after it.
         waited += usize::from(found.sent < new.commit && found.answered > new.commit);
         claims.push(new.answered - new.sent);
         waits.push(found.answered - found.sent);
@@ -93,7 +93,8 @@ fn median(mut durations: Vec<Duration>) -> Duration {
     durations[durations.len() / 2]
 }
 
-/// Both have begun when the barrier lets them go, where several can; else it lets them begin.
+/// Where several transactions can be open, both have begun when the barrier opens; otherwise it opens before they
+/// begin.
 async fn claim<W: World>(
     store: &W::Store,
     meeting: &Meeting,

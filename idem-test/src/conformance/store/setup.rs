@@ -9,7 +9,7 @@ use idem_core::store::{Claims, Identity, Operator, Transactions};
 use super::stage::register;
 use super::{Setup, Stage, World};
 
-/// A name has one number, in the order in which it was asked for, now and later.
+/// A name keeps one number, in the order of registration.
 pub async fn register_is_stable<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let names = ["", "order_paid", "order shipped '\"\u{e4}"];
@@ -36,7 +36,7 @@ pub async fn concurrent_registration_agrees<W: World>(world: W) {
     assert!(all.iter().all(|ids| *ids == all[0] && ids.len() == 3), "{all:?}");
 }
 
-/// A worker refuses to leave rows behind that nobody would run, so it asks for their handlers.
+/// A worker refuses to leave rows behind that no handler would run, so it queries their handlers.
 pub async fn waiting_lists_handlers_with_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
     assert!(stage.store.waiting("billing").await.unwrap().is_empty());
@@ -53,19 +53,19 @@ pub async fn waiting_lists_handlers_with_rows<W: World>(world: W) {
     assert_eq!(waiting, ["order_paid", "with a dead row"]);
 }
 
-/// How long ago a worker had the handler `order_paid`, which has rows.
+/// How long ago a worker last had the handler `order_paid`, which has rows.
 async fn seen<W: World>(stage: &Stage<W>) -> Duration {
     stage.store.waiting("billing").await.unwrap().remove(0).seen
 }
 
-/// Lets all handlers have been seen so much earlier.
+/// Moves the last-seen time of all handlers back by `by`.
 async fn seen_earlier<W: World>(stage: &Stage<W>, by: Duration) {
     let (handlers, earlier) = (stage.world.own("handlers"), W::earlier("seen_at", by));
     stage.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier}")).await;
 }
 
-/// By the database's clock, and only of those that were named. Half a minute is as good as now, so that many workers
-/// write no more often than one.
+/// By the database's clock, and only for the named handlers. Half a minute counts as now, so that many workers write no
+/// more often than one.
 pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (days, minutes) = (Duration::from_secs(3 * 24 * 3600), Duration::from_secs(300));
@@ -92,7 +92,7 @@ pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
     assert_eq!(stage.world.number(&numbers).await, 1, "neither was written again");
 }
 
-/// Nobody waits to show that he is alive, and nobody waits for one who does.
+/// Recording that a worker is alive never waits for another worker that does the same.
 pub async fn handlers_are_seen_by_many_at_once<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -116,7 +116,7 @@ pub async fn handlers_are_seen_by_many_at_once<W: World>(world: W) {
     assert!(seen(&stage).await < Duration::from_secs(600));
 }
 
-/// A consumer whose claims are still there, or were pruned, is not new.
+/// A consumer that has claims, or had claims that were pruned, is not new.
 pub async fn a_history_is_told_by_claims_and_by_what_was_pruned<W: World>(world: W) {
     let stage = Stage::new(world).await;
     register(&stage.store, "new", "without claims").await;
@@ -148,7 +148,7 @@ pub async fn ten_migrations_at_once_are_one<W: World>(world: W) {
     assert!(number(all).await >= 1);
 }
 
-/// A worker that needs more connections than there are is refused at its start, with the cure.
+/// A worker that needs more connections than there are is refused at its start, with the remedy.
 pub async fn reserve_refuses_beyond_the_connections<W: World>(world: W) {
     if !W::FEATURES.bounded {
         return;
@@ -165,7 +165,7 @@ pub async fn reserve_refuses_beyond_the_connections<W: World>(world: W) {
     assert!(stage.store.reserve(usize::MAX).is_err());
 }
 
-/// A database that is there gives a sign of life.
+/// A reachable database answers a ping.
 pub async fn ping_is_answered<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.store.ping().await.unwrap();

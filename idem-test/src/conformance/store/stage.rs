@@ -1,4 +1,4 @@
-//! What most cases begin with: a store with one handler, and a table of effects.
+//! The setup of most cases: a store with one handler, and a table of effects.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{Setup, World};
 
-/// The lease of rows that are taken.
+/// The lease of taken rows.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
 
 /// A store with one handler of the consumer `billing`.
@@ -28,7 +28,7 @@ impl<W: World> Stage<W> {
 
     pub(super) async fn with(world: W, setup: Setup) -> Self {
         let store = world.store(setup).await.unwrap();
-        // Without a constraint, so that nothing but the claim keeps a second effect away.
+        // Without a constraint, so that only the claim prevents a second effect.
         world.run(&format!("CREATE TABLE {} (name VARCHAR(200) NOT NULL)", world.name("effects"))).await;
         let handler = register(&store, "billing", "order_paid").await;
         Self { world, store, handler }
@@ -36,12 +36,12 @@ impl<W: World> Stage<W> {
 
     // ===== identities =====
 
-    /// The message of this key with this payload.
+    /// The message with this key and payload.
     pub(super) fn message(&self, key: &str, payload: &str) -> Identity {
         Identity { handler: self.handler, key: Key::of(key).unwrap(), fingerprint: Fingerprint::of(payload.as_bytes()) }
     }
 
-    /// The message of this key.
+    /// The message with this key.
     pub(super) fn id(&self, key: &str) -> Identity {
         self.message(key, key)
     }
@@ -56,7 +56,7 @@ impl<W: World> Stage<W> {
         self.store.commit(txn).await
     }
 
-    /// Begins and claims what must be new.
+    /// Begins a transaction and makes a claim that must be new.
     pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Transactions>::Txn {
         let claim = self.store.begin_with_claim(Duration::from_secs(30), identity, Promise::Processed);
         let (txn, claimed) = claim.await.unwrap();
@@ -73,7 +73,7 @@ impl<W: World> Stage<W> {
         format!("INSERT INTO {} (name) VALUES ('{name}')", self.world.name("effects"))
     }
 
-    /// Runs SQL on the lent connection.
+    /// Runs SQL on the handler's connection.
     pub(super) async fn execute(
         &self,
         txn: &mut <W::Store as Transactions>::Txn,
@@ -88,7 +88,7 @@ impl<W: World> Stage<W> {
         self.world.number(&format!("SELECT count(*) FROM {effects} WHERE name = '{name}'")).await
     }
 
-    /// Processes a message whose effect is its key.
+    /// Processes a message whose effect is named by its key.
     pub(super) async fn process(&self, key: &str) {
         let mut txn = self.claimed(&self.id(key)).await;
         self.effect(&mut txn, key).await;
@@ -97,7 +97,7 @@ impl<W: World> Stage<W> {
 
     // ===== questions =====
 
-    /// What a claim answers now; nothing stays of the question.
+    /// The result of a claim now; the claim is not kept.
     pub(super) async fn claim_now(&self, identity: &Identity) -> Claimed {
         let mut txn = self.begin().await;
         let claimed = self.store.claim(&mut txn, identity, Promise::Processed).await.unwrap();
@@ -112,12 +112,12 @@ impl<W: World> Stage<W> {
         standing
     }
 
-    /// Whether the claim is there and dated.
+    /// Whether the claim exists and is dated.
     pub(super) async fn is_dated(&self, key: &str) -> bool {
         self.standing(key).await.is_some_and(|standing| standing.age.is_some())
     }
 
-    /// Whether the claim is there and waits.
+    /// Whether the claim exists and is waiting.
     pub(super) async fn is_waiting(&self, key: &str) -> bool {
         self.standing(key).await.is_some_and(|standing| standing.age.is_none())
     }
@@ -135,7 +135,7 @@ impl<W: World> Stage<W> {
         self.store.list("billing", &filter, Page::default()).await.unwrap()
     }
 
-    /// The only parked row.
+    /// The only scheduled row.
     pub(super) async fn one_parked(&self) -> Row {
         let mut rows = self.parked().await;
         assert_eq!(rows.len(), 1, "parked rows: {rows:?}");
@@ -151,7 +151,7 @@ impl<W: World> Stage<W> {
 
     // ===== rows =====
 
-    /// Inserts a row, with its claim where `claim` says so.
+    /// Inserts a row, with its claim if `claim` is set.
     pub(super) async fn row(&self, identity: &Identity, claim: bool, state: Result<Duration, Reason>) {
         let mut txn = self.begin().await;
         if claim {
@@ -163,18 +163,18 @@ impl<W: World> Stage<W> {
         committed(self.commit(txn).await);
     }
 
-    /// A message that is parked and due now.
+    /// Stores a scheduled message that is due now.
     pub(super) async fn park(&self, key: &str) {
         self.row(&self.id(key), true, Ok(Duration::ZERO)).await;
     }
 
-    /// A dead letter; its number.
+    /// Stores a dead letter and returns its id.
     pub(super) async fn bury(&self, key: &str, reason: Reason) -> i64 {
         self.row(&self.id(key), true, Err(reason)).await;
         self.dead().await[0].id
     }
 
-    /// A conflict beside the claim of `key`; its number.
+    /// Stores a conflict beside the claim of `key` and returns its id.
     pub(super) async fn conflict(&self, key: &str, payload: &str) -> i64 {
         self.row(&self.message(key, payload), false, Err(Reason::Conflict)).await;
         self.dead().await[0].id
@@ -191,7 +191,7 @@ impl<W: World> Stage<W> {
         rows.remove(0)
     }
 
-    /// Reserves the only suspect, and counts its start.
+    /// Reserves the only suspect and counts its start.
     pub(super) async fn begin_suspect(&self) -> Row {
         let row = self.take_one(Kind::Suspect).await;
         assert!(self.store.count_start(&row, LEASE).await.unwrap());
@@ -200,13 +200,13 @@ impl<W: World> Stage<W> {
 
     // ===== time =====
 
-    /// Lets all rows be due, or their leases end, so much earlier.
+    /// Moves the due times or lease ends of all rows back by `by`.
     pub(super) async fn rows_earlier(&self, by: Duration) {
         let (inbox, earlier) = (self.world.own("inbox_messages"), W::earlier("due_at", by));
         self.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
     }
 
-    /// Lets all claims be older.
+    /// Moves the dates of all claims back by `by`.
     pub(super) async fn claims_earlier(&self, by: Duration) {
         let (claims, earlier) = (self.world.own("processed_messages"), W::earlier("processed_at", by));
         self.world.run(&format!("UPDATE {claims} SET processed_at = {earlier}")).await;
@@ -218,17 +218,17 @@ impl<W: World> Stage<W> {
     }
 }
 
-/// One handler's number.
+/// Registers one handler and returns its number.
 pub(super) async fn register<S: Store>(store: &S, consumer: &str, name: &str) -> HandlerId {
     store.register(consumer, &[name]).await.unwrap()[0]
 }
 
-/// Asserts that a commit was done.
+/// Asserts that the commit succeeded.
 pub(super) fn committed(committed: Committed) {
     assert!(matches!(committed, Committed::Done), "it was to be committed: {committed:?}");
 }
 
-/// Repeats a question until the answer is the expected one: a server may notice a closed connection a little later.
+/// Repeats a query until it returns `Some`: a server may notice a closed connection late.
 pub(super) async fn settled<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     crate::conformance::soon(async {
         loop {

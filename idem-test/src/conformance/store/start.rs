@@ -1,4 +1,4 @@
-//! Starting a taken row: the row goes and the claim is dated, in the transaction of the handler.
+//! Starting a taken row: the row is deleted and the claim is dated, in the handler's transaction.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use idem_core::store::{Claimed, Claims, InboxRows, Kind, Promise, Transactions};
 
 use super::{Stage, World, committed};
 
-/// One statement, seen by others only after the commit.
+/// Both happen in one statement, and are visible to others only after the commit.
 pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -26,7 +26,7 @@ pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
     assert!(stage.is_waiting("b").await);
 }
 
-/// What was not committed has not started.
+/// Without a commit, nothing has started.
 pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -42,7 +42,7 @@ pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     assert_eq!(stage.effects("a").await, 0);
 }
 
-/// Whoever has lost its lease to another one does not start.
+/// A holder that has lost its lease to another one does not start the row.
 pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -60,7 +60,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     committed(stage.commit(txn).await);
 }
 
-/// A row that was processed cannot be started again.
+/// A processed row cannot be started again.
 pub async fn a_second_start_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -72,7 +72,7 @@ pub async fn a_second_start_is_false<W: World>(world: W) {
     }
 }
 
-/// While a row runs, its claim is being updated. A copy finds the committed claim at once, and reads that it waits.
+/// While a row runs, its claim is being updated. A copy finds the committed claim at once and reads that it is waiting.
 pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
@@ -92,7 +92,8 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     committed(stage.commit(running).await);
 }
 
-/// Parked, taken and running, as its message; neither processed nor dead, nor another message of its key.
+/// A message is scheduled while its row is scheduled, taken or running; not when it is processed or dead, nor for
+/// another message of its key.
 pub async fn a_message_is_parked_until_its_row_is_done<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (a, b, other) = (stage.id("a"), stage.id("b"), stage.message("a", "another"));
@@ -111,7 +112,7 @@ pub async fn a_message_is_parked_until_its_row_is_done<W: World>(world: W) {
     assert!(!is_parked(&stage.id("dead")).await);
 }
 
-/// A row that was stored ahead of its turn is due when it is made so; one that is taken, or dead, stays as it is.
+/// A row stored ahead of its turn can be made due; a taken or dead row stays unchanged.
 pub async fn a_row_that_waits_for_its_turn_is_made_due<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.row(&stage.id("ahead"), true, Ok(Duration::from_secs(7 * 24 * 3600))).await;

@@ -7,7 +7,7 @@ use idem_core::store::{InboxRows, Isolation, Kind, MAX_STARTS, Note, Row, Transa
 
 use super::{LEASE, Stage, World, committed};
 
-/// Takes the row as often as it can be, and lets each lease end by this much.
+/// Takes the row as often as possible, and lets each lease end `over` ago.
 async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
     stage.park("a").await;
     let mut row = stage.take_one(Kind::Ordinary).await;
@@ -20,7 +20,7 @@ async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
     row
 }
 
-/// What was begun without an outcome, or has broken connections again and again, is not taken with others.
+/// A row with starts but no outcome, or with repeated broken connections, is not taken with others.
 pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("crashed").await;
@@ -41,7 +41,7 @@ pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     assert_eq!(suspects.iter().map(Row::isolation).collect::<Vec<_>>(), [Isolation::Inbox; 2]);
 }
 
-/// A holder that ends while it waits until its process is quiet has charged the suspect nothing.
+/// A holder that ends while it waits for exclusive access has not charged the suspect.
 pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -55,7 +55,7 @@ pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
     }
 }
 
-/// The answer to the count may be lost, and it is asked for again; who has lost its lease counts nothing.
+/// If the reply to the count is lost, the count can be repeated; a holder that has lost its lease counts nothing.
 pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -73,7 +73,7 @@ pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(worl
     assert_eq!(Row { starts: 2, ..row }.isolation(), Isolation::Process);
 }
 
-/// Given up before it began, it is what it was, even if the count was written and its answer lost.
+/// A suspect given up before it began is unchanged, even if the count was written and its reply lost.
 pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -87,7 +87,7 @@ pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
     assert_eq!((row.starts, row.attempts, row.breaks), (1, 0, 0));
 }
 
-/// The leases of those begin anew that still have the token, and of no others.
+/// Only the leases of rows that still have the token are extended.
 pub async fn leases_are_extended_by_token<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for key in ["a", "b", "c"] {
@@ -108,7 +108,7 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
     }
 }
 
-/// A row that runs is locked: to extend it would wait for its handler.
+/// A running row is locked: extending its lease would wait for its handler.
 pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
@@ -123,7 +123,7 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
     assert!(stage.parked().await.is_empty());
 }
 
-/// And a suspect's turn is no turn for others.
+/// A take of suspects returns no other rows.
 pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.park("a").await;
@@ -131,7 +131,7 @@ pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
     assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("a"));
 }
 
-/// Four starts without an outcome are enough.
+/// Four starts without an outcome are the limit.
 pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 10).await;
@@ -139,7 +139,7 @@ pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
     assert!(stage.take(Kind::Ordinary).await.is_empty());
 }
 
-/// The fourth holder may have begun just before the end of its lease: it is judged only when that is long over.
+/// The fourth holder may have begun just before the end of its lease: the row is judged only long after that.
 pub async fn judge_waits_for_three_leases<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 2).await;
@@ -164,7 +164,7 @@ pub async fn judge_waits_for_three_leases<W: World>(world: W) {
     assert_eq!(judge().await, 0, "only four starts are judged");
 }
 
-/// A holder that comes back after the judgement changes nothing any more.
+/// A holder that comes back after the row was judged changes nothing.
 pub async fn a_judged_row_is_not_brought_back_by_its_old_holder<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = crash_out(&stage, LEASE * 4).await;

@@ -1,4 +1,4 @@
-//! Transactions: together or not at all, and what becomes of those that nobody ends.
+//! Transactions: all or nothing, and transactions that are never ended.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use idem_core::store::{Claimed, Claims, Committed, Fault, Promise, Transactions}
 
 use super::{Setup, Stage, World, committed, settled};
 
-/// The claim and what the handler writes are one thing.
+/// The claim and the handler's writes are atomic.
 pub async fn claim_and_write_commit_together_or_not_at_all<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("kept")).await;
@@ -22,7 +22,7 @@ pub async fn claim_and_write_commit_together_or_not_at_all<W: World>(world: W) {
     assert_eq!((stage.effects("lost").await, stage.standing("lost").await), (0, None));
 }
 
-/// A transaction that is dropped, as by a cancelled handler, is rolled back by itself.
+/// A dropped transaction, as by a cancelled handler, is rolled back by itself.
 pub async fn a_dropped_transaction_is_rolled_back_and_its_claim_free<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.claimed(&stage.id("a")).await;
@@ -32,7 +32,7 @@ pub async fn a_dropped_transaction_is_rolled_back_and_its_claim_free<W: World>(w
         let mut txn = stage.begin().await;
         let claimed = stage.store.claim(&mut txn, &stage.id("a"), Promise::Processed).await;
         stage.store.rollback(txn).await.unwrap();
-        // The server may notice the closed connection after the claim has waited for it.
+        // The server may notice the closed connection only after the claim has waited for it.
         if matches!(claimed, Err(Fault::Busy)) { None } else { Some(claimed.unwrap()) }
     })
     .await;
@@ -57,7 +57,7 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
             tokio::task::yield_now().await;
         }
     }
-    // All connections are still of use, and none of them is inside a transaction of before.
+    // All connections are still usable, and none is inside an earlier transaction.
     let processed = (0..8).map(|n| format!("after-{n}")).collect::<Vec<_>>();
     crate::conformance::soon(futures_util::future::join_all(processed.iter().map(|key| stage.process(key)))).await;
     for key in &processed {
@@ -73,7 +73,7 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
     .await;
 }
 
-/// A handler whose statement hangs does not hold its claim for longer than its deadline.
+/// A handler with a hanging statement does not hold its claim beyond its handler timeout.
 pub async fn a_statement_ends_at_the_deadline<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.store.begin(Duration::from_millis(200)).await.unwrap();
@@ -85,7 +85,7 @@ pub async fn a_statement_ends_at_the_deadline<W: World>(world: W) {
     assert!(stage.claim_now(&stage.id("a")).await.is_new());
 }
 
-/// A connection that is lost inside a handler shows in our own ROLLBACK, and only there.
+/// A connection lost inside a handler shows only in our ROLLBACK.
 pub async fn a_broken_connection_is_lost_and_the_store_goes_on<W: World>(world: W) {
     let Some(suicide) = W::FEATURES.suicide else { return };
     let stage = Stage::new(world).await;
@@ -98,7 +98,7 @@ pub async fn a_broken_connection_is_lost_and_the_store_goes_on<W: World>(world: 
     assert_eq!(stage.effects("a").await, 1);
 }
 
-/// A COMMIT on a lost connection is never taken for success, nor for failure.
+/// A COMMIT on a lost connection counts neither as success nor as failure.
 pub async fn a_commit_without_an_answer_is_unknown<W: World>(world: W) {
     let Some(suicide) = W::FEATURES.suicide else { return };
     let stage = Stage::new(world).await;
@@ -126,7 +126,7 @@ pub async fn a_commit_that_is_refused_writes_nothing<W: World>(world: W) {
     stage.process("a").await;
 }
 
-/// Without claim or start there is nothing to guard.
+/// Without a claim or a start there is nothing to guard.
 pub async fn a_transaction_of_our_own_commits_without_a_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.begin().await;
@@ -137,7 +137,7 @@ pub async fn a_transaction_of_our_own_commits_without_a_claim<W: World>(world: W
     committed(stage.commit(empty).await);
 }
 
-/// The loser of a deadlock is told apart from a failure, since a new transaction may succeed.
+/// The loser of a deadlock is distinguished from a failure, since a new transaction may succeed.
 pub async fn a_deadlock_is_a_lost_race<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
@@ -153,7 +153,7 @@ pub async fn a_deadlock_is_a_lost_race<W: World>(world: W) {
     stage.execute(&mut one, &lock("x")).await.unwrap();
     stage.execute(&mut two, &lock("y")).await.unwrap();
     let (lock_x, lock_y) = (lock("x"), lock("y"));
-    // Whoever loses has to let go, or the other one never ends.
+    // The loser must roll back, or the other one never ends.
     let mut lost = 0;
     let run = async |mut txn, sql: &str| {
         let locked = stage.execute(&mut txn, sql).await;

@@ -1,4 +1,4 @@
-//! A worker in a process of its own, which a test starts, and a handler may end.
+//! A worker in a separate process, which a test starts and a handler may end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Two workers, one key, at once, a thousand times.
+//! Two workers claim one key at the same time, a thousand times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -38,14 +38,14 @@ async fn two_workers_and_one_key_at_once_have_one_effect_a_thousand_times_on_pos
     world.end().await;
 }
 
-/// What the handler for SQLite sees of its test.
+/// The state that the SQLite handler shares with its test.
 #[derive(Clone)]
 struct Meeting {
     queue: Queue,
     met: Arc<AtomicUsize>,
 }
 
-/// Holds the write lock until the other worker has the other delivery in hand, and a little longer.
+/// Holds the write lock until the other worker has the other delivery, and a little longer.
 #[idempotent(key = "id", name = "meet")]
 async fn meet(order: Order, meeting: State<Meeting>, tx: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     sqlx::query("INSERT INTO effects (id) VALUES (?)").bind(&order.id).execute(tx).await?;

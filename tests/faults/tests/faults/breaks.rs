@@ -21,7 +21,7 @@ async fn others_go_on_beside(act: Act) {
     world.publish(&Order::new("breaker", act));
 
     let mut others = 0;
-    // Each time that it has broken one more connection, others are published, and have their effects before it goes on.
+    // After each broken connection, others are published and have their effects before it continues.
     for breaks in 1..MAX_BREAKS {
         until("it breaks once more", || async {
             world.rows(&store).await.iter().any(|row| row.breaks >= breaks && row.token.is_none())
@@ -34,7 +34,7 @@ async fn others_go_on_beside(act: Act) {
         world.journal.processed(others).await;
         let row = world.row(&store).await;
         assert_eq!((row.reason, row.attempts), (None, 0), "it still waits, and was charged nothing");
-        // Its wait is over sooner than idem would have it: ten breaks take half a minute and more.
+        // Its delay is cut short: ten breaks would take half a minute or more.
         let due = "UPDATE {schema}.inbox_messages SET due_at = now() WHERE breaks >= $1 AND token IS NULL";
         sqlx::query(world.stage.sql(due)).bind(breaks as i32).execute(&world.pool).await.unwrap();
     }
@@ -42,7 +42,7 @@ async fn others_go_on_beside(act: Act) {
 
     let row = world.row(&store).await;
     assert_eq!((row.reason, row.attempts, row.breaks), (Some(Reason::BrokeConnection), 0, MAX_BREAKS));
-    // The first run, which was no row yet, and ten of the row.
+    // The first run, before there was a row, and ten runs of the row.
     assert_eq!(world.stage.attempts("breaker"), [1; 11]);
     let mut expected: Vec<_> = (0..others).map(|n| (format!("other-{n}"), 1)).collect();
     expected.sort();

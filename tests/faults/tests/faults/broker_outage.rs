@@ -1,8 +1,8 @@
 //! A broker that is stopped for half a minute, killed, and cut off.
 //!
-//! Each broker has a server of its own, and its worker a process of its own, so that its log lines and its processor
-//! time can be told from all others. The three pass side by side. Afterwards work goes on by itself, nothing is lost and
-//! nothing doubled.
+//! Each broker has a separate server, and its worker a separate process, so that its log lines and its processor time
+//! can be told apart. The three brokers are tested in parallel. Afterwards work resumes by itself, and nothing is lost
+//! or doubled.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -14,16 +14,17 @@ use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 use idem_faults::{Act, Mode, Order, Process, Relay, Setting, World, fresh, orders, until, variable};
 use idem_services::Instance;
 
-/// How soon work must go on.
+/// How soon work must resume.
 const SOON: Duration = Duration::from_secs(10);
 
-/// All outages of one broker, and the report of them.
+/// Runs all outages of one broker and returns the report.
 type Report = fn() -> String;
 
-/// The thread of each broker's outages, which answers its report.
+/// The threads of the outages, by broker; each returns its report.
 type Running = BTreeMap<&'static str, JoinHandle<String>>;
 
-/// The three, begun by whichever test comes first: as many tests run at once as there are processors.
+/// The outages of all three brokers, started by whichever test comes first: only as many tests run at once as there are
+/// processors.
 static OUTAGES: LazyLock<Mutex<Running>> = LazyLock::new(|| {
     let outages: [(&str, Report); 3] = [
         ("rabbitmq", || outages::<RabbitMq>(idem_services::RabbitMq::start)),
@@ -41,7 +42,7 @@ fn the_outages(name: &str) {
         return;
     }
     let outages = OUTAGES.lock().unwrap().remove(name).unwrap();
-    // What is printed over there is shown with the test that began it, so it is said again here.
+    // Output of that thread is captured by the test that started it, so it is printed again here.
     match outages.join() {
         Ok(report) => println!("{report}"),
         Err(panic) => match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
@@ -73,7 +74,7 @@ fn outages<B: Broker>(start: fn() -> anyhow::Result<Instance>) -> String {
     runtime.block_on(all_harms::<B>(server))
 }
 
-/// What a test has of one broker.
+/// The state of one broker's test.
 struct Outages {
     world: World,
     setting: Setting,
@@ -83,7 +84,7 @@ struct Outages {
 
 async fn all_harms<B: Broker>(mut server: Instance) -> String {
     let world = World::new().await.unwrap();
-    // Its tables are made before its first process looks for them.
+    // Creates its tables before its first process looks for them.
     drop(world.store().await);
     let address = server.url().to_owned();
     let setting = Setting {
@@ -115,7 +116,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
             server
         })
         .await;
-    // The same with the server alive, seen from a worker that reaches it by way of a relay.
+    // The same with a live server, for a worker that reaches it through a relay.
     worker.kill().await;
     let relay = Relay::start(&address).await;
     outages.setting.address = relay.address(&address);
@@ -145,7 +146,7 @@ impl Outages {
 
     async fn publish<B: Broker>(&mut self, address: &str, new: Vec<Order>) {
         let payloads: Vec<_> = new.iter().map(|order| serde_json::to_vec(order).unwrap()).collect();
-        // A broker that listens again may not serve yet; what it did not confirm is published again, under the same key.
+        // A broker that listens again may not serve yet. Unconfirmed messages are published again, under the same key.
         let start = Instant::now();
         loop {
             let published = async { B::connect(address, &self.setting.name).await?.publish(&payloads).await };
@@ -158,7 +159,7 @@ impl Outages {
         self.expected.extend(new);
     }
 
-    /// Harms in the middle of work, and waits until all is processed, what was there and what is new.
+    /// Disrupts the broker in the middle of work, and waits until all earlier and new messages are processed.
     async fn harm<B: Broker, T>(
         &mut self,
         what: &str,
@@ -177,9 +178,9 @@ impl Outages {
         let spent = worker.processor_time() - spent;
         worker.runs();
 
-        // Nothing new is needed for work to go on, but there may be nothing left of what was there.
+        // Work resumes without a new message, but there may be none left.
         self.publish::<B>(address, vec![Order::new(format!("{what} after"), Act::Write)]).await;
-        // From here on, since until then the broker did not serve a publisher either.
+        // Measured from here, since until then the broker did not serve a publisher either.
         let back = Instant::now();
         let asked = format!("SELECT count(*) FROM {{schema}}.effects WHERE id = '{what} after'");
         until("work goes on", || async { self.world.number(&asked).await > 0 }).await;
@@ -192,17 +193,17 @@ impl Outages {
             back.elapsed()
         );
         println!("{}", self.report);
-        // On a machine that is so busy that the database does not answer either, it is the database that work waits for.
+        // On a machine so busy that the database does not answer either, work waits for the database.
         let late_database = worker.log().lines().skip(before_harm).any(|line| line.contains("database cannot be used"));
         assert!(resumed < SOON || late_database, "{}\n{}", self.report, worker.log());
-        // A try every five seconds at the latest, and the first ones closer together; each a line or two of idem's and of
+        // There is a try at least every five seconds, and more often at first. Each logs a line or two of idem's and of
         // the client's.
         assert!(lines < 150, "{}\n{}", self.report, worker.log());
         assert!(spent < lasted / 10 + Duration::from_millis(500), "{}\n{}", self.report, worker.log());
         done
     }
 
-    /// Nothing is lost, nothing is doubled, nothing is dead.
+    /// Nothing is lost, doubled or dead.
     async fn check<B: Broker>(&self, address: &str) {
         let parked = "SELECT count(*) FROM {schema}.inbox_messages";
         assert_eq!(self.world.number(parked).await, 0, "a message waits, or is dead");

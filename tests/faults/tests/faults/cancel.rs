@@ -1,4 +1,4 @@
-//! Futures that are dropped at any moment.
+//! Futures dropped at any moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -17,7 +17,7 @@ fn moment(n: usize) -> Duration {
     Duration::from_micros((n * 7919 % 3000) as u64)
 }
 
-/// A timer's grain is a millisecond, and a transaction is as short.
+/// A timer has a resolution of a millisecond, and a transaction is as short.
 async fn pass(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -25,7 +25,7 @@ async fn pass(time: Duration) {
     }
 }
 
-/// Begin, claim, effect, commit: whether it was this one that did it.
+/// Begin, claim, effect, commit. Returns whether this call processed the message.
 async fn process(world: Arc<World>, store: Postgres, identity: Identity, id: String) -> bool {
     let mut txn = store.begin(Duration::from_secs(10)).await.unwrap();
     if store.claim(&mut txn, &identity, Promise::Processed).await.unwrap() == Claimed::Found {
@@ -58,7 +58,7 @@ async fn five_hundred_transactions_that_are_dropped_at_any_moment_leave_none_ope
                 task.abort();
                 let was_cut = task.await.is_err();
                 if was_cut { &cut } else { &done }.fetch_add(1, Relaxed);
-                // Its claim stands if the COMMIT had been sent. This also warms a connection for the next one.
+                // Its claim exists if the COMMIT had been sent. This also warms a connection for the next one.
                 let first = process(world.clone(), store.clone(), identity, id).await;
                 assert!(was_cut || !first, "a commit that was answered is lost");
                 stood.fetch_add(usize::from(was_cut && !first), Relaxed);

@@ -1,4 +1,4 @@
-//! COMMIT without an answer, and transactions whose end nobody has seen.
+//! COMMIT without a reply, and transactions whose end was not observed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sqlx::{Connection, Executor, PgConnection};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_without_an_answer_is_asked_again() {
     let Some(world) = World::new().await else { return };
-    // The first COMMIT that has an effect to write ends its own connection. A sequence counts also what is rolled back.
+    // The first COMMIT with an effect to write ends its own connection. A sequence also counts what is rolled back.
     let trigger = "CREATE SEQUENCE {schema}.commits;
         CREATE FUNCTION {schema}.die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             IF nextval('{schema}.commits') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
@@ -29,8 +29,8 @@ async fn a_commit_without_an_answer_is_asked_again() {
     world.end().await;
 }
 
-/// A worker asks what became of a transaction that a crash of the server has cut off. The server has forgotten it, and given
-/// its number to another one, which was committed.
+/// A worker queries the fate of a transaction that a server crash has cut off. The server has forgotten it, and given
+/// its number to another transaction, which was committed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter() {
     if variable("DATABASE_URL").is_none() {
@@ -38,7 +38,7 @@ async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter(
     }
     let mut server = idem_services::Postgres::start().unwrap();
     let mut other = PgConnection::connect(server.url()).await.unwrap();
-    // Nothing of an open transaction is written to the log by and by.
+    // Nothing of an open transaction is flushed to the log in the background.
     let lazy = "ALTER SYSTEM SET wal_writer_delay = '10s'; SELECT pg_reload_conf(); CREATE TABLE others (n int)";
     for statement in lazy.split(';') {
         other.execute(statement).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter(
         claim.unwrap().0
     };
     let mut given_again = 0;
-    // The log is also written when its buffers are full, or by another's commit.
+    // The log is also flushed when its buffers are full, or by another transaction's commit.
     for id in ["one", "two", "three", "four", "five"] {
         let txn = cut_off(id).await;
         let ticket = store.ticket(&txn).unwrap();
@@ -70,7 +70,7 @@ async fn a_number_that_a_crashed_server_gives_again_does_not_make_a_dead_letter(
             .unwrap();
         given_again += u32::from(status.as_deref() == Some("committed"));
         let fate = loop {
-            // Its connections have ended with the server.
+            // Its connections ended with the server.
             if let Ok(fate) = store.fate(&ticket).await {
                 break fate;
             }

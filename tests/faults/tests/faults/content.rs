@@ -1,4 +1,4 @@
-//! Many messages, copies of them, and such as nobody can process.
+//! Many messages, copies of them, and messages that cannot be processed.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ async fn ten_thousand_messages_of_which_a_fifth_comes_twice_have_one_effect_each
     let mut published = Vec::with_capacity(12_000);
     for (n, order) in orders.iter().enumerate() {
         published.push(order.clone());
-        // The copy of one comes some messages later.
+        // A copy comes some messages later.
         if n % 5 == 4 {
             published.push(orders[n.saturating_sub(n % 40)].clone());
         }
@@ -55,7 +55,7 @@ async fn a_consumer_that_the_broker_has_forgotten_goes_on<S: Site>(scene: &Scene
     scene.publish(&before).await;
     let mut worker = scene.start().await;
     scene.effects(20).await;
-    // Where the broker forgets a consumer only while it is away, what it has settled comes again to the next one.
+    // If the broker forgets only an inactive consumer, settled messages are redelivered to the next one.
     if scene.site.forget().await {
         until("the worker has noticed", || async { !worker.health.is_ready() }).await;
         scene.site.restore().await;

@@ -1,4 +1,4 @@
-//! Workers that vanish, and connections, at every bad moment.
+//! Workers and connections that vanish, at every bad moment.
 
 use idem::Outcome;
 use idem_faults::{Act, Mode, Scene, Site, Stage, Unacked, orders, until, within};
@@ -14,11 +14,11 @@ everywhere! {
 
 async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S: Site>(scene: &Scene<S>) {
     let crashing = scene.start_warm().await;
-    // What is behind them is finished before they are, and must not count for them.
+    // The messages behind them finish first, and must not settle them.
     let orders = [orders("held", 8, Act::Hold), orders("behind", 8, Act::Write)].concat();
     scene.publish(&orders).await;
     if scene.mode == Mode::Batch {
-        // Which of them are in a batch with one that waits, and so behind it, is not known.
+        // Which of them are in a batch with a waiting one, and so behind it, is not known.
         let held = |stage: &Stage| stage.runs().iter().any(|run| run.id.starts_with("held"));
         until("one waits", || async { held(&scene.world.stage) }).await;
     } else {
@@ -26,11 +26,11 @@ async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S
         scene.effects(8).await;
     }
     assert_eq!(scene.stored().await, if scene.mode == Mode::Inbox { 8 } else { 0 });
-    // The other one is there already, and takes part.
+    // The other worker is already running, and takes part.
     let other = scene.start().await;
     let before = scene.runs();
     crashing.crash().await;
-    // What it ran is gone for sure when the other one runs it again.
+    // Once the other worker runs a message again, the crashed worker's run is certainly gone.
     scene.entered(before + 1).await;
     scene.world.stage.open();
     let dead = scene.ends_with(orders, vec![other]).await;
@@ -39,7 +39,7 @@ async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S
 
 async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate<S: Site>(scene: &Scene<S>) {
     let (source, asked) = Unacked::new(scene.site.source().await);
-    // A lane for each, since on a busy machine each may be a batch of its own.
+    // A lane for each, since on a busy machine each may be a separate batch.
     let crashing = scene.start_from(source, |worker| worker.in_flight(16));
     scene.warm_up().await;
     asked.keep();
@@ -67,7 +67,7 @@ async fn connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_
     scene.site.cut();
     let more = orders("later", 16, Act::Write);
     scene.publish(&more).await;
-    // Acks of before the cut settle nothing of after it.
+    // Acks from before the cut do not settle deliveries from after it.
     scene.world.stage.open();
     scene.effects(32).await;
     scene.site.cut();
@@ -88,7 +88,7 @@ async fn a_dead_letter_without_a_key_that_comes_again_is_the_same_one<S: Site>(s
     let other = scene.start().await;
     let dead = |outcome: &Outcome| matches!(outcome, Outcome::Dead { .. });
     scene.world.journal.until("it comes again", |journal| journal.count(dead) >= 1).await;
-    // What the broker counts in its headers makes no other message of it.
+    // The counters in the broker's headers do not make it another message.
     let dead = scene.ends_with([], vec![other]).await;
     assert_eq!(dead.iter().map(|row| row.sightings).collect::<Vec<_>>(), [2], "{dead:?}");
 }

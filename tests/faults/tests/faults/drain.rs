@@ -1,4 +1,4 @@
-//! Shutdown, in good order and otherwise.
+//! Shutdown, graceful and otherwise.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ async fn a_handler_that_hangs_is_cut_off_at_the_end_of_the_drain_and_rolled_back
     let Some(world) = World::new().await else { return };
     let store = world.store().await;
     let queue = world.broker.queue("orders");
-    // The crash of a first worker sends one message by way of the inbox.
+    // The crash of a first worker makes one message go through the inbox.
     world.publish(&Order::new("from the inbox", Act::Hold));
     let worker = world.start(&store, queue.clone(), |worker| worker);
     world.stage.entered(1).await;

@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use idem::Outcome;
 use idem_faults::{Act, Order, World, answers, within};
 
-/// A plain BEGIN is a connection that is being made.
+/// A plain BEGIN is a connection that is being opened.
 const BUSY: &str =
     "xact_start IS NOT NULL AND (wait_event_type = 'Lock' OR state LIKE 'idle in%') AND query <> 'BEGIN'";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_copies_at_once_in_two_workers_have_one_effect_and_no_ack_before_its_commit() {
     let Some(world) = World::new().await else { return };
-    // 5 deliveries, 2 that are stored at once, 1 row, 3 for the books: not one connection to spare.
+    // 5 deliveries, 2 being stored at once, 1 row, 3 for bookkeeping: no connection to spare.
     let stores = [11, 11].map(|connections| world.options().connections(connections).connect());
     let [first, second] = stores;
     let stores = [first.await.unwrap(), second.await.unwrap()];
@@ -27,14 +27,14 @@ async fn ten_copies_at_once_in_two_workers_have_one_effect_and_no_ack_before_its
     within("all copies are handed out", queue.delivered(10)).await;
     world.stage.entered(1).await;
 
-    // The other worker waits for the claim, gives up, and tries again: three waits show that it was held between them.
+    // The other worker waits for the claim, times out, and tries again: three waits show that it was held between them.
     let asked = "SELECT query_start::text FROM pg_stat_activity
                  WHERE application_name = '{schema}' AND wait_event_type = 'Lock'";
     let mut waits: HashSet<String> = HashSet::new();
     within("the other worker waits for the claim again and again", async {
         while waits.len() < 3 {
             waits.extend(sqlx::query_scalar(world.stage.sql(asked)).fetch_all(&world.pool).await.unwrap());
-            // The one that runs and one that waits: single flight keeps the others in memory.
+            // The running one and a waiting one: single flight keeps the others in memory.
             let busy = world.sessions(BUSY);
             assert!(busy.await <= 2, "copies hold connections");
             let counts = queue.counts();

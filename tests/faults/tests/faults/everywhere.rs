@@ -1,16 +1,16 @@
-//! Cases that are written once and run on each broker, direct, by way of the inbox and in
-//! batches: one test for each of these.
+//! Cases that are written once and run on each broker, directly, from the inbox and in batches: one test for each
+//! combination.
 //!
-//! With `FAULTS_LOG=1` in the environment a test that fails shows what was logged.
+//! With `FAULTS_LOG=1` in the environment, a failing test shows its log.
 
 use std::time::Duration;
 
 use idem_faults::{Mode, Scene, Site};
 
-/// Nothing takes so long that does not wait for what never comes.
+/// Nothing takes longer unless it waits for something that never comes.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs a case in a scene of its own.
+/// Runs a case in a separate scene.
 pub(crate) async fn run<S: Site>(mode: Mode, case: impl AsyncFnOnce(&Scene<S>)) {
     if std::env::var_os("FAULTS_LOG").is_some() {
         let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_test_writer().try_init();
@@ -20,7 +20,7 @@ pub(crate) async fn run<S: Site>(mode: Mode, case: impl AsyncFnOnce(&Scene<S>)) 
     scene.end().await;
 }
 
-/// Stamps the cases, on four sources.
+/// Generates the cases on four sources.
 macro_rules! everywhere {
     ($($case:ident)*) => {
         mod in_process {
@@ -30,7 +30,7 @@ macro_rules! everywhere {
     };
 }
 
-/// Stamps the cases, on the three that have a server.
+/// Generates the cases on the three sources with a server.
 macro_rules! on_servers {
     ($($case:ident)*) => {
         mod rabbitmq {

@@ -1,4 +1,4 @@
-//! The examples of the brokers, as a user runs them.
+//! The examples of the brokers, run as a user runs them.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -47,7 +47,7 @@ async fn an_order_is_processed_once<B: Broker>() {
     let order_id = (Uuid::new_v4().as_u128() >> 66) as i64;
     let payload = format!(r#"{{"event_id": "{}", "order_id": {order_id}}}"#, Uuid::new_v4()).into_bytes();
     broker.publish(&[payload.clone(), payload]).await.unwrap();
-    // Kafka does not tell what comes again, so that the first messages after a start are stored before they run.
+    // Kafka does not mark redeliveries, so the first messages after a start are stored before they run.
     let mut outcomes = BTreeMap::<String, usize>::new();
     while !["duplicate", "processed"].iter().all(|outcome| outcomes.contains_key(*outcome)) {
         *outcomes.entry(line().await).or_default() += 1;
@@ -72,7 +72,7 @@ fn the_examples_differ_only_in_the_line_that_makes_the_source() {
     assert_eq!(rabbitmq, kafka);
 }
 
-/// The program without its comments, and without that line, which there must be once.
+/// The program without its comments and without the line that creates the source, which must occur exactly once.
 fn without_the_source(program: &str) -> Vec<&str> {
     let code = program.lines().filter(|line| !line.trim_start().starts_with("//"));
     let (source, rest): (Vec<_>, Vec<_>) = code.partition(|line| line.trim_start().starts_with("let orders = "));

@@ -1,4 +1,4 @@
-//! Handlers that misbehave: what the README's table says.
+//! Misbehaving handlers: the table in the README.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use idem::{Outcome, Reason};
 use idem_faults::{Act, Order, Running, World, answers, quick};
 use sqlx::Connection;
 
-/// A worker that gives a message two attempts.
+/// A worker that allows two attempts per message.
 async fn stage() -> Option<(World, idem::Postgres, Running)> {
     let world = World::new().await?;
     let store = world.store().await;
@@ -16,7 +16,7 @@ async fn stage() -> Option<(World, idem::Postgres, Running)> {
     Some((world, store, worker))
 }
 
-/// The message becomes a dead letter for this reason, and its effects are these.
+/// The message becomes a dead letter with this reason and these effects.
 async fn dies(act: Act, reason: Reason, attempts: u32, effects: &[&str]) -> Option<(World, idem::Postgres, Row)> {
     let (world, store, worker) = stage().await?;
     world.publish(&Order::new("bad", act));
@@ -28,7 +28,7 @@ async fn dies(act: Act, reason: Reason, attempts: u32, effects: &[&str]) -> Opti
     let found: Vec<String> = world.all_effects().await.into_iter().map(|(id, _)| id).collect();
     assert_eq!(found, effects);
     assert_eq!(world.broker.queue("orders").counts().redeliveries, 0);
-    // What it left behind is no harm to others.
+    // It leaves no state that affects others.
     world.publish(&Order::new("good", Act::Nest));
     assert_eq!(world.journal.end_of("good").await, Outcome::Processed);
     assert_eq!(world.effects("good").await, [1]);
@@ -136,7 +136,7 @@ async fn a_lock_timeout_in_the_handler_is_its_own_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn handlers_that_open_a_second_connection_do_not_starve_the_store() {
     let Some(world) = World::new().await else { return };
-    // 8 deliveries, 2 that are stored at once, 1 row, 3 for the books: not one connection to spare.
+    // 8 deliveries, 2 being stored at once, 1 row, 3 for bookkeeping: no connection to spare.
     let store = world.options().connections(14).connect().await.unwrap();
     let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.in_flight(8).inbox_in_flight(1));
     for n in 0..24 {

@@ -1,4 +1,4 @@
-//! A message that may have ended its process, among innocents. That it does end one is tested in `process`.
+//! A message that may have ended its process, among others. `process` tests that one really does.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ async fn a_suspect_waits_for_what_runs_and_lets_nothing_start_before_it() {
     world.journal.until("it is parked", |journal| journal.of("suspect").len() == 1).await;
     world.publish(&Order::new("running", Act::Hold));
     world.stage.entered(2).await;
-    // As two processes leave it that have ended while it ran.
+    // As left by two processes that ended while it ran.
     let started = "UPDATE {schema}.inbox_messages SET starts = 2, due_at = now()";
     world.pool.execute(world.stage.sql(started)).await.unwrap();
 
-    // Others start until the inbox has been looked through. The one that does not is behind the suspect.
+    // Others start until the inbox has been polled. The one that does not start is behind the suspect.
     let ids = || world.stage.runs().into_iter().map(|run| run.id).collect::<Vec<_>>();
     let mut others = 0;
     loop {

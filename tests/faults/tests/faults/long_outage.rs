@@ -1,4 +1,4 @@
-//! A database that is away for longer than the broker lets deliveries stay unsettled.
+//! A database outage longer than the broker lets deliveries stay unsettled.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use idem_faults::{Act, RabbitMq, Site, World, orders, until, variable};
 
 use crate::returns::Returns;
 
-/// RabbitMQ is told to have a consumer timeout of two seconds, so that the worker leaves after half a second; the server itself
-/// takes nothing back meanwhile. Without leaving, or with leaving more than once, the count is another one.
+/// RabbitMQ is configured with a consumer timeout of two seconds, so that the worker leaves after half a second. The
+/// server itself takes nothing back meanwhile. If the worker did not leave, or left more than once, the count would
+/// differ.
 #[tokio::test(flavor = "multi_thread")]
 async fn costs_each_message_one_return_however_long_it_lasts() {
     if variable("DATABASE_URL").is_none() {
@@ -30,10 +31,10 @@ async fn costs_each_message_one_return_however_long_it_lasts() {
     publish("before").await;
     world.journal.processed(3).await;
     server.stop().unwrap();
-    // The client prefetches them, whether or not anybody takes them.
+    // The client prefetches them, whether or not the worker takes them.
     publish("meanwhile").await;
     until("what is held goes back", || async { !worker.health.broker() && site.left().await == 3 }).await;
-    // The time itself is what is tested here: many times that after which the worker has left.
+    // The duration itself is tested: many times the delay after which the worker leaves.
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert!(!worker.health.broker());
     assert_eq!(site.left().await, 3);

@@ -1,4 +1,4 @@
-//! Faults, end to end, on real servers.
+//! End-to-end fault tests on real servers.
 
 mod barrier;
 mod breaks;

@@ -1,7 +1,7 @@
-//! A minute without a database: stopped, paused, or with connections that are killed.
+//! A minute without a database: stopped, paused, or with killed connections.
 //!
-//! The three minutes pass side by side. Afterwards everything is processed by itself; nothing was charged to a message,
-//! and nothing came back to the broker.
+//! The three outages run in parallel. Afterwards everything is processed by itself; no message was charged, and none
+//! went back to the broker.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -17,7 +17,7 @@ use idem_test::{Publication, Queue};
 use sqlx::Connection;
 use tracing::Level;
 
-/// The three, begun by whichever test comes first: as many tests run at once as there are processors.
+/// The three outages, started by whichever test comes first: only as many tests run at once as there are processors.
 static OUTAGES: LazyLock<Mutex<BTreeMap<&str, JoinHandle<String>>>> = LazyLock::new(|| {
     let outages: [(&str, Harm, u64); 3] = [("stopped", stopped, 100), ("paused", paused, 100), ("killed", killed, 10)];
     let begin = |(name, harm, millis): (&'static str, Harm, u64)| {
@@ -33,7 +33,7 @@ fn the_outage(name: &str) {
         return;
     }
     let outage = OUTAGES.lock().unwrap().remove(name).unwrap();
-    // What is printed over there is shown with the test that began it, so it is said again here.
+    // Output of that thread is captured by the test that started it, so it is printed again here.
     match outage.join() {
         Ok(report) => println!("{report}"),
         Err(panic) => match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
@@ -71,7 +71,7 @@ fn stopped(server: &mut Instance, _: &str) {
     server.start_again().unwrap();
 }
 
-/// Longer than the deadlines of both workers, then longer than the shorter one, then shorter than both.
+/// Longer than both workers' handler timeouts, then longer than the shorter one, then shorter than both.
 fn paused(server: &mut Instance, _: &str) {
     for (pause, between) in [(40, 3), (14, 2), (5, 2), (1, 0)] {
         server.pause().unwrap();
@@ -89,7 +89,7 @@ fn killed(server: &mut Instance, schema: &str) {
         let (start, mut kills, mut n) = (Instant::now(), 0_i64, 0);
         while start.elapsed() < Duration::from_secs(60) {
             kills += sqlx::query_scalar::<_, i64>(kill).bind(schema).fetch_one(&mut killer).await.unwrap();
-            // From 50 to 400 ms, so that most runs come through and some of each kind do not.
+            // From 50 to 400 ms, so that most runs succeed and some of each kind fail.
             tokio::time::sleep(Duration::from_millis(50 + n * 7919 % 350)).await;
             n += 1;
         }
@@ -97,14 +97,14 @@ fn killed(server: &mut Instance, schema: &str) {
     });
 }
 
-/// The time itself is what is tested here.
+/// The duration itself is tested.
 fn pass(seconds: u64) {
     std::thread::sleep(Duration::from_secs(seconds));
 }
 
 // ===== the same for all =====
 
-/// On this thread alone, so that the log lines of this outage can be told from those of the others.
+/// Runs on this thread only, so that the log lines of this outage can be told from those of the others.
 fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
     let mut server = idem_services::Postgres::start().unwrap();
     let (lines, _guard) = Lines::count();
@@ -141,7 +141,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
         let ended = Instant::now();
         let server = (&mut harm).await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
 
-        // Where the harm lets most runs come through, there may be nothing left to do.
+        // If most runs succeed during the outage, there may be nothing left to do.
         let next = world.journal.committed() + 1;
         let next = next.min(2 * published);
         world.journal.until("a message is processed", |journal| journal.committed() >= next).await;
@@ -155,7 +155,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
         );
 
         for (worker, down) in workers.iter().map(|(_, worker)| worker).zip(&down) {
-            // A server that answers whenever it is asked is well, however many of its connections are lost.
+            // A server that answers every query is healthy, however many of its connections are lost.
             assert!(name == "killed" || down.load(Relaxed), "the outage was not to be seen in the health");
             until("the worker is ready again", || async { worker.health.is_ready() }).await;
         }
@@ -177,7 +177,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
             let counts = queue.counts();
             assert_eq!((counts.redeliveries, counts.ready, counts.unsettled), (0, 0, 0), "{counts:?}");
         }
-        // A pause and its end are a line each, and so is a look at a database that is away.
+        // A pause and its end are one line each, and so is a ping of an unavailable database.
         let (warnings, all) = (lines.at_least(Level::WARN), lines.at_least(Level::DEBUG));
         let settled = world.journal.all().len();
         assert!(warnings < 2_000 && all - settled.min(all) < 4_000, "{all} lines, {warnings} warnings:\n{lines}");
@@ -194,7 +194,7 @@ fn queue_name(queue: &Queue) -> &str {
     idem::Source::name(queue)
 }
 
-/// Becomes true when the worker says that the database is away.
+/// Becomes true when the worker reports that the database is unavailable.
 fn watch_health(worker: &Running) -> Arc<AtomicBool> {
     let (health, down) = (worker.health.clone(), Arc::new(AtomicBool::new(false)));
     let seen = down.clone();

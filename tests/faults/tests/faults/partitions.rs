@@ -1,4 +1,4 @@
-//! The partitions of a topic of Kafka, one beside another.
+//! The partitions of a Kafka topic, side by side.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use idem::{Ordering, Postgres, RetryPolicy};
 use idem_brokers::{Broker, Kafka};
 use idem_faults::{Act, Order, Running, World, fresh, orders, until, variable};
 
-/// Partition 0 has the head that fails, and more behind it than fits into a window.
+/// Partition 0 has a failing head, and more messages behind it than fit into a window.
 const OTHERS: std::ops::Range<i32> = 1..6;
 
-/// A number that another run may set: `IDEM_BACKLOG=1667` makes 10,000 records of six partitions.
+/// A number from the environment: `IDEM_BACKLOG=1667` makes 10,000 records over six partitions.
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |number| number.parse().unwrap())
 }
 
-/// A topic of its own, and a database of its own, so that neither worker has the other's rows.
+/// A separate topic and a separate database, so that neither worker has the other's rows.
 struct Line {
     world: World,
     store: Postgres,
@@ -46,7 +46,7 @@ impl Line {
         self.world.start(&self.store, source, tune)
     }
 
-    /// When so many effects of this kind are there. Waits for as long as there are more and more.
+    /// The time at which there are `count` effects of this kind. Waits as long as their number grows.
     async fn done(&self, what: &str, count: usize) -> Instant {
         let asked = format!("SELECT count(*) FROM {{schema}}.effects WHERE id LIKE '{what}-%'");
         let seen = Cell::new(0);
@@ -69,7 +69,7 @@ impl Line {
     }
 }
 
-/// Both at once, so that what else the machine does slows both.
+/// Both run at once, so that other load on the machine slows both.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_head_stops_its_partition_and_no_other() {
     let (Some(alone), Some(beside)) = (Line::new(6).await, Line::new(6).await) else { return };
@@ -96,13 +96,13 @@ async fn a_failing_head_stops_its_partition_and_no_other() {
     beside.end(second).await;
 }
 
-/// The handler waits rather than works, so that the machine is not the limit.
+/// The handler waits instead of working, so that the machine is not the limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn six_partitions_are_at_least_four_times_as_fast_as_one() {
     let (Some(one), Some(six)) = (Line::new(1).await, Line::new(6).await) else { return };
     let each = number("IDEM_EACH", 40);
     let (first, second) = (one.start().await, six.start().await);
-    // What comes first after an assignment goes by way of the inbox.
+    // The first messages after an assignment go through the inbox.
     for (line, partitions) in [(&one, 1), (&six, 6)] {
         for partition in 0..partitions {
             line.publish(partition, &orders(&format!("warm-{partition}"), 16, Act::Write)).await;

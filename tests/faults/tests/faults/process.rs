@@ -1,4 +1,4 @@
-//! Workers in processes of their own, which are killed, or end by what a message does.
+//! Workers in separate processes, which are killed, or which a message ends.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Retries, and replays of what was given up.
+//! Retries, and replays of dead letters.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn a_permanent_failure_has_one_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_has_one_effect_however_often_it_is_asked_for_and_whatever_was_pruned() {
     let Some(world) = World::new().await else { return };
-    // All that may be pruned is, at once.
+    // Prunes everything that may be pruned, at once.
     let store = world.options().retention(Duration::from_micros(1)).connect().await.unwrap();
     let worker = world.start(&store, world.broker.queue("orders"), |worker| worker);
     let order = Order::new("later", Act::FailUntilOpen);

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use idem_faults::{Journal, Tuned};
 
-/// The most that the broker had delivered one message before, of those that its client can read.
+/// The highest delivery count of any message that the client can read.
 #[derive(Clone, Default)]
 pub(crate) struct Returns(Arc<AtomicU32>);
 
 impl Returns {
-    /// Watches what a worker gets, beside the journal.
+    /// Watches a worker's deliveries, in addition to the journal.
     pub(crate) fn watch<Src: idem::Source>(&self, journal: &Journal, worker: Tuned<Src>) -> Tuned<Src> {
         let (most, journal) = (self.0.clone(), journal.clone());
         worker.observe(move |delivery, outcome| {

@@ -1,4 +1,4 @@
-//! Kafka, away for longer than it waits for a member of a group, with the settings that a user has who sets none.
+//! A Kafka outage longer than the session timeout of a group member, with default settings.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ async fn kafka_is_consumed_again_soon_after_it_was_away_for_longer_than_a_sessio
     let server = server.await.unwrap();
     let back = Instant::now();
     let last = [serde_json::to_vec(&Order::new("last", Act::Write)).unwrap()];
-    // One that listens again may not serve yet.
+    // A broker that listens again may not serve yet.
     until("it can be published to", || async {
         let published = async { idem_brokers::Kafka::connect(&address, &name).await?.publish(&last).await };
         matches!(tokio::time::timeout(Duration::from_secs(5), published).await, Ok(Ok(())))
@@ -51,7 +51,7 @@ async fn kafka_is_consumed_again_soon_after_it_was_away_for_longer_than_a_sessio
     until("all is processed", || async { world.number(effects).await >= 401 }).await;
     let took = back.elapsed();
     println!("all was processed {took:?} after Kafka was back");
-    // The session, and some time for the rest. It was 46 seconds with the client's own settings.
+    // The session timeout and some time for the rest. It was 46 seconds with the client's defaults.
     assert!(took < Duration::from_secs(15), "{took:?}");
     for worker in workers {
         worker.stop().await.unwrap();

@@ -1,6 +1,6 @@
-//! What it takes to settle a batch: about as much as to settle one delivery.
+//! The cost of settling a batch: about that of settling one delivery.
 //!
-//! That each delivery of a batch comes to its ack, whatever becomes of the acks of the others, is a case of `crash`.
+//! A case of `crash` tests that each delivery of a batch is acked, whatever happens to the other acks.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::everywhere::run;
 
 const BATCH: usize = 100;
 
-/// A worker with one lane, which takes all of a batch together, however slowly it comes.
+/// A worker with one lane, which takes a whole batch together, however slowly it arrives.
 fn start_from<S: Site>(scene: &Scene<S>, source: impl Source) -> Running {
     scene.start_from(source, |worker| worker.in_flight(1).batch(BATCH).linger(Duration::from_secs(5)))
 }
@@ -23,7 +23,7 @@ async fn the_acks_of_a_batch_are_written_to_rabbitmq_together() {
         let worker = start_from(scene, source);
         until("it consumes", || async { worker.health.is_ready() }).await;
         let relay = &scene.site.relay;
-        // Nothing is written until it is no longer blocked, so that all that there is to be written can come together.
+        // Nothing is written until the connection is unblocked, so that all acks can be written together.
         relay.say(&connection_method(60, b"\x03why"));
         let orders = orders("order", BATCH, Act::Write);
         scene.publish(&orders).await;
@@ -38,7 +38,7 @@ async fn the_acks_of_a_batch_are_written_to_rabbitmq_together() {
         }
         println!("{acks} acks in {writes} writes");
         assert_eq!(acks, BATCH, "not `multiple`, which would settle what still runs");
-        // The last ones may be on their way to the client's thread when the others are written.
+        // The last ones may still be on their way to the client's thread when the others are written.
         assert!(writes <= BATCH / 10, "{acks} acks in {writes} writes");
     })
     .await;
@@ -51,7 +51,7 @@ fn connection_method(number: u8, arguments: &[u8]) -> Vec<u8> {
     [&[1, 0, 0], &length[..], &[0, 10, 0, number], arguments, &[0xCE]].concat()
 }
 
-/// Thirteen bytes of a method, which is number 80 of class 60: `basic.ack` (AMQP 0-9-1, 2.3.5.1 and 1.8.3.13).
+/// Thirteen bytes of a method frame, for method 80 of class 60: `basic.ack` (AMQP 0-9-1, 2.3.5.1 and 1.8.3.13).
 const ACK: &[u8] = &[0, 0, 0, 13, 0, 60, 0, 80];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +78,7 @@ async fn the_acks_of_a_batch_are_confirmed_by_nats_in_about_one_round_trip() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_acks_of_a_batch_are_few_commits_to_kafka() {
     run::<Kafka>(Mode::Batch, async |scene: &Scene<Kafka>| {
-        // What is stored at first is settled one by one.
+        // Messages that are stored at first are settled one by one.
         let worker = scene.start_warm().await;
         let orders = orders("order", 10 * BATCH, Act::Write);
         let before = commits(scene);
@@ -98,7 +98,7 @@ async fn the_acks_of_a_batch_are_few_commits_to_kafka() {
 /// The number of OffsetCommit in the Kafka protocol.
 const OFFSET_COMMIT: [u8; 2] = [0, 8];
 
-/// How many offset commits Kafka was asked for. A request is its length in four bytes, and then its number in two.
+/// How many offset commits Kafka received. A request is its length in four bytes, then its number in two.
 fn commits(scene: &Scene<Kafka>) -> usize {
     let of_connection = |said: Vec<Vec<u8>>| {
         let (said, mut at, mut commits) = (said.concat(), 0, 0);

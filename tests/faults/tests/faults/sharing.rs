@@ -1,4 +1,4 @@
-//! Workers that come and go in good order, and handlers that take their time.
+//! Workers that start and stop gracefully, and slow handlers.
 
 use std::time::{Duration, Instant};
 
@@ -49,9 +49,9 @@ async fn a_drain_under_load_leaves_the_rest_to_another_worker<S: Site>(scene: &S
 }
 
 async fn a_handler_that_runs_longer_than_the_broker_waits_keeps_its_message<S: Site>(scene: &Scene<S>) {
-    // Those behind them wait as well, in the hands of this worker.
+    // The messages behind them also wait in this worker.
     let worker = scene.start_warm().await;
-    // One after the other in a batch, which all of it waits for.
+    // One after the other in a batch, and the whole batch waits.
     let slow = if scene.mode == Mode::Batch {
         orders("slow", 2, Act::Take(3500))
     } else {

@@ -1,11 +1,11 @@
-//! What keeps a worker from starting. What the stores and the adapters refuse is tested beside them.
+//! Reasons that keep a worker from starting. The refusals of the stores and the adapters are tested beside them.
 
 use idem::{Error, Postgres};
 use idem_faults::{World, variable};
 
 const PASSWORD: &str = "secret";
 
-/// All that an error says.
+/// All messages of an error chain.
 fn texts(error: &Error) -> String {
     let chain = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
     chain.map(|error| format!("{error}\n{error:?}\n")).collect()

@@ -1,4 +1,4 @@
-//! Messages that may have ended their process, and what they cost their neighbours.
+//! Messages that may have ended their process, and their cost to others.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ everywhere! {
     a_deploy_makes_no_process_go_quiet
 }
 
-/// How long throughput is compared: a minute where the environment asks for it, else long enough for every stage.
+/// How long throughput is compared: a minute if the environment asks for it, otherwise long enough for every stage.
 fn window() -> Duration {
     Duration::from_secs(if std::env::var_os("FAULTS_MINUTE").is_some() { 60 } else { 20 })
 }
@@ -31,8 +31,8 @@ async fn a_neighbour_keeps_its_throughput_beside_a_killer_and_a_connection_break
     neighbours_keep_their_throughput(Mode::Batch, |worker, lanes| worker.in_flight(lanes / 2).batch(8), 20, 20).await;
 }
 
-/// `billing` has a killer and a breaker. `shipping` is in its process, and `control` in a process of its own: both have
-/// the same work, so that a busy machine slows both down.
+/// `billing` has a killer and a breaker. `shipping` is in its process, `control` in a separate one. Both have the same
+/// work, so that a busy machine slows both down.
 async fn neighbours_keep_their_throughput(
     mode: Mode,
     tune: impl Fn(Tuned<idem_test::Queue>, usize) -> Tuned<idem_test::Queue>,
@@ -65,7 +65,7 @@ async fn neighbours_keep_their_throughput(
     billing.publish(&Order::new("killer", Act::Hang));
     billing.publish(&Order::new("breaker", Act::Break));
     while begun.elapsed() < window() {
-        // Its own work is as much as it can do, and never so much that the two wait behind it.
+        // It has as much other work as it can do, but never so much that the two wait behind it.
         while published < 8 + billing.journal.committed() {
             billing.publish(&Order::new(format!("order-{published}"), Act::Take(billing_takes)));
             published += 1;
@@ -80,8 +80,8 @@ async fn neighbours_keep_their_throughput(
     let after = [shipping.journal.committed(), control.journal.committed()];
     let [beside, alone] = [after[0] - before[0], after[1] - before[1]];
     println!("{mode:?}: {beside} beside them, {alone} alone, {deaths} deaths");
-    // What they cost is a number of pauses, not a share, and a busy machine makes each of them longer: so nine tenths are
-    // asked of a minute only, on a machine that does nothing else. How often the process is quiet is counted always.
+    // Their cost is a number of pauses, not a share, and a busy machine makes each pause longer. So nine tenths are
+    // required only over a minute, on an otherwise idle machine. The number of exclusive runs is always checked.
     let share = if std::env::var_os("FAULTS_MINUTE").is_some() { 0.9 } else { 0.4 };
     assert!(beside as f64 >= share * alone as f64, "{beside} beside them, {alone} alone");
     let dead: Vec<_> = billing.rows(&store).await.into_iter().filter(|row| row.reason.is_some()).collect();
@@ -126,7 +126,7 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
     world.end().await;
 }
 
-/// Processes that are killed once, with their hands full.
+/// Processes that are killed once, while they hold deliveries.
 async fn a_deploy_makes_no_process_go_quiet<S: Site>(scene: &Scene<S>) {
     let gates = [(); 4].map(|()| Gate::new());
     let start = async |gate: &Gate| {
@@ -166,11 +166,11 @@ async fn the_inbox_takes_no_more_into_memory_than_16_mib() {
         SELECT handler_id, key, '', 'parked', '', convert_to($2 || repeat(' ', 1000000), 'UTF8') FROM claims";
     let order = serde_json::to_string(&Order::new("large", Act::Hold)).unwrap();
     sqlx::query(world.stage.sql(rows)).bind(count).bind(order).execute(&world.pool).await.unwrap();
-    // What is taken has a token, be it running or not.
+    // A taken row has a token, whether or not it runs.
     let taken = "SELECT count(*) FROM {schema}.inbox_messages WHERE token IS NOT NULL";
     until("as much is taken as may be", || async { world.number(taken).await >= 16 }).await;
     for _ in 0..20 {
-        // A take may go beyond by its last row.
+        // A take may exceed the limit by its last row.
         let taken = world.number(taken).await;
         assert!(taken <= 17, "{taken} are taken");
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -9,7 +9,7 @@ use raw::{BAD_ID, Raw};
 #[path = "../../../../idem-adapters/rabbitmq/tests/common/raw.rs"]
 mod raw;
 
-/// With some that cannot be read among many that can.
+/// Publishes some unreadable messages among many readable ones.
 async fn publish(scene: &Scene<RabbitMq>, each: usize) {
     let mut raw = Raw::connect(&scene.site.address).await;
     for part in 0..3 {

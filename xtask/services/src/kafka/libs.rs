@@ -1,4 +1,4 @@
-//! The jars that Kafka consists of: installed, or assembled from Maven Central.
+//! Kafka's jars: installed, or downloaded from Maven Central.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use anyhow::{Context, Result};
 
 use crate::{place, process};
 
-/// The version that is assembled.
+/// The version that is downloaded.
 pub(super) const VERSION: &str = "4.1.1";
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
-/// The directory with the jars. They are assembled if they are nowhere.
+/// Returns the directory with the jars. Missing jars are downloaded.
 ///
 /// # Errors
-/// Maven Central cannot be reached, for example; the text says what else there is to do.
+/// Maven Central cannot be reached, for example; the text names the alternatives.
 pub(super) fn find() -> Result<PathBuf> {
     installed().or_else(assembled).map_or_else(assemble, Ok)
 }
 
-/// Whether [`find`] has a chance.
+/// Returns whether [`find`] can succeed.
 pub(super) fn can_be_had() -> bool {
     installed().or_else(assembled).is_some() || process::which("mvn", &[]).is_some()
 }
@@ -34,12 +34,13 @@ fn assembled() -> Option<PathBuf> {
     Some(cache().join(VERSION).join("libs")).filter(|libs| libs.is_dir())
 }
 
-/// All instances use the same jars; `cargo clean` removes them.
+/// Returns the directory of the jars that all instances share; `cargo clean` removes it.
 fn cache() -> PathBuf {
     place::root().join("target/kafka")
 }
 
-/// One process at a time, and under another name until all is there: an instance never sees half of it.
+/// Downloads the jars. Only one process does this at a time, and under a temporary name until all are complete: an
+/// instance never sees a partial set.
 fn assemble() -> Result<PathBuf> {
     fs::create_dir_all(cache()).with_context(|| format!("cannot create {}", cache().display()))?;
     let lock = fs::File::create(cache().join("lock"))?;

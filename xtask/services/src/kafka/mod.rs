@@ -13,23 +13,23 @@ use nix::sys::signal::Signal;
 use crate::server::Server;
 use crate::{Instance, daemon, place, process};
 
-/// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not made by
-/// themselves. A second listener, which its configuration names, asks for a login: `idem` with password `idem`.
+/// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not created
+/// automatically. A second listener, named in its configuration, requires a login: `idem` with password `idem`.
 ///
-/// The programs are those in `KAFKA_HOME` or `/opt/kafka` (Kafka 4), else they come from Maven Central. Java 17 or newer
-/// runs them.
+/// The programs are those in `KAFKA_HOME` or `/opt/kafka` (Kafka 4), else they are downloaded from Maven Central. Java
+/// 17 or newer runs them.
 #[derive(Debug, Clone, Copy)]
 pub struct Kafka;
 
 impl Kafka {
-    /// The version that comes from Maven Central.
+    /// The version downloaded from Maven Central.
     pub const VERSION: &str = libs::VERSION;
 
-    /// Starts an instance of one's own, which a test may stop, kill and pause. It ends with the value, or with the
-    /// process. Its [`url`](Instance::url) is `host:port`.
+    /// Starts a private instance, which a test may stop, kill and pause. It ends when the value is dropped or the
+    /// process ends. Its [`url`](Instance::url) is `host:port`.
     ///
     /// # Errors
-    /// There is no way to start one on this machine, or it does not answer within two minutes.
+    /// No instance can be started on this machine, or it does not respond within two minutes.
     pub fn start() -> Result<Instance> {
         Instance::start(&Self)
     }
@@ -48,7 +48,7 @@ impl Server for Kafka {
         format!("127.0.0.1:{port}")
     }
 
-    /// What runs Kafka, and what gets it.
+    /// Returns the packages that run and download Kafka.
     fn packages(&self) -> &'static [&'static str] {
         &["default-jre-headless", "maven"]
     }
@@ -66,7 +66,7 @@ impl Server for Kafka {
         );
         place::write(&home.join("server.properties"), &format!("{}{place}", include_str!("server.properties")))?;
         place::write(&home.join("log4j2.properties"), include_str!("log4j2.properties"))?;
-        // A cluster's id is 16 bytes in base64, of which the last letter holds two bits only.
+        // A cluster id is 16 bytes in base64, whose last character holds only two bits.
         let id = format!("idem{port:017}A");
         let mut format = java::command(home, &libs::find()?)?;
         format.args(["kafka.tools.StorageTool", "format", "-t", &id, "-c", "server.properties"]);
@@ -77,7 +77,7 @@ impl Server for Kafka {
     fn launch(&self, home: &Path, port: u16) -> Result<()> {
         let mut server = java::command(home, &libs::find()?)?;
         server.args(["kafka.Kafka", "server.properties"]);
-        // It listens a while before it serves.
+        // It listens for a while before it serves requests.
         let started = || fs::read_to_string(home.join("log")).is_ok_and(|log| log.contains("Kafka Server started"));
         let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
         daemon::launch("Apache Kafka", &mut server, home, || started() && listens())

@@ -1,4 +1,4 @@
-//! RabbitMQ that takes the client's certificate for a login.
+//! RabbitMQ with logins by client certificate.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use super::{RabbitMq, seen_from, system_of};
 use crate::place;
 use crate::server::Server;
 
-/// What a server with TLS is made from, as PEM.
+/// The TLS configuration of a server, as PEM.
 #[derive(Debug, Clone, Copy)]
 pub struct Secure<'a> {
-    /// The authority of the certificates that clients have to show.
+    /// The authority of the client certificates.
     pub authority: &'a str,
-    /// The server's own certificate.
+    /// The server's certificate.
     pub certificate: &'a str,
-    /// Its key.
+    /// The key of the server's certificate.
     pub key: &'a str,
-    /// The one user, by the common name of a client's certificate.
+    /// The only user, which is the common name of the client certificate.
     pub user: &'a str,
 }
 
