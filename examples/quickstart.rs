@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let tally = tally.clone();
         Worker::new("bank", store.clone(), broker.queue("payments"))
             .handler::<credit_account>()
-            .poll(Duration::from_millis(100))
+            .poll_interval(Duration::from_millis(100))
             .observe(move |delivery, outcome| tally.count(life, delivery, outcome))
     };
 
@@ -79,8 +79,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (broker, inbox) = (broker.clone(), Inbox::new(&store, "bank"));
         async move {
             broker.idle().await;
-            let parked = Filter { parked: true, ..Filter::default() };
-            while !inbox.list(&parked, Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
+            let scheduled = Filter { scheduled: true, ..Filter::default() };
+            while !inbox.list(&scheduled, Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -118,7 +118,7 @@ impl Tally {
                     println!("{life:6} worker: skipped {payment}, a copy of a payment that is processed");
                 }
             }
-            Outcome::Parked { .. } => drop(self.stored.fetch_add(1, Relaxed)),
+            Outcome::Scheduled { .. } => drop(self.stored.fetch_add(1, Relaxed)),
             outcome => println!("{life:6} worker: {payment} is {outcome:?}"),
         }
     }

@@ -3,10 +3,10 @@
 pub mod prelude;
 
 pub use idem_core::{
-    Acker, Bare, Batch, BoxError, CloudEvent, Codec, DecodeError, Delivery, Error, Extract, Extraction, Fingerprint,
-    FromRef, Handler, Headers, Health, Horizon, IdempotencyKey, Inbox, Input, Json, Key, KeyError, KeyPart, Lag, Lends,
-    MAX_KEY, Ordering, Outcome, Param, PartitionKey, PrepareError, Properties, Reason, RetryPolicy, Settled, Source,
-    Staffed, State, Store, Subject, Terms, Worker, permanent, store,
+    Acker, Batch, BoxError, CloudEvent, Codec, DecodeError, Delivery, DeliveryOrder, Error, Extract, Extraction,
+    Fingerprint, FromRef, Handler, HasConnection, Headers, Health, IdempotencyKey, Inbox, Input, Json, Key, KeyError,
+    KeyPart, Lag, MAX_KEY, NoHandlers, Outcome, Param, PartitionKey, PrepareError, Properties, Reason, ReplayWindow,
+    RetryPolicy, Settled, Source, State, Store, Subject, SubscribeOptions, WithHandlers, Worker, permanent, store,
 };
 pub use idem_macros::idempotent;
 

@@ -87,7 +87,7 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
     let (told, _) = run(messages).await;
     let outcome =
         |outcome: &str| told[&format!("idem_deliveries_total consumer=billing handler=order outcome={outcome}")];
-    let outcomes = ["processed", "duplicate", "conflict", "parked", "dead", "held"].map(outcome);
+    let outcomes = ["processed", "duplicate", "conflict", "scheduled", "dead", "held"].map(outcome);
     assert_eq!(outcomes, [2.0, 1.0, 1.0, 0.0, 2.0, 0.0]);
     let times = |name: &str| told[&format!("{name} consumer=billing handler=order")];
     // Each decoded delivery requested its claim; those that got it ran.
@@ -97,7 +97,7 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
     assert_eq!(times("idem_duplicate_age_seconds"), 1.0);
     // None of them ran from the inbox.
     assert_eq!(times("idem_inbox_wait_seconds"), 0.0);
-    for gauge in ["idem_in_flight", "idem_parked", "idem_dead", "idem_oldest_due_seconds"] {
+    for gauge in ["idem_in_flight", "idem_scheduled", "idem_dead", "idem_oldest_due_seconds"] {
         assert!(told.contains_key(&format!("{gauge} consumer=billing")), "{gauge}");
     }
     assert_eq!(told["idem_in_flight consumer=billing"], 0.0);

@@ -25,12 +25,12 @@ pub(crate) async fn run(store: &Postgres, lanes: usize, batch: usize, hot: bool,
     let queue = Queue::new(messages);
     let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone()));
     let worker = if hot { worker.handler::<order_counted>() } else { worker.handler::<order_paid>() };
-    worker::drive(worker.in_flight(lanes).batch(batch), queue).await
+    worker::drive(worker.concurrency(lanes).batch(batch), queue).await
 }
 
 /// The same with the batch handler.
 pub(crate) async fn run_set(store: &Postgres, lanes: usize, batch: usize, messages: Vec<Bytes>) -> Result<f64> {
     let queue = Queue::new(messages);
     let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone())).handler::<orders_paid>();
-    worker::drive(worker.in_flight(lanes).batch(batch), queue).await
+    worker::drive(worker.concurrency(lanes).batch(batch), queue).await
 }

@@ -75,10 +75,10 @@ async fn run<B: Client>(
     let settled = queue.clone();
     let worker = Worker::new("bench", store.clone(), B::source(address, NAME).await?)
         .handler::<order_paid>()
-        .in_flight(lanes)
+        .concurrency(lanes)
         .batch(batch)
         .observe(move |_, outcome| {
-            if !matches!(outcome, idem::Outcome::Parked { .. }) {
+            if !matches!(outcome, idem::Outcome::Scheduled { .. }) {
                 settled.ack();
             }
         });

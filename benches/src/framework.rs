@@ -30,7 +30,7 @@ const MOST: (f64, f64) = (1000.0, 2.0);
 
 impl Framework {
     /// Returns whether idem stays within the limits per message with the default settings. With a concurrency of 1,
-    /// tasks are also parked and woken for each message, which is reported and not judged.
+    /// tasks are also scheduled and woken for each message, which is reported and not judged.
     pub(crate) fn is_lean(&self) -> bool {
         self.nanos.iter().all(|(in_flight, nanos)| *in_flight == 1 || *nanos <= MOST.0)
             && self.allocations.is_some_and(|number| number <= MOST.1)

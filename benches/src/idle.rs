@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use idem::prelude::*;
-use idem::{Acker, BoxError, Codec, DecodeError, Delivery, Settled, Source, Terms};
+use idem::{Acker, BoxError, Codec, DecodeError, Delivery, Settled, Source, SubscribeOptions};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::nothing::{Nothing, Nowhere};
@@ -16,7 +16,7 @@ use crate::nothing::{Nothing, Nowhere};
 pub(crate) async fn run(in_flight: usize, messages: usize) -> Result<Duration> {
     let tally = Arc::new(Tally { left: messages.into(), all: messages, ..Tally::default() });
     let source = Numbers { next: 0, room: Arc::new(Semaphore::new(0)), tally: tally.clone(), name: "orders".into() };
-    let worker = Worker::new("bench", Nothing, source).codec(Number).handler::<counted>().in_flight(in_flight);
+    let worker = Worker::new("bench", Nothing, source).codec(Number).handler::<counted>().concurrency(in_flight);
     let done = tally.clone();
     worker.run_until(async move { done.done.notified().await }).await?;
     let (first, last) = (tally.first.get(), tally.last.get());
@@ -77,8 +77,8 @@ impl Source for Numbers {
         &self.name
     }
 
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.room.add_permits(terms.in_flight.into());
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+        self.room.add_permits(options.max_unsettled.into());
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use idem::{BoxError, Delivery, Outcome, Postgres, Source, Terms, Worker};
+use idem::{BoxError, Delivery, Outcome, Postgres, Source, SubscribeOptions, Worker};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use sqlx::{Connection, PgConnection};
 use tokio::sync::Notify;
@@ -65,8 +65,8 @@ async fn run(
     pace: Option<Duration>,
 ) -> Result<f64> {
     let source = Paced { within: Deliveries::of(Queue::new(message::fresh(messages)?)), pace };
-    let worker = Worker::new("bench", store.clone(), source).handler::<order_paid>().in_flight(prefetch);
-    let worker = if inbox { worker.inbox().inbox_in_flight(running) } else { worker };
+    let worker = Worker::new("bench", store.clone(), source).handler::<order_paid>().concurrency(prefetch);
+    let worker = if inbox { worker.inbox().inbox_concurrency(running) } else { worker };
     let (processed, started, done) =
         (AtomicUsize::new(0), Arc::new(std::sync::OnceLock::new()), Arc::new(Notify::new()));
     let (first, last) = (started.clone(), done.clone());
@@ -127,8 +127,8 @@ impl Source for Paced {
         self.within.name()
     }
 
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.within.open(terms).await
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+        self.within.subscribe(options).await
     }
 
     async fn next(&mut self) -> Result<(Delivery, Self::Acker), BoxError> {

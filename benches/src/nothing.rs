@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem::store::{
-    Claimed, Claims, Committed, Cures, Fault, Filter, HandlerId, Identity, InboxRows, Kind, Level, Limit, NewRow, Note,
-    Operator, Page, Promise, Pruned, Replayed, Reservation, Row, Standing, Survey, Transactions, Undone, Waiting,
+    Claimed, Claims, Committed, Cures, Filter, HandlerId, Identity, InboxRows, Kind, Level, Limit, NewRow, Note,
+    Operator, Page, Promise, Pruned, Replayed, Reservation, Row, Standing, StoreError, Survey, Transactions, Undone,
+    Waiting,
 };
-use idem::{Error, Key, Lends};
+use idem::{Error, HasConnection, Key};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
@@ -17,13 +18,13 @@ pub(crate) struct Nothing;
 /// The connection of its transactions.
 pub(crate) struct Nowhere;
 
-impl Lends<Nowhere> for Nothing {
-    fn lend(txn: &mut Nowhere) -> &mut Nowhere {
+impl HasConnection<Nowhere> for Nothing {
+    fn connection(txn: &mut Nowhere) -> &mut Nowhere {
         txn
     }
 }
 
-type Answer<T> = Result<T, Fault>;
+type Answer<T> = Result<T, StoreError>;
 
 impl Transactions for Nothing {
     type Txn = Nowhere;
@@ -34,7 +35,7 @@ impl Transactions for Nothing {
 
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         Reservation::of(&Arc::new(Semaphore::new(connections)), connections)
-            .ok_or_else(|| Error::Refused("too many connections".to_owned()))
+            .ok_or_else(|| Error::Config("too many connections".to_owned()))
     }
 
     async fn begin(&self, _: Duration) -> Answer<Nowhere> {
@@ -121,11 +122,11 @@ impl InboxRows for Nothing {
         Ok(false)
     }
 
-    async fn is_parked(&self, _: &Identity) -> Answer<bool> {
+    async fn is_scheduled(&self, _: &Identity) -> Answer<bool> {
         Ok(false)
     }
 
-    async fn make_due(&self, _: &Identity) -> Result<(), Fault> {
+    async fn make_due(&self, _: &Identity) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use idem::{Acker, BoxError, Delivery, Settled, Source, Terms};
+use idem::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
 use tokio::sync::{Notify, Semaphore};
 
 /// A queue that is filled once and emptied once. Clones share it.
@@ -103,8 +103,8 @@ impl Source for Deliveries {
         &self.name
     }
 
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.room.add_permits(terms.in_flight.into());
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+        self.room.add_permits(options.max_unsettled.into());
         Ok(())
     }
 

@@ -42,7 +42,7 @@ impl Files {
         let (count, queue) = (messages.len(), Queue::new(messages));
         let mut conn = fresh(&self.idem).await?;
         let store = Sqlite::connect(&self.idem.display().to_string()).await?;
-        let worker = Worker::new("bench", store, Deliveries::of(queue.clone())).handler::<paid>().in_flight(lanes);
+        let worker = Worker::new("bench", store, Deliveries::of(queue.clone())).handler::<paid>().concurrency(lanes);
         let rate = worker::drive(worker, queue).await?;
         verify(&mut conn, count).await?;
         Ok(rate)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use idem::{Lends, Source, Store, Worker};
+use idem::{HasConnection, Source, Store, Worker};
 use sqlx::PgConnection;
 
 use crate::message::{order_counted, order_paid};
@@ -15,16 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Processes the messages; returns the messages per second.
 pub(crate) async fn run<S>(store: &S, lanes: usize, hot: bool, messages: Vec<Bytes>) -> Result<f64>
 where
-    S: Store + Lends<PgConnection>,
+    S: Store + HasConnection<PgConnection>,
 {
     let queue = Queue::new(messages);
     let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone()));
     let worker = if hot { worker.handler::<order_counted>() } else { worker.handler::<order_paid>() };
-    drive(worker.in_flight(lanes), queue).await
+    drive(worker.concurrency(lanes), queue).await
 }
 
 /// Runs the worker until the queue is empty.
-pub(crate) async fn drive<S: Store, Src: Source>(worker: Staffed<S, Src>, queue: Queue) -> Result<f64> {
+pub(crate) async fn drive<S: Store, Src: Source>(worker: WithHandlers<S, Src>, queue: Queue) -> Result<f64> {
     let (emptied, left) = (queue.clone(), queue.clone());
     let worker = worker.run_until(async move { emptied.emptied().await });
     // A worker holds an unprocessable message forever; a measurement has to end.
@@ -33,4 +33,4 @@ pub(crate) async fn drive<S: Store, Src: Source>(worker: Staffed<S, Src>, queue:
     queue.rate().context("the worker ended before its queue was empty")
 }
 
-pub(crate) type Staffed<S, Src> = Worker<S, Src, (), idem::Json, idem::Staffed>;
+pub(crate) type WithHandlers<S, Src> = Worker<S, Src, (), idem::Json, idem::WithHandlers>;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::registry::Routes;
 use crate::store::HandlerId;
-use crate::{Delivery, Error, Horizon, Source, Store};
+use crate::{Delivery, Error, ReplayWindow, Source, Store};
 
 impl<S: Store> Routes<S> {
     /// Returns why a delivery is too old although its claim is new: it was published before the newest pruned claim of
@@ -49,16 +49,16 @@ fn margin(retention: Option<Duration>) -> Duration {
 /// are kept forever.
 pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result<(), Error> {
     let Some(retention) = retention else { return Ok(()) };
-    match source.horizon() {
-        Horizon::Within(horizon) if horizon > retention => Err(Error::Refused(format!(
+    match source.replay_window() {
+        ReplayWindow::Within(window) if window > retention => Err(Error::Config(format!(
             "{} keeps messages for {}, and can deliver them again for as long, but claims are kept for {}: a message \
              that comes again after that would pass for a new one. Keep claims longer, `.retention(..)` of the store, or \
              let the broker keep messages for less",
             source.name(),
-            text(horizon),
+            text(window),
             text(retention)
         ))),
-        Horizon::Unlimited => {
+        ReplayWindow::Unlimited => {
             tracing::warn!(
                 source = source.name(),
                 retention = text(retention),
@@ -68,7 +68,7 @@ pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result
             );
             Ok(())
         }
-        Horizon::Within(_) | Horizon::Unstated => Ok(()),
+        ReplayWindow::Within(_) | ReplayWindow::Unknown => Ok(()),
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Delivery {
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
     pub(crate) produced_at: Option<SystemTime>,
-    pub(crate) lane: Option<u64>,
+    pub(crate) ordering_key: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
     pub(crate) properties: Properties,
     /// Its CloudEvents attributes, if the worker reads them.
@@ -72,7 +72,7 @@ impl Delivery {
             tombstone: false,
             published_at: None,
             produced_at: None,
-            lane: None,
+            ordering_key: None,
             partition_key: None,
             properties: Properties::new(),
             cloud_event: None,
@@ -173,8 +173,8 @@ impl Delivery {
 
     /// Sets the ordering key: the delivery runs after all earlier deliveries with the same key. `None`: it is not
     /// ordered.
-    pub fn with_lane(mut self, lane: Option<u64>) -> Self {
-        self.lane = lane;
+    pub fn with_ordering_key(mut self, ordering_key: Option<u64>) -> Self {
+        self.ordering_key = ordering_key;
         self
     }
 
@@ -222,7 +222,7 @@ impl fmt::Debug for Delivery {
             .field("tombstone", &self.tombstone)
             .field("published_at", &self.published_at)
             .field("produced_at", &self.produced_at)
-            .field("lane", &self.lane)
+            .field("ordering_key", &self.ordering_key)
             .field("cloud_event", &self.cloud_event)
             .field("unrepresentable", &self.unrepresentable)
             .finish()

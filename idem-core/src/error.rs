@@ -12,7 +12,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     /// A setting that would lose or repeat messages, or that cannot work. The text names the fix.
     #[error("{0}")]
-    Refused(String),
+    Config(String),
     /// The database cannot be used. The text names it without its password.
     #[error("{what}")]
     Database {

@@ -8,6 +8,7 @@ mod batch;
 mod cloud_event;
 mod codec;
 mod delivery;
+mod delivery_order;
 mod error;
 mod execute;
 mod extract;
@@ -18,7 +19,6 @@ mod inbox;
 mod input;
 mod key;
 mod lag;
-mod ordering;
 mod outcome;
 mod private;
 mod process;
@@ -39,6 +39,7 @@ pub use cloud_event::CloudEvent;
 pub use codec::Protobuf;
 pub use codec::{Codec, DecodeError, Json, PrepareError};
 pub use delivery::Delivery;
+pub use delivery_order::DeliveryOrder;
 pub use error::{BoxError, Error, permanent};
 pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, PartitionKey, State, Subject};
 pub use fingerprint::Fingerprint;
@@ -48,18 +49,17 @@ pub use inbox::Inbox;
 pub use input::{Batch, Input};
 pub use key::{Key, KeyError, KeyPart, MAX_KEY};
 pub use lag::Lag;
-pub use ordering::Ordering;
 pub use outcome::{Outcome, Reason};
 pub use properties::Properties;
 pub use retry::RetryPolicy;
 pub use runtime::{Gate, Health};
-pub use source::{Horizon, Source, Terms};
+pub use source::{ReplayWindow, Source, SubscribeOptions};
 #[cfg(feature = "postgres")]
 pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::Sqlite;
-pub use store::{Lends, Store};
-pub use worker::{Bare, Staffed, Worker};
+pub use store::{HasConnection, Store};
+pub use worker::{NoHandlers, WithHandlers, Worker};
 
 #[doc(hidden)]
 pub mod __private {

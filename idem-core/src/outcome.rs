@@ -12,7 +12,7 @@ pub enum Outcome {
     /// The message was claimed before; the handler did not run.
     Duplicate,
     /// The message waits in the inbox. Attempt 0 means that the message was stored before its first run.
-    Parked {
+    Scheduled {
         /// The number of failed attempts.
         attempt: u32,
         /// The time until it runs.
@@ -31,7 +31,7 @@ impl Outcome {
         match self {
             Self::Processed => "processed",
             Self::Duplicate => "duplicate",
-            Self::Parked { .. } => "parked",
+            Self::Scheduled { .. } => "scheduled",
             Self::Dead { reason: Reason::Conflict } => "conflict",
             Self::Dead { .. } => "dead",
         }

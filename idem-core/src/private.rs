@@ -5,7 +5,7 @@ pub use std::primitive::{bool, str};
 pub use std::result::Result;
 
 pub use crate::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError};
-use crate::{CloudEvent, KeyPart, Lends, Store};
+use crate::{CloudEvent, HasConnection, KeyPart, Store};
 
 /// A fact of the delivery, as a key or a part of one. If it is missing, writing the key fails.
 #[derive(Debug)]
@@ -102,8 +102,8 @@ pub fn finish<R: Returned>(returned: R) -> Result<(), BoxError> {
 pub struct Unknown {}
 
 #[diagnostic::do_not_recommend]
-impl<S: Store> Lends<Unknown> for S {
-    fn lend(_: &mut Self::Txn) -> &mut Unknown {
+impl<S: Store> HasConnection<Unknown> for S {
+    fn connection(_: &mut Self::Txn) -> &mut Unknown {
         // Never called, because a handler with a mistake does not compile; leaking a zero-sized value allocates
         // nothing.
         Box::leak(Box::new(Unknown {}))

@@ -11,7 +11,8 @@ use crate::store::{HandlerId, Identity};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{
-    BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, Input, Key, Lends, Reason, Store,
+    BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
+    Reason, Store,
 };
 
 /// A future that borrows the transaction that it writes through.
@@ -90,7 +91,7 @@ pub(crate) struct Bound<H, St, C> {
 
 impl<S, H, St, C> Registered<S> for Bound<H, St, C>
 where
-    S: Store + Lends<H::Connection>,
+    S: Store + HasConnection<H::Connection>,
     H: Handler,
     H::Params: Extract<St>,
     St: Send + Sync,
@@ -177,9 +178,9 @@ struct Ready<H: Handler> {
     params: Result<H::Params, BoxError>,
 }
 
-impl<S: Lends<H::Connection>, H: Handler> Job<S> for Ready<H> {
+impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Ready<H> {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
-        Box::pin(async move { H::handle(H::Input::one(self.message), self.params?, S::lend(txn)).await })
+        Box::pin(async move { H::handle(H::Input::one(self.message), self.params?, S::connection(txn)).await })
     }
 }
 
@@ -189,9 +190,9 @@ struct Joined<H: Handler> {
     params: Result<H::Params, BoxError>,
 }
 
-impl<S: Lends<H::Connection>, H: Handler> Job<S> for Joined<H> {
+impl<S: HasConnection<H::Connection>, H: Handler> Job<S> for Joined<H> {
     fn run(self: Box<Self>, txn: &mut S::Txn) -> Running<'_> {
-        Box::pin(async move { H::handle(self.input, self.params?, S::lend(txn)).await })
+        Box::pin(async move { H::handle(self.input, self.params?, S::connection(txn)).await })
     }
 }
 

@@ -30,13 +30,13 @@ impl RetryPolicy {
     }
 
     /// The maximum number of attempts, including the first; at least 1, which means no retries.
-    pub fn attempts(mut self, attempts: u32) -> Self {
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
         self
     }
 
     /// The delay after the first failed attempt.
-    pub fn first(mut self, wait: Duration) -> Self {
+    pub fn min_delay(mut self, wait: Duration) -> Self {
         self.first = wait;
         self
     }
@@ -48,7 +48,7 @@ impl RetryPolicy {
     }
 
     /// The maximum delay, before jitter.
-    pub fn longest(mut self, wait: Duration) -> Self {
+    pub fn max_delay(mut self, wait: Duration) -> Self {
         self.longest = wait;
         self
     }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn no_wait_is_longer_than_the_longest_and_its_jitter() {
-        let policy = RetryPolicy::new().attempts(1000).longest(Duration::from_secs(60));
+        let policy = RetryPolicy::new().max_attempts(1000).max_delay(Duration::from_secs(60));
         assert!(policy.after(999).unwrap() <= Duration::from_secs(120));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Acker, BoxError, Delivery, Lag, Ordering};
+use crate::{Acker, BoxError, Delivery, DeliveryOrder, Lag};
 
 /// A source of deliveries: one queue, stream or topic of one broker.
 ///
@@ -22,19 +22,19 @@ pub trait Source: Send + 'static {
     /// secret.
     fn name(&self) -> &str;
 
-    /// Subscribes. At most `terms.in_flight` deliveries may be unsettled at a time.
+    /// Subscribes. At most `options.max_unsettled` deliveries may be unsettled at a time.
     ///
-    /// If `terms.ordering` is an order, each delivery has its ordering key ([`Delivery::with_lane`]), and an order that
+    /// If `options.order` is an order, each delivery has its ordering key ([`Delivery::with_ordering_key`]), and an order that
     /// the broker cannot guarantee is an error.
     ///
     /// An error of the first call ends the start of the worker, with its message; later ones are retried. A
     /// configuration that would lose or repeat messages is an error, whose message names the fix.
-    fn open(&mut self, terms: Terms) -> impl Future<Output = Result<(), BoxError>> + Send;
+    fn subscribe(&mut self, options: SubscribeOptions) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// How long the broker can redeliver messages, as of the last [`open`](Self::open). A worker refuses to start if
+    /// How long the broker can redeliver messages, as of the last [`subscribe`](Self::subscribe). A worker refuses to start if
     /// that is longer than claims are kept.
-    fn horizon(&self) -> Horizon {
-        Horizon::Unstated
+    fn replay_window(&self) -> ReplayWindow {
+        ReplayWindow::Unknown
     }
 
     /// Whether its deliveries have a [`position`](Delivery::position). If not, a worker refuses to start with a handler
@@ -64,7 +64,7 @@ pub trait Source: Send + 'static {
     }
 
     /// Returns a handle that reads how many messages are ready for the subscription, without a second connection if the
-    /// broker's client allows it. The worker calls this after each successful [`open`](Self::open), and drops the
+    /// broker's client allows it. The worker calls this after each successful [`subscribe`](Self::subscribe), and drops the
     /// handle when the subscription has failed. `None`: the source does not report the number.
     fn lag(&self) -> Option<Lag> {
         None
@@ -86,38 +86,38 @@ pub trait Source: Send + 'static {
 
 /// The options of a subscription, which the worker passes to its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
+pub struct SubscribeOptions {
     /// The worker's name: the name of the durable consumer or the consumer group unless another is configured.
     pub consumer: String,
     /// The maximum number of unsettled deliveries: the prefetch, per queue if the source has several.
-    pub in_flight: u16,
+    pub max_unsettled: u16,
     /// How long a delivery normally stays unsettled: the handler timeout. The source warns if the broker takes
     /// deliveries back after less than a few times this.
-    pub deadline: Duration,
+    pub handler_timeout: Duration,
     /// The order to guarantee.
-    pub ordering: Ordering,
+    pub order: DeliveryOrder,
     /// Whether the database has, or has had, claims of this worker. If so, a source whose stored position is gone must
     /// not start like a new one.
     pub has_history: bool,
 }
 
-impl Terms {
+impl SubscribeOptions {
     /// Creates options with a handler timeout of 30 seconds and no order, the worker's defaults, for a worker without
     /// claims.
-    pub fn new(consumer: impl Into<String>, in_flight: u16) -> Self {
-        let (deadline, ordering) = (Duration::from_secs(30), Ordering::None);
-        Self { consumer: consumer.into(), in_flight, deadline, ordering, has_history: false }
+    pub fn new(consumer: impl Into<String>, max_unsettled: u16) -> Self {
+        let (handler_timeout, order) = (Duration::from_secs(30), DeliveryOrder::None);
+        Self { consumer: consumer.into(), max_unsettled, handler_timeout, order, has_history: false }
     }
 }
 
 /// How long after its publication the broker may redeliver a message, whether because of a power failure, an offset
 /// reset or an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Horizon {
+pub enum ReplayWindow {
     /// At most this long.
     Within(Duration),
     /// Without a time limit.
     Unlimited,
     /// Not configured. Claims must still be kept for longer than the broker may redeliver.
-    Unstated,
+    Unknown,
 }

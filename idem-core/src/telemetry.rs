@@ -13,7 +13,7 @@ pub(crate) struct Meters {
     processed: Counter,
     duplicate: Counter,
     conflict: Counter,
-    parked: Counter,
+    scheduled: Counter,
     dead: Counter,
     held: Counter,
     /// From BEGIN to the response of the claim.
@@ -39,7 +39,7 @@ impl Meters {
             processed: outcome("processed"),
             duplicate: outcome("duplicate"),
             conflict: outcome("conflict"),
-            parked: outcome("parked"),
+            scheduled: outcome("scheduled"),
             dead: outcome("dead"),
             held: outcome("held"),
             claim: histogram!("idem_claim_wait_seconds", &labels),
@@ -55,7 +55,7 @@ impl Meters {
             "processed" => &self.processed,
             "duplicate" => &self.duplicate,
             "conflict" => &self.conflict,
-            "parked" => &self.parked,
+            "scheduled" => &self.scheduled,
             _ => &self.dead,
         }
         .increment(1);
@@ -73,7 +73,7 @@ impl Meters {
 /// The gauges of one worker.
 pub(crate) struct Gauges {
     pub(crate) in_flight: Gauge,
-    pub(crate) parked: Gauge,
+    pub(crate) scheduled: Gauge,
     pub(crate) dead: Gauge,
     pub(crate) oldest_due: Gauge,
     pub(crate) stale: Counter,
@@ -84,7 +84,7 @@ impl Gauges {
         let labels = [("consumer", consumer.to_owned())];
         Self {
             in_flight: gauge!("idem_in_flight", &labels),
-            parked: gauge!("idem_parked", &labels),
+            scheduled: gauge!("idem_scheduled", &labels),
             dead: gauge!("idem_dead", &labels),
             oldest_due: gauge!("idem_oldest_due_seconds", &labels),
             stale: counter!("idem_stale_acks_total", &labels),

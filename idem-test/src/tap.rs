@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Acker, BoxError, Delivery, Horizon, Lag, Settled, Source, Terms};
+use idem_core::{Acker, BoxError, Delivery, Lag, ReplayWindow, Settled, Source, SubscribeOptions};
 
 /// The calls that [`Tapped`] changes. Each method gets the wrapped source and forwards the call by default, so that a
 /// tap implements only what it changes.
@@ -39,8 +39,12 @@ pub trait Tap: Send + 'static {
     fn receive(&mut self, delivery: Delivery) -> (Delivery, Self::Ack);
 
     /// Replaces [`Source::open`].
-    fn open<S: Source>(&mut self, source: &mut S, terms: Terms) -> impl Future<Output = Result<(), BoxError>> + Send {
-        source.open(terms)
+    fn open<S: Source>(
+        &mut self,
+        source: &mut S,
+        options: SubscribeOptions,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send {
+        source.subscribe(options)
     }
 
     /// Replaces [`Source::next`]. Must be cancel safe, as the original is.
@@ -108,12 +112,12 @@ impl<S: Source, T: Tap> Source for Tapped<S, T> {
         self.source.name()
     }
 
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.tap.open(&mut self.source, terms).await
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+        self.tap.open(&mut self.source, options).await
     }
 
-    fn horizon(&self) -> Horizon {
-        self.source.horizon()
+    fn replay_window(&self) -> ReplayWindow {
+        self.source.replay_window()
     }
 
     fn has_positions(&self) -> bool {

@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
-use idem_core::{Acker, Settled, Source, Terms};
+use idem_core::{Acker, Settled, Source, SubscribeOptions};
 use idem_test::{Broker, Counts, Publication, Queue};
 
-fn terms(in_flight: u16) -> Terms {
-    Terms::new("billing", in_flight)
+fn subscribe_options(max_unsettled: u16) -> SubscribeOptions {
+    SubscribeOptions::new("billing", max_unsettled)
 }
 
-async fn open(broker: &Broker, in_flight: u16) -> Queue {
+async fn open(broker: &Broker, max_unsettled: u16) -> Queue {
     let mut queue = broker.queue("orders");
-    queue.open(terms(in_flight)).await.unwrap();
+    queue.subscribe(subscribe_options(max_unsettled)).await.unwrap();
     queue
 }
 
@@ -28,7 +28,7 @@ async fn a_lost_ack_is_answered_sent_and_its_delivery_comes_back_with_the_loss()
 
     broker.disconnect();
     assert!(queue.next().await.is_err());
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     let (again, acker) = queue.next().await.unwrap();
     assert!(again.redelivered());
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed, "only so many acks are lost as were asked for");
@@ -77,10 +77,10 @@ async fn a_refused_connection_is_an_error_of_open() {
     let broker = Broker::new();
     let mut queue = broker.queue("orders");
     broker.refuse_connections(true);
-    assert!(queue.open(terms(1)).await.is_err());
+    assert!(queue.subscribe(subscribe_options(1)).await.is_err());
     assert!(queue.next().await.is_err());
     broker.refuse_connections(false);
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -63,7 +63,7 @@ async fn a_role_whose_sessions_are_read_only_writes_nothing_behind_its_transacti
     let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
     let deadline = Duration::from_secs(5);
     let (mut txn, _) = store.begin_with_claim(deadline, &identity, Promise::Processed).await.unwrap();
-    let tx = <Postgres as idem_core::Lends<sqlx::PgConnection>>::lend(&mut txn);
+    let tx = <Postgres as idem_core::HasConnection<sqlx::PgConnection>>::connection(&mut txn);
     <PgBouncerWorld>::execute(tx, "ROLLBACK").await.unwrap();
     let sql = format!("CREATE TABLE {} (name text)", world.name("effects"));
     let refused = <PgBouncerWorld>::execute(tx, &sql).await.unwrap_err().to_string();

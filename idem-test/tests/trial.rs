@@ -174,7 +174,7 @@ async fn a_crash_happens_at_its_point() {
         let expected = match point {
             Crash::AfterCommit => &["duplicate"][..],
             Crash::AfterAck => &[],
-            _ => &["parked", "processed"],
+            _ => &["scheduled", "processed"],
         };
         assert_eq!(seen, expected, "{point:?}");
         assert_eq!(world.number("SELECT balance FROM account").await, 25, "{point:?}");

@@ -61,7 +61,7 @@ async fn each_message_is_in_one_set() -> Result<(), BoxError> {
     let (sets, seen) = std::sync::mpsc::channel();
     let (stop, stopped) = oneshot::channel::<()>();
     let worker = Worker::new("billing", store, broker.queue("paid")).state(Sets(sets)).batch(10);
-    let worker = worker.linger(Duration::from_millis(50)).in_flight(1).handler::<takes_many>();
+    let worker = worker.linger(Duration::from_millis(50)).concurrency(1).handler::<takes_many>();
     let worker = tokio::spawn(worker.run_until(async {
         let _ = stopped.await;
     }));

@@ -23,7 +23,7 @@ const BUFFERED: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct Assigned {
     window: usize,
-    in_flight: usize,
+    max_unsettled: usize,
     partitions: BTreeMap<TopicPartition, Partition>,
     /// The partition that had its turn last.
     turn: Option<TopicPartition>,
@@ -66,8 +66,8 @@ struct Partition {
 }
 
 impl Assigned {
-    pub(crate) fn new(window: usize, in_flight: usize) -> Self {
-        Self { window, in_flight, partitions: BTreeMap::new(), turn: None, unsettled: 0, held: 0, epoch: 0 }
+    pub(crate) fn new(window: usize, max_unsettled: usize) -> Self {
+        Self { window, max_unsettled, partitions: BTreeMap::new(), turn: None, unsettled: 0, held: 0, epoch: 0 }
     }
 
     /// A partition becomes ours.
@@ -97,7 +97,7 @@ impl Assigned {
         let Some(owned) = owned else { return };
         if owned.tracker.deliver(offset) {
             let delivery = delivery.with_redelivered(owned.to_store > 0);
-            let (key, bytes) = (delivery.lane(), delivery.payload().len());
+            let (key, bytes) = (delivery.ordering_key(), delivery.payload().len());
             let ticket = Ticket { partition: partition.clone(), offset, key, bytes, epoch: owned.epoch };
             owned.buffer.push(ticket, delivery);
         }
@@ -105,7 +105,7 @@ impl Assigned {
 
     /// The next delivery, if one more may be unsettled. Partitions take turns.
     pub(crate) fn take(&mut self) -> Option<(Ticket, Delivery)> {
-        if self.unsettled >= self.in_flight || self.held >= ROOM {
+        if self.unsettled >= self.max_unsettled || self.held >= ROOM {
             return None;
         }
         let (behind, before) = match &self.turn {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use idem_core::{Delivery, Ordering as Order};
+use idem_core::{Delivery, DeliveryOrder as Order};
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
@@ -77,7 +77,7 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> 
         let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
         plan.begins = start::decide(&look, &plan)?;
     }
-    let (config, client, order) = (Arc::clone(&plan.config), plan.client(), plan.ordering);
+    let (config, client, order) = (Arc::clone(&plan.config), plan.client(), plan.order);
     let mut consumer = connection::client(&config, &client, Member::new(plan, Arc::clone(shared)))?;
     let bell = Arc::clone(shared);
     consumer.set_nonempty_callback(move || bell.wake());

@@ -5,25 +5,25 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use idem_core::{Delivery, Headers, Ordering};
+use idem_core::{Delivery, DeliveryOrder, Headers};
 use rdkafka::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
 use crate::headers::headers;
 
 /// The facts of a record. A record that cannot be represented is marked as such, and becomes a dead letter.
-pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, ordering: Ordering) -> Delivery {
+pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, order: DeliveryOrder) -> Delivery {
     let (headers, unfit) = headers(record);
-    facts(topic, record, ordering)
+    facts(topic, record, order)
         .with_content_type(content_type(&headers))
         .with_headers(headers)
         .with_unrepresentable(unfit)
 }
 
 /// All but the headers.
-fn facts(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Delivery {
+fn facts(topic: &Arc<str>, record: &impl Message, order: DeliveryOrder) -> Delivery {
     let (partition, offset) = (record.partition(), record.offset());
-    if ordering == Ordering::Key && record.key().is_none() {
+    if order == DeliveryOrder::Key && record.key().is_none() {
         warn_of_no_key(topic, partition, offset);
     }
     let payload = record.payload().map(Bytes::copy_from_slice);
@@ -33,7 +33,7 @@ fn facts(topic: &Arc<str>, record: &impl Message, ordering: Ordering) -> Deliver
         .with_position(position(topic, partition, offset, record.timestamp()))
         .with_published_at(published_at(record.timestamp()))
         .with_produced_at(produced_at(record.timestamp()))
-        .with_lane(lane(ordering, (topic, partition), record.key()))
+        .with_ordering_key(lane(order, (topic, partition), record.key()))
 }
 
 fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
@@ -75,10 +75,10 @@ fn time(millis: i64) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(millis).ok()?))
 }
 
-fn lane(ordering: Ordering, partition: (&str, i32), key: Option<&[u8]>) -> Option<u64> {
-    let key = match ordering {
-        Ordering::Partition => None,
-        Ordering::Key => key,
+fn lane(order: DeliveryOrder, partition: (&str, i32), key: Option<&[u8]>) -> Option<u64> {
+    let key = match order {
+        DeliveryOrder::Partition => None,
+        DeliveryOrder::Key => key,
         _ => return None,
     };
     let mut lane = DefaultHasher::new();
@@ -101,13 +101,13 @@ mod tests {
         };
         let (text, subscriber) = idem_test::captured();
         tracing::subscriber::with_default(subscriber, || {
-            for (ordering, key) in [
-                (Ordering::Partition, None),
-                (Ordering::Key, Some(&b"k"[..])),
-                (Ordering::Key, None),
-                (Ordering::Key, None),
+            for (order, key) in [
+                (DeliveryOrder::Partition, None),
+                (DeliveryOrder::Key, Some(&b"k"[..])),
+                (DeliveryOrder::Key, None),
+                (DeliveryOrder::Key, None),
             ] {
-                facts(&"orders".into(), &record(key), ordering);
+                facts(&"orders".into(), &record(key), order);
             }
         });
         let text = text.to_string();
@@ -148,12 +148,12 @@ mod tests {
 
     #[test]
     fn a_lane_is_a_partition_or_a_key_in_it() {
-        assert_eq!(lane(Ordering::None, ("orders", 1), Some(b"a")), None);
-        let partition = |partition, key| lane(Ordering::Partition, ("orders", partition), key);
+        assert_eq!(lane(DeliveryOrder::None, ("orders", 1), Some(b"a")), None);
+        let partition = |partition, key| lane(DeliveryOrder::Partition, ("orders", partition), key);
         assert_eq!(partition(1, Some(&b"a"[..])), partition(1, None));
         assert_ne!(partition(1, None), partition(2, None));
-        assert_ne!(partition(1, None), lane(Ordering::Partition, ("payments", 1), None));
-        let key = |partition, key| lane(Ordering::Key, ("orders", partition), key);
+        assert_ne!(partition(1, None), lane(DeliveryOrder::Partition, ("payments", 1), None));
+        let key = |partition, key| lane(DeliveryOrder::Key, ("orders", partition), key);
         assert_eq!(key(1, Some(&b"a"[..])), key(1, Some(&b"a"[..])));
         assert_ne!(key(1, Some(&b"a"[..])), key(1, Some(&b"b"[..])));
         assert_ne!(key(1, Some(&b"a"[..])), key(2, Some(&b"a"[..])));

@@ -17,7 +17,7 @@ pub(crate) enum Loss {
 impl From<Loss> for Error {
     fn from(loss: Loss) -> Self {
         match loss {
-            Loss::Refused(text) => Self::Refused(text),
+            Loss::Refused(text) => Self::Config(text),
             Loss::Broker(what, source) => Self::Broker { what, source: source.into() },
         }
     }

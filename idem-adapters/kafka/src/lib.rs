@@ -81,7 +81,7 @@
 //!
 //! # Order
 //!
-//! | `Ordering` | |
+//! | `DeliveryOrder` | |
 //! |---|---|
 //! | `None` | whatever is there is handled at once |
 //! | `Partition` | the records of a partition one after another |
@@ -143,7 +143,6 @@ mod delivery;
 mod error;
 mod group;
 mod headers;
-mod horizon;
 mod identity;
 mod judge;
 mod lag;
@@ -155,6 +154,7 @@ mod plan;
 mod property;
 mod protocol;
 mod quarantine;
+mod replay_window;
 mod server;
 mod shared;
 mod source;

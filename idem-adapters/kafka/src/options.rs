@@ -109,21 +109,21 @@ impl Options {
 
     pub(crate) fn config(self) -> Result<Config, Error> {
         if self.brokers.split(',').any(|broker| broker.trim().is_empty()) {
-            return Err(Error::Refused(
+            return Err(Error::Config(
                 "the list of brokers has an empty address: write host:port,host:port".to_owned(),
             ));
         }
         if self.tls && !cfg!(feature = "ssl") {
-            return Err(Error::Refused(format!("TLS was not built in: {SSL}")));
+            return Err(Error::Config(format!("TLS was not built in: {SSL}")));
         }
         let mut client = defaults();
         client.set("bootstrap.servers", &self.brokers);
         let mechanism = match (&self.sasl, &self.login) {
             (Some(_), Some(_)) => {
-                return Err(Error::Refused("two logins were given for Kafka: leave one of them out".to_owned()));
+                return Err(Error::Config("two logins were given for Kafka: leave one of them out".to_owned()));
             }
             (None, Some(Login::Token(_))) if !cfg!(feature = "ssl") => {
-                return Err(Error::Refused(format!("OAUTHBEARER was not built in: {SSL}")));
+                return Err(Error::Config(format!("OAUTHBEARER was not built in: {SSL}")));
             }
             (None, Some(Login::Token(_))) => Some("OAUTHBEARER"),
             (Some(_), None) | (None, Some(Login::Credentials(_))) => Some("PLAIN"),
@@ -153,7 +153,7 @@ impl Options {
         for (name, value) in self.properties {
             property::check(&name)?;
             if name.contains('\0') || value.contains('\0') {
-                return Err(Error::Refused("a setting of librdkafka must not contain NUL: leave it out".to_owned()));
+                return Err(Error::Config("a setting of librdkafka must not contain NUL: leave it out".to_owned()));
             }
             client.set(name, value);
         }
@@ -165,14 +165,14 @@ impl Options {
 
 /// librdkafka takes any text, and then trusts nobody.
 fn no_certificate() -> Error {
-    Error::Refused(
+    Error::Config(
         "the text given to .tls_ca holds no certificate: give it the content of a .pem file with BEGIN CERTIFICATE in it"
             .to_owned(),
     )
 }
 
 fn no_identity() -> Error {
-    Error::Refused(
+    Error::Config(
         "the texts given to .tls_identity are not a certificate and its private key: give it the content of a .pem file with \
          BEGIN CERTIFICATE in it, and of one with BEGIN PRIVATE KEY"
             .to_owned(),
@@ -220,7 +220,7 @@ mod tests {
 
     fn refused(options: Options) -> String {
         let error = options.config().unwrap_err();
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
         let texts = format!("{error} {error:?}");
         assert!(!texts.contains(SENTINEL), "{texts}");
         texts

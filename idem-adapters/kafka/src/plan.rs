@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use idem_core::{Horizon, Ordering, Terms};
+use idem_core::{DeliveryOrder, ReplayWindow, SubscribeOptions};
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
@@ -55,12 +55,12 @@ pub(crate) struct Plan {
     /// Where single partitions begin, whatever the start.
     pub(crate) offsets: BTreeMap<TopicPartition, i64>,
     pub(crate) window: usize,
-    pub(crate) ordering: Ordering,
-    pub(crate) in_flight: usize,
+    pub(crate) order: DeliveryOrder,
+    pub(crate) max_unsettled: usize,
     /// The topics and partitions that existed when it began.
     pub(crate) known: Known,
     /// How far back that reaches.
-    pub(crate) horizon: Horizon,
+    pub(crate) replay_window: ReplayWindow,
     /// This consumer has handled messages before.
     pub(crate) has_history: bool,
     pub(crate) begins: Begins,
@@ -80,9 +80,9 @@ impl Plan {
         self.known.iter().flat_map(of)
     }
 
-    /// Whether a subscription that was made by this plan serves such terms.
-    pub(crate) fn serves(&self, group: &str, terms: &Terms) -> bool {
-        self.group == group && self.in_flight == usize::from(terms.in_flight) && self.ordering == terms.ordering
+    /// Whether a subscription that was made by this plan serves such options.
+    pub(crate) fn serves(&self, group: &str, options: &SubscribeOptions) -> bool {
+        self.group == group && self.max_unsettled == usize::from(options.max_unsettled) && self.order == options.order
     }
 
     /// The settings of the consumer. None of these can be the user's.

@@ -29,7 +29,7 @@ const OWN: &[(&str, &str)] = &[
 /// Refuses what would break the guarantee.
 pub(crate) fn check(name: &str) -> Result<(), Error> {
     match OWN.iter().find(|(own, _)| *own == name) {
-        Some((_, why)) => Err(Error::Refused(format!("the setting `{name}` is idem's own: {why}. Leave it out"))),
+        Some((_, why)) => Err(Error::Config(format!("the setting `{name}` is idem's own: {why}. Leave it out"))),
         None => Ok(()),
     }
 }

@@ -31,12 +31,12 @@ impl GroupProtocol {
     pub(crate) fn check(self, client: &ClientConfig) -> Result<(), Error> {
         let set = |name: &str| client.get(name).is_some();
         match self {
-            Self::Classic if set(CONSUMER) => Err(Error::Refused(format!(
+            Self::Classic if set(CONSUMER) => Err(Error::Config(format!(
                 "the setting `{CONSUMER}` belongs to GroupProtocol::Consumer: say .group_protocol(GroupProtocol::Consumer) of \
                  the topic, or leave it out"
             ))),
             Self::Consumer => match CLASSIC.iter().find(|name| set(name)) {
-                Some(name) => Err(Error::Refused(format!(
+                Some(name) => Err(Error::Config(format!(
                     "the setting `{name}` is one of the brokers with GroupProtocol::Consumer: leave it out, and set \
                      `group.consumer.{name}` of the brokers, or `consumer.{name}` of the group (kafka-configs.sh \
                      --entity-type groups)"
@@ -104,7 +104,7 @@ mod tests {
             assert!(protocol.check(&client).is_ok());
             client.set(name, "1000");
             let error = protocol.check(&client).unwrap_err();
-            assert!(matches!(&error, Error::Refused(text) if text.contains(name)), "{error:?}");
+            assert!(matches!(&error, Error::Config(text) if text.contains(name)), "{error:?}");
         }
     }
 

@@ -62,7 +62,7 @@ impl Options {
     /// Connects once, to see that a broker answers and that the login works.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a setting that is unknown, not built in or idem's own; [`Error::Broker`] where no broker
+    /// [`Error::Config`] for a setting that is unknown, not built in or idem's own; [`Error::Broker`] where no broker
     /// answers within 10 seconds, or refuses the login, or fails the verification of TLS. The texts name the cure.
     pub async fn connect(self) -> Result<Kafka, Error> {
         let config = self.config()?;

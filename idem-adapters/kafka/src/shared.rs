@@ -47,8 +47,8 @@ pub(crate) enum Phase {
 }
 
 impl Shared {
-    pub(crate) fn new(window: usize, in_flight: usize) -> Self {
-        let assigned = Assigned::new(window, in_flight);
+    pub(crate) fn new(window: usize, max_unsettled: usize) -> Self {
+        let assigned = Assigned::new(window, max_unsettled);
         Self {
             inner: Mutex::new(Inner {
                 assigned,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Error, Horizon, Lag, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -17,12 +17,12 @@ use crate::plan::{Plan, Start};
 use crate::protocol::GroupProtocol;
 use crate::shared::Shared;
 use crate::wanted::Wanted;
-use crate::{connection, consumer, horizon};
+use crate::{connection, consumer, replay_window};
 
 /// One topic, consumed as a member of a group, made by [`Kafka::topic`](crate::Kafka::topic); or several, made by
 /// [`Kafka::topics`](crate::Kafka::topics). The documentation of one topic holds for each of them.
 ///
-/// Each [`open`](Source::open) leaves the group and joins it again. Only when no broker could be reached and nothing
+/// Each [`subscribe`](Source::subscribe) leaves the group and joins it again. Only when no broker could be reached and nothing
 /// else had changed it goes on as the member that it was, so that the group need not wait until its session is over.
 pub struct Topic {
     config: Arc<Config>,
@@ -33,7 +33,7 @@ pub struct Topic {
     start: Start,
     offsets: BTreeMap<TopicPartition, i64>,
     window: usize,
-    horizon: Horizon,
+    replay_window: ReplayWindow,
     /// It was open before, so that its group has a place in the topic.
     has_consumed: bool,
     subscription: Option<Subscription>,
@@ -67,7 +67,7 @@ impl Topic {
             start: Start::default(),
             offsets: BTreeMap::new(),
             window: WINDOW,
-            horizon: Horizon::Unstated,
+            replay_window: ReplayWindow::Unknown,
             has_consumed: false,
             subscription: None,
         }
@@ -118,10 +118,10 @@ impl Topic {
         self
     }
 
-    fn check(&self, terms: &Terms) -> Result<String, Error> {
-        let refused = |text: &str| Err(Error::Refused(text.to_owned()));
-        let group = self.group.as_ref().unwrap_or(&terms.consumer);
-        if terms.in_flight == 0 {
+    fn check(&self, options: &SubscribeOptions) -> Result<String, Error> {
+        let refused = |text: &str| Err(Error::Config(text.to_owned()));
+        let group = self.group.as_ref().unwrap_or(&options.consumer);
+        if options.max_unsettled == 0 {
             return refused("with 0 deliveries in flight the worker receives nothing: allow at least 1");
         }
         if self.window == 0 {
@@ -133,10 +133,10 @@ impl Topic {
             );
         }
         self.protocol.check(&self.config.client)?;
-        if terms.ordering == Ordering::Queue {
+        if options.order == DeliveryOrder::Queue {
             return refused(
-                "Kafka keeps no order between the partitions of a topic: ask for Ordering::Partition or Ordering::Key, \
-                 or use a topic of one partition with Ordering::Partition, which keeps all of it in order",
+                "Kafka keeps no order between the partitions of a topic: ask for DeliveryOrder::Partition or DeliveryOrder::Key, \
+                 or use a topic of one partition with DeliveryOrder::Partition, which keeps all of it in order",
             );
         }
         Ok(group.clone())
@@ -148,9 +148,9 @@ impl Topic {
     }
 
     /// Goes on as the member that it was, if it can.
-    async fn go_on(&self, group: &str, terms: &Terms) -> Result<bool, Error> {
+    async fn go_on(&self, group: &str, options: &SubscribeOptions) -> Result<bool, Error> {
         let Some(subscription) = &self.subscription else { return Ok(false) };
-        if !subscription.shared.is_lost() || !subscription.plan.serves(group, terms) {
+        if !subscription.shared.is_lost() || !subscription.plan.serves(group, options) {
             return Ok(false);
         }
         connection::topics(&self.config.current().await?, &self.wanted).await?;
@@ -181,16 +181,16 @@ impl Source for Topic {
     }
 
     /// Waits until the group has assigned partitions, but for no longer than 10 seconds.
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        let group = self.check(&terms)?;
-        if self.go_on(&group, &terms).await? {
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+        let group = self.check(&options)?;
+        if self.go_on(&group, &options).await? {
             return Ok(self.joined().await?);
         }
         self.close().await;
         let config = Arc::new(self.config.current().await?);
         let known = connection::topics(&config, &self.wanted).await?;
         let names: Vec<_> = known.keys().map(Arc::clone).collect();
-        self.horizon = horizon::of(&config, &names).await;
+        self.replay_window = replay_window::of(&config, &names).await;
         let plan = Plan {
             config,
             wanted: Arc::clone(&self.wanted),
@@ -200,14 +200,14 @@ impl Source for Topic {
             start: self.start,
             offsets: self.offsets.clone(),
             window: self.window,
-            ordering: terms.ordering,
-            in_flight: usize::from(terms.in_flight),
+            order: options.order,
+            max_unsettled: usize::from(options.max_unsettled),
             known,
-            has_history: terms.has_history || self.has_consumed,
-            horizon: self.horizon,
+            has_history: options.has_history || self.has_consumed,
+            replay_window: self.replay_window,
             begins: BTreeMap::new(),
         };
-        let shared = Arc::new(Shared::new(plan.window, plan.in_flight));
+        let shared = Arc::new(Shared::new(plan.window, plan.max_unsettled));
         let asked = Asked::default();
         let ended = consumer::start(plan.clone(), Arc::clone(&shared), asked.clone())?;
         self.subscription = Some(Subscription { plan, shared, asked, ended });
@@ -221,8 +221,8 @@ impl Source for Topic {
         false
     }
 
-    fn horizon(&self) -> Horizon {
-        self.horizon
+    fn replay_window(&self) -> ReplayWindow {
+        self.replay_window
     }
 
     /// How far the group is behind the ends of the partitions that are ours: what is not committed, or would be at the next

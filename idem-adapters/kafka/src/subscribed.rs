@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::connection::resolve;
 use crate::error::{Loss, no_id};
 use crate::member::Member;
-use crate::{horizon, start};
+use crate::{replay_window, start};
 
 /// How long an answer is waited for. Nothing else is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -114,9 +114,9 @@ impl Subscribed {
             return;
         }
         tracing::info!(topics = ?new, wanted = %member.plan.wanted.text, "topics that match are new, and are consumed");
-        let (config, stated) = (Arc::clone(&member.plan.config), member.plan.horizon);
+        let (config, stated) = (Arc::clone(&member.plan.config), member.plan.replay_window);
         self.runtime.spawn(async move {
-            if horizon::longest(horizon::of(&config, &new).await, stated) != stated {
+            if replay_window::longest(replay_window::of(&config, &new).await, stated) != stated {
                 tracing::warn!(
                     topics = ?new,
                     "topics that are new keep messages for longer than those before: keep claims for longer than that, too"

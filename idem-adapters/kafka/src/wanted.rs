@@ -22,7 +22,7 @@ impl Wanted {
     /// The one topic of this name.
     pub(crate) fn one(name: &str) -> Result<Self, Error> {
         if !is_name(name) {
-            return Err(Error::Refused(
+            return Err(Error::Config(
                 "a topic's name has 1 to 249 letters, digits, dots, dashes and underscores: give the name of one topic, or \
                  use .topics([..]) for several and for patterns (`^orders\\.`)"
                     .to_owned(),
@@ -40,14 +40,14 @@ impl Wanted {
             } else if is_name(one) {
                 names.insert(Arc::from(one.as_str()));
             } else {
-                return Err(Error::Refused(format!(
+                return Err(Error::Config(format!(
                     "{one:?} is neither the name of a topic (1 to 249 letters, digits, dots, dashes and underscores) nor a \
                      pattern, which begins with ^"
                 )));
             }
         }
         if names.is_empty() && patterns.is_empty() {
-            return Err(Error::Refused("no topic was given to .topics([..]): give at least one".to_owned()));
+            return Err(Error::Config("no topic was given to .topics([..]): give at least one".to_owned()));
         }
         Ok(Self { names: names.into_iter().collect(), patterns, text: asked.join(",").into() })
     }
@@ -73,7 +73,7 @@ fn is_name(name: &str) -> bool {
 }
 
 fn pattern(text: &str) -> Result<Regex, Error> {
-    Regex::new(text).map_err(|error| Error::Refused(format!("the pattern {text:?} cannot be read: {error}")))
+    Regex::new(text).map_err(|error| Error::Config(format!("the pattern {text:?} cannot be read: {error}")))
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     fn what_can_be_no_topic_is_refused_by_its_name() {
         for asked in [&["a b"][..], &[""], &["orders", "^("], &["pay*"], &[".."]] {
             let error = several(asked).unwrap_err();
-            assert!(matches!(&error, Error::Refused(text) if text.contains(&format!("{:?}", asked.last().unwrap()))));
+            assert!(matches!(&error, Error::Config(text) if text.contains(&format!("{:?}", asked.last().unwrap()))));
         }
         assert!(several(&[]).unwrap_err().to_string().contains("at least one"));
     }

@@ -5,14 +5,14 @@ mod common;
 
 use std::time::{Duration, SystemTime};
 
-use common::{World, next, terms};
-use idem_core::{Acker, Error, Source, Terms};
+use common::{World, next, subscribe_options};
+use idem_core::{Acker, Error, Source, SubscribeOptions};
 use idem_kafka::{Start, Topic};
 use rdkafka::producer::FutureRecord;
 
 async fn latest(world: &World) -> Topic {
     let mut topic = world.topic().await.start(Start::Latest);
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     topic
 }
 
@@ -88,9 +88,9 @@ async fn a_group_that_has_committed_goes_on_there_whatever_the_start() {
 async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
     let Some(world) = World::new().await else { return };
     world.publish("while nobody was there").await;
-    let known = Terms { has_history: true, ..terms(4) };
+    let known = SubscribeOptions { has_history: true, ..subscribe_options(4) };
     let mut topic = world.topic().await.start(Start::Latest);
-    let error = topic.open(known.clone()).await.unwrap_err().to_string();
+    let error = topic.subscribe(known.clone()).await.unwrap_err().to_string();
     assert!(
         error.contains("Start::Latest") && error.contains(&world.group) && error.contains("--to-latest"),
         "{error}"
@@ -98,12 +98,12 @@ async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
     assert_eq!(world.committed(0), None);
     // Both cures.
     let mut topic = world.topic().await;
-    topic.open(known.clone()).await.unwrap();
+    topic.subscribe(known.clone()).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "while nobody was there");
     topic.close().await;
     world.commit(0, 1);
     let mut topic = world.topic().await.start(Start::Latest);
-    topic.open(known).await.unwrap();
+    topic.subscribe(known).await.unwrap();
     world.publish("new").await;
     assert_eq!(next(&mut topic).await.0.payload(), "new");
 }
@@ -122,7 +122,7 @@ async fn publish_at(world: &World, partition: i32, minutes: u64, payload: &str) 
 
 async fn from(world: &World, start: Start) -> Topic {
     let mut topic = world.topic().await.start(start);
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     topic
 }
 
@@ -155,7 +155,7 @@ async fn a_group_whose_offsets_have_expired_begins_at_its_time_again() {
         publish_at(&world, 0, minutes, &format!("{minutes} minutes ago")).await;
     }
     let mut topic = world.topic().await.start(Start::Time(ago(45)));
-    topic.open(Terms { has_history: true, ..terms(4) }).await.unwrap();
+    topic.subscribe(SubscribeOptions { has_history: true, ..subscribe_options(4) }).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "40 minutes ago");
 }
 
@@ -169,7 +169,7 @@ async fn a_partition_may_begin_at_an_offset_unless_the_group_has_committed_there
     world.commit(1, 1);
     let at = async || world.topic().await.start_at(&world.topic, 0, 2).start_at(&world.topic, 1, 0);
     let mut topic = at().await;
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "c");
     assert!(tokio::time::timeout(Duration::from_millis(300), topic.next()).await.is_err());
     assert_eq!(world.committed(0), Some(2), "it is written down");
@@ -181,8 +181,8 @@ async fn an_offset_that_is_not_there_to_begin_at_is_refused() {
     world.publish("a").await;
     for (partition, offset, said) in [(0, 2, "has 0 to 1"), (1, 0, "is none of"), (0, -1, "has 0 to 1")] {
         let mut topic = world.topic().await.start_at(&world.topic, partition, offset);
-        let error = topic.open(terms(4)).await.unwrap_err();
-        let refused = matches!(error.downcast_ref(), Some(Error::Refused(text)) if text.contains(said));
+        let error = topic.subscribe(subscribe_options(4)).await.unwrap_err();
+        let refused = matches!(error.downcast_ref(), Some(Error::Config(text)) if text.contains(said));
         assert!(refused && error.to_string().contains(".start_at(..)"), "{error:?}");
         assert_eq!(world.committed(0), None);
     }

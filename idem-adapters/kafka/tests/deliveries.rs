@@ -4,8 +4,8 @@ mod common;
 
 use std::time::{Duration, SystemTime};
 
-use common::{GROUP, LONG, World, loss, next, options, terms};
-use idem_core::{Acker, Horizon, Ordering, Settled, Source, Terms};
+use common::{GROUP, LONG, World, loss, next, options, subscribe_options};
+use idem_core::{Acker, DeliveryOrder, ReplayWindow, Settled, Source, SubscribeOptions};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
@@ -85,7 +85,7 @@ async fn partitions_take_turns_and_each_has_one_delivery_of_an_order_out() {
         }
     }
     let mut topic = world.topic().await;
-    topic.open(Terms { ordering: Ordering::Partition, ..terms(100) }).await.unwrap();
+    topic.subscribe(SubscribeOptions { order: DeliveryOrder::Partition, ..subscribe_options(100) }).await.unwrap();
     let mut heads = Vec::new();
     for _ in 0..3 {
         heads.push(next(&mut topic).await);
@@ -136,7 +136,7 @@ async fn large_and_many_records_arrive_each_once_and_in_order() {
     }
     // The window is much smaller, so that partitions are paused and resumed over and over.
     let mut topic = world.topic().await.window(16);
-    topic.open(terms(8)).await.unwrap();
+    topic.subscribe(subscribe_options(8)).await.unwrap();
     let mut offsets = [Vec::new(), Vec::new()];
     for _ in 0..count {
         let (delivery, acker) = next(&mut topic).await;
@@ -185,7 +185,7 @@ async fn a_message_at_the_front_lets_its_partition_go_on_for_a_window_and_no_fur
         world.publish(n.to_string()).await;
     }
     let mut topic = world.topic().await.window(8);
-    topic.open(terms(100)).await.unwrap();
+    topic.subscribe(subscribe_options(100)).await.unwrap();
     let (_, first) = next(&mut topic).await;
     for _ in 1..8 {
         next(&mut topic).await.1.ack().await.unwrap();
@@ -201,7 +201,7 @@ async fn a_message_at_the_front_lets_its_partition_go_on_for_a_window_and_no_fur
 async fn after_an_assignment_a_window_of_deliveries_is_marked_until_they_were_stored() {
     let Some(world) = World::new().await else { return };
     let mut topic = world.topic().await.window(3);
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     for (stores, marked) in [(true, true), (false, true), (true, true), (true, true), (true, false), (true, false)] {
         world.publish("x").await;
         let (delivery, mut acker) = next(&mut topic).await;
@@ -212,7 +212,7 @@ async fn after_an_assignment_a_window_of_deliveries_is_marked_until_they_were_st
         acker.ack().await.unwrap();
     }
     topic.close().await;
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     world.publish("x").await;
     assert!(next(&mut topic).await.0.redelivered());
 }
@@ -228,7 +228,7 @@ async fn a_delivery_that_was_dropped_comes_again_after_the_close() {
     // It is unsettled, so that there is no room for another one.
     assert!(tokio::time::timeout(Duration::from_millis(300), topic.next()).await.is_err());
     topic.close().await;
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "a");
 }
 
@@ -277,13 +277,13 @@ async fn a_lane_is_a_partition_or_a_key_and_records_without_a_key_share_one() {
         world.send(record).await;
     }
     let mut lanes = Vec::new();
-    for ordering in [Ordering::Key, Ordering::Partition, Ordering::None] {
-        let mut topic = world.topic().await.group(format!("{}-{ordering:?}", world.group));
-        topic.open(Terms { ordering, ..terms(5) }).await.unwrap();
+    for order in [DeliveryOrder::Key, DeliveryOrder::Partition, DeliveryOrder::None] {
+        let mut topic = world.topic().await.group(format!("{}-{order:?}", world.group));
+        topic.subscribe(SubscribeOptions { order, ..subscribe_options(5) }).await.unwrap();
         let mut seen = Vec::new();
         for _ in 0..5 {
             let (delivery, acker) = next(&mut topic).await;
-            seen.push((delivery.position().unwrap().to_owned(), delivery.lane()));
+            seen.push((delivery.position().unwrap().to_owned(), delivery.ordering_key()));
             acker.ack().await.unwrap();
         }
         seen.sort();
@@ -302,12 +302,12 @@ async fn the_group_is_the_workers_name_unless_another_one_was_given() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
     let mut named = world.kafka().await.topic(&world.topic).await.unwrap();
-    named.open(Terms::new(&world.group, 1)).await.unwrap();
+    named.subscribe(SubscribeOptions::new(&world.group, 1)).await.unwrap();
     next(&mut named).await.1.ack().await.unwrap();
     world.until_committed(0, 1).await;
     named.close().await;
     let mut other = world.topic().await.group(format!("other-{GROUP}-{}", world.topic));
-    other.open(terms(1)).await.unwrap();
+    other.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut other).await.0.payload(), "x");
 }
 
@@ -345,11 +345,11 @@ async fn the_topics_retention_is_how_far_back_kafka_can_deliver_again() {
     let Some(world) = World::empty().await else { return };
     world.create(1, &[("retention.ms", "86400000")]).await;
     let mut topic = world.open(1).await;
-    assert_eq!(topic.horizon(), Horizon::Within(Duration::from_secs(86_400)));
+    assert_eq!(topic.replay_window(), ReplayWindow::Within(Duration::from_secs(86_400)));
     for (name, value) in [("retention.ms", "-1"), ("cleanup.policy", "compact")] {
         world.set(name, value).await;
-        topic.open(terms(1)).await.unwrap();
-        assert_eq!(topic.horizon(), Horizon::Unlimited, "{name}={value}");
+        topic.subscribe(subscribe_options(1)).await.unwrap();
+        assert_eq!(topic.replay_window(), ReplayWindow::Unlimited, "{name}={value}");
     }
 }
 
@@ -378,12 +378,12 @@ async fn a_static_member_comes_back_to_its_partitions() {
     let Some(world) = World::new().await else { return };
     let topic = async || options(&world.brokers).connect().await.unwrap().topic(&world.topic).await.unwrap();
     let mut first = topic().await.group(&world.group).static_member("one");
-    first.open(terms(1)).await.unwrap();
+    first.subscribe(subscribe_options(1)).await.unwrap();
     world.publish("a").await;
     next(&mut first).await.1.ack().await.unwrap();
     first.close().await;
     world.publish("b").await;
     let mut again = topic().await.group(&world.group).static_member("one");
-    again.open(terms(1)).await.unwrap();
+    again.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut again).await.0.payload(), "b");
 }

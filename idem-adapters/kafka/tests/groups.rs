@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::relay::Relay;
-use common::{LONG, World, next, options, terms};
+use common::{LONG, World, next, options, subscribe_options};
 use idem_core::{Acker, Delivery, Settled, Source};
 use idem_kafka::{KafkaAcker, Topic};
 
@@ -51,7 +51,7 @@ async fn what_ends_within_the_grace_is_committed_before_the_next_owner_begins() 
     let mut one = world.open(10).await;
     let mut work = at_work(&world, &mut one).await;
     let mut two = world.topic().await;
-    let (opened, partition) = tokio::join!(two.open(terms(10)), async {
+    let (opened, partition) = tokio::join!(two.subscribe(subscribe_options(10)), async {
         let partition = leaving(&work).await;
         for offset in [0, 1] {
             let acker = work.remove(&(partition, offset)).unwrap();
@@ -77,7 +77,7 @@ async fn what_ends_after_the_grace_is_stale_and_commits_nothing() {
     let mut one = world.open(10).await;
     let mut work = at_work(&world, &mut one).await;
     let mut two = world.topic().await;
-    two.open(terms(10)).await.unwrap();
+    two.subscribe(subscribe_options(10)).await.unwrap();
     let partition = leaving(&work).await;
     let mut again = Vec::new();
     for offset in 0..3 {
@@ -123,7 +123,7 @@ async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
         world.publish(n.to_string()).await;
     }
     let mut one = topic(&relay.broker()).await.group(&world.group);
-    one.open(terms(4)).await.unwrap();
+    one.subscribe(subscribe_options(4)).await.unwrap();
     let mut old = Vec::new();
     for _ in 0..3 {
         old.push(next(&mut one).await.1);
@@ -132,7 +132,7 @@ async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
     common::loss(&mut one).await;
     // The first member is given up by the group when its session is over.
     let mut two = topic(&world.brokers).await.group(&world.group);
-    two.open(terms(4)).await.unwrap();
+    two.subscribe(subscribe_options(4)).await.unwrap();
     let (again, held) = next(&mut two).await;
     assert_eq!(again.payload(), "0");
     // The first one has finished two meanwhile, and cannot know.
@@ -143,7 +143,7 @@ async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
         }
     }
     relay.refuse(false);
-    one.open(terms(4)).await.unwrap();
+    one.subscribe(subscribe_options(4)).await.unwrap();
     let told = async {
         while last.is_live() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{GROUP, LONG, client, next, terms};
+use common::{GROUP, LONG, client, next, subscribe_options};
 use idem_core::{Acker, Source};
 use idem_kafka::Kafka;
 use rdkafka::mocking::MockCluster;
@@ -30,7 +30,7 @@ async fn a_partition_without_a_leader_stands_still_and_the_others_go_on() {
     // As an operator has them stand, so that each has an offset to be looked at.
     {
         let mut topic = kafka(&brokers).await.topic(TOPIC).await.unwrap().group(GROUP);
-        topic.open(terms(8)).await.unwrap();
+        topic.subscribe(subscribe_options(8)).await.unwrap();
         for _ in 0..4 {
             next(&mut topic).await.1.ack().await.unwrap();
         }
@@ -42,7 +42,7 @@ async fn a_partition_without_a_leader_stands_still_and_the_others_go_on() {
     publish(0, "after").await;
     let mut topic = kafka(&brokers).await.topic(TOPIC).await.unwrap().group(GROUP);
     let began = Instant::now();
-    topic.open(terms(8)).await.unwrap();
+    topic.subscribe(subscribe_options(8)).await.unwrap();
     let (delivery, acker) = next(&mut topic).await;
     println!("after {:?}", began.elapsed());
     assert_eq!(delivery.payload(), "after");
@@ -60,7 +60,7 @@ async fn a_topic_whose_id_is_not_told_is_refused_at_the_start() {
     cluster.create_topic(TOPIC, 1, 1).unwrap();
     cluster.apiversion(RDKafkaApiKey::Metadata, Some(0), Some(9)).unwrap();
     let mut topic = kafka(&cluster.bootstrap_servers()).await.topic(TOPIC).await.unwrap().group(GROUP);
-    let error = topic.open(terms(8)).await.unwrap_err().to_string();
+    let error = topic.subscribe(subscribe_options(8)).await.unwrap_err().to_string();
     assert!(error.contains("the id of the topic `orders`") && error.contains("librdkafka 2."), "{error}");
 }
 

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::relay::Relay;
-use common::{LONG, World, loss, next, terms, texts};
+use common::{LONG, World, loss, next, subscribe_options, texts};
 use idem_core::{Acker, Settled, Source};
 use idem_kafka::{Kafka, Topic};
 use rdkafka::admin::AdminOptions;
@@ -23,10 +23,10 @@ async fn brokers_that_are_away_fail_next_and_are_gone_on_with_when_they_are_back
     let error = texts(loss(&mut topic).await.as_ref());
     assert!(error.contains(&world.topic) && error.contains("check that the server runs"), "{error}");
     loss(&mut topic).await;
-    let error = topic.open(terms(4)).await.unwrap_err();
+    let error = topic.subscribe(subscribe_options(4)).await.unwrap_err();
     assert!(texts(error.as_ref()).contains("check that the server runs"), "{error}");
     relay.refuse(false);
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     // It is the same member, whose deliveries nobody else has got.
     assert!(held.is_live());
     assert_eq!(held.ack().await.unwrap(), Settled::Sent);
@@ -43,7 +43,7 @@ async fn opening_again_ends_what_was_open() {
     world.publish("x").await;
     let mut topic = world.open(1).await;
     let (_, old) = next(&mut topic).await;
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     assert!(!old.is_live());
     let (_, new) = next(&mut topic).await;
     assert_eq!(old.ack().await.unwrap(), Settled::Stale);
@@ -75,7 +75,7 @@ async fn a_handler_slower_than_the_longest_poll_interval_keeps_its_partition() {
         .property("heartbeat.interval.ms", "300")
         .property("max.poll.interval.ms", "1000");
     let mut topic = kafka.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group).window(8);
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     let (_, slow) = next(&mut topic).await;
     // There is no signal for what must not happen.
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -142,7 +142,7 @@ async fn an_offset_that_goes_out_of_range_while_it_runs_stops_its_partition_alon
     }
     delete_before(&world, 3).await;
     relay.refuse(false);
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     // What was handed out before can be settled still.
     assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
     world.until_committed(0, 1).await;
@@ -170,11 +170,11 @@ async fn a_topic_that_is_deleted_fails_next_until_it_is_made_anew() {
     });
     let error = error.await.unwrap();
     assert!(error.contains("does not exist") && error.contains("--create"), "{error}");
-    let error = topic.open(terms(4)).await.unwrap_err().to_string();
+    let error = topic.subscribe(subscribe_options(4)).await.unwrap_err().to_string();
     assert!(error.contains("does not exist"), "{error}");
     world.create(1, &[]).await;
     world.publish("anew").await;
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     let (anew, _) = next(&mut topic).await;
     assert_eq!(anew.payload(), "anew");
     assert_ne!(anew.position(), first.position());
@@ -198,7 +198,7 @@ async fn a_topic_that_was_made_anew_between_two_runs_begins_at_its_beginning() {
     world.delete().await;
     world.create(1, &[]).await;
     world.publish("anew").await;
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     let (anew, _) = next(&mut topic).await;
     assert_eq!(anew.payload(), "anew");
     assert!(!positions.contains(&anew.position().unwrap().to_owned()));
@@ -213,7 +213,7 @@ async fn a_topic_that_is_made_anew_while_it_runs_is_an_error_and_never_a_jump() 
     // With no refresh of what it knows within the time of the test.
     let kafka = Kafka::connect(&world.brokers).await.unwrap();
     let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.open(terms(8)).await.unwrap();
+    topic.subscribe(subscribe_options(8)).await.unwrap();
     for _ in 0..3 {
         next(&mut topic).await.1.ack().await.unwrap();
     }
@@ -233,7 +233,7 @@ async fn a_topic_that_is_made_anew_while_it_runs_is_an_error_and_never_a_jump() 
                 }
                 Err(error) => {
                     println!("{error}");
-                    while let Err(error) = topic.open(terms(8)).await {
+                    while let Err(error) = topic.subscribe(subscribe_options(8)).await {
                         println!("{error}");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
@@ -265,7 +265,7 @@ async fn an_offset_of_a_topic_that_was_deleted_counts_for_nothing_in_a_new_one()
     }
     // As a member does that has not seen yet that the topic is another one.
     world.commit_with(0, 3, &note);
-    topic.open(terms(8)).await.unwrap();
+    topic.subscribe(subscribe_options(8)).await.unwrap();
     let (delivery, acker) = next(&mut topic).await;
     assert_eq!(delivery.payload(), "anew 0");
     acker.ack().await.unwrap();
@@ -275,6 +275,6 @@ async fn an_offset_of_a_topic_that_was_deleted_counts_for_nothing_in_a_new_one()
     topic.close().await;
     // Whoever resets offsets by hand writes no id.
     world.commit_with(0, 4, "");
-    topic.open(terms(8)).await.unwrap();
+    topic.subscribe(subscribe_options(8)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "anew 4");
 }

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{LONG, World, loss, next, terms, texts};
+use common::{LONG, World, loss, next, subscribe_options, texts};
 use idem_core::{Acker, Settled, Source};
 use idem_kafka::{GroupProtocol, Kafka, Topic};
 use tokio::time::timeout;
@@ -19,7 +19,7 @@ async fn member(world: &World) -> Topic {
 
 async fn joined(world: &World) -> Topic {
     let mut member = member(world).await;
-    member.open(terms(4)).await.unwrap();
+    member.subscribe(subscribe_options(4)).await.unwrap();
     member
 }
 
@@ -85,7 +85,7 @@ async fn two_members_of_the_new_protocol_share_the_partitions_and_lose_nothing()
 async fn a_setting_that_the_new_protocol_does_not_have_is_refused() {
     let Some(world) = World::new().await else { return };
     let mut topic = world.topic().await.group_protocol(GroupProtocol::Consumer);
-    let error = topic.open(terms(1)).await.unwrap_err().to_string();
+    let error = topic.subscribe(subscribe_options(1)).await.unwrap_err().to_string();
     assert!(error.contains("`session.timeout.ms`") || error.contains("`heartbeat.interval.ms`"), "{error}");
     assert!(error.contains("group.consumer."), "{error}");
 }
@@ -97,7 +97,7 @@ async fn an_assignor_that_the_brokers_do_not_know_is_named() {
     let topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
     let mut topic = topic.group_protocol(GroupProtocol::Consumer);
     let said = async {
-        match topic.open(terms(1)).await {
+        match topic.subscribe(subscribe_options(1)).await {
             Err(error) => texts(error.as_ref()),
             Ok(()) => texts(topic.next().await.unwrap_err().as_ref()),
         }
@@ -115,7 +115,7 @@ async fn a_topic_that_is_deleted_ends_the_subscription_by_the_new_protocol_too()
     let kafka = Kafka::connect(&world.brokers).await.unwrap();
     let topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
     let mut topic = topic.group_protocol(GroupProtocol::Consumer);
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     for _ in 0..3 {
         next(&mut topic).await.1.ack().await.unwrap();
     }
@@ -125,6 +125,6 @@ async fn a_topic_that_is_deleted_ends_the_subscription_by_the_new_protocol_too()
     assert!(error.contains("does not exist"), "{error}");
     world.create(1, &[]).await;
     world.publish("anew").await;
-    topic.open(terms(4)).await.unwrap();
+    topic.subscribe(subscribe_options(4)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "anew");
 }

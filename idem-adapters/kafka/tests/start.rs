@@ -5,8 +5,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::{LONG, World, next, options, terms, texts};
-use idem_core::{Acker, Error, Ordering, Source, Terms};
+use common::{LONG, World, next, options, subscribe_options, texts};
+use idem_core::{Acker, DeliveryOrder, Error, Source, SubscribeOptions};
 use idem_kafka::Kafka;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -61,7 +61,7 @@ async fn one_broker_of_several_is_enough() {
     world.publish("x").await;
     let brokers = format!("{},{}", nobody().await, world.brokers);
     let mut topic = options(&brokers).connect().await.unwrap().topic(&world.topic).await.unwrap();
-    topic.open(Terms::new(&world.group, 1)).await.unwrap();
+    topic.subscribe(SubscribeOptions::new(&world.group, 1)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "x");
 }
 
@@ -71,7 +71,7 @@ async fn a_topic_that_does_not_exist_is_refused_and_not_made() {
     let kafka = world.kafka().await;
     for _ in 0..2 {
         let error = kafka.topic(&world.topic).await.unwrap_err();
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
         let error = error.to_string();
         assert!(error.contains("does not exist") && error.contains("--create"), "{error}");
         assert!(error.contains(&world.topic) && error.contains(&world.brokers), "{error}");
@@ -84,22 +84,22 @@ async fn a_name_that_no_topic_can_have_is_refused() {
     let kafka = world.kafka().await;
     for name in ["", "^orders.*", "a b", "a\0", &"t".repeat(250)] {
         let error = kafka.topic(name).await.unwrap_err();
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
     }
 }
 
 #[tokio::test]
 async fn what_cannot_work_is_refused_before_the_group_is_joined() {
     let Some(world) = World::new().await else { return };
-    let queue = Terms { ordering: Ordering::Queue, ..terms(1) };
+    let queue = SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(1) };
     let cases = [
-        (world.topic().await, queue, "Ordering::Partition"),
-        (world.topic().await, terms(0), "allow at least 1"),
-        (world.topic().await.window(0), terms(1), ".window("),
-        (world.topic().await.group(""), terms(1), "must not be empty"),
+        (world.topic().await, queue, "DeliveryOrder::Partition"),
+        (world.topic().await, subscribe_options(0), "allow at least 1"),
+        (world.topic().await.window(0), subscribe_options(1), ".window("),
+        (world.topic().await.group(""), subscribe_options(1), "must not be empty"),
     ];
-    for (mut topic, terms, cure) in cases {
-        let error = topic.open(terms).await.unwrap_err().to_string();
+    for (mut topic, options, cure) in cases {
+        let error = topic.subscribe(options).await.unwrap_err().to_string();
         assert!(error.contains(cure), "{error}");
     }
 }
@@ -111,7 +111,7 @@ async fn a_login_that_is_right_consumes() {
     world.publish("x").await;
     let kafka = options(&address).sasl_plain("idem", "idem").connect().await.unwrap();
     let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     next(&mut topic).await.1.ack().await.unwrap();
     world.until_committed(0, 1).await;
 }

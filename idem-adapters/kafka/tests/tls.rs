@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::relay::{pass, places};
-use common::{World, next, options, terms, texts};
+use common::{World, next, options, subscribe_options, texts};
 use idem_core::{Error, Source};
 use idem_kafka::Kafka;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
@@ -105,7 +105,7 @@ async fn a_broker_with_a_certificate_of_the_private_ca_is_accepted() {
     world.publish("x").await;
     let kafka = options(&broker).tls_ca(ca.pem()).connect().await.unwrap();
     let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "x");
 }
 
@@ -136,7 +136,7 @@ async fn a_client_with_a_certificate_consumes_where_brokers_ask_for_one() {
     let (certificate, key) = identity(&ca, named("billing.example"));
     let kafka = options(&broker).tls_ca(ca.pem()).tls_identity(certificate, key).connect().await.unwrap();
     let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "x");
 }
 
@@ -166,7 +166,7 @@ async fn a_key_of_another_certificate_is_refused_and_not_repeated() {
     let other = KeyPair::generate().unwrap().serialize_pem();
     let error = Kafka::options("127.0.0.1:1").tls_identity(certificate, other.as_str()).connect().await.unwrap_err();
     let said = texts(&error);
-    assert!(matches!(error, Error::Refused(_)) && said.contains("key"), "{said}");
+    assert!(matches!(error, Error::Config(_)) && said.contains("key"), "{said}");
     assert!(!said.contains(other.lines().nth(1).unwrap()), "{said}");
 }
 
@@ -181,6 +181,6 @@ async fn a_broker_without_tls_is_refused() {
 async fn a_ca_that_is_none_is_refused() {
     for pem in ["nonsense", ""] {
         let error = Kafka::options("127.0.0.1:1").tls_ca(pem).connect().await.unwrap_err();
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{World, next, options, terms, texts};
+use common::{World, next, options, subscribe_options, texts};
 use idem_core::{Acker, Error, Source};
 use idem_kafka::{Credentials, Kafka};
 
@@ -26,12 +26,12 @@ async fn a_password_is_had_anew_whenever_the_source_is_opened() {
     });
     let mut topic = options.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group);
     *password.lock().unwrap() = SENTINEL;
-    let error = topic.open(terms(1)).await.unwrap_err();
+    let error = topic.subscribe(subscribe_options(1)).await.unwrap_err();
     let said = texts(error.as_ref());
     assert!(said.contains("check user, password") && !said.contains(SENTINEL), "{said}");
     *password.lock().unwrap() = "idem";
     let before = asked.load(Ordering::Relaxed);
-    topic.open(terms(1)).await.unwrap();
+    topic.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(asked.load(Ordering::Relaxed), before + 1, "once for all clients of a subscription");
     next(&mut topic).await.1.ack().await.unwrap();
     world.until_committed(0, 1).await;
@@ -51,7 +51,7 @@ mod oauth {
     use std::time::{Duration, SystemTime};
 
     use common::LONG;
-    use idem_core::Horizon;
+    use idem_core::ReplayWindow;
     use idem_kafka::Token;
 
     use super::*;
@@ -88,9 +88,9 @@ mod oauth {
             async { Ok(token(Duration::from_secs(8))) }
         });
         let mut topic = options.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group);
-        topic.open(terms(4)).await.unwrap();
+        topic.subscribe(subscribe_options(4)).await.unwrap();
         // The retention is looked at by a client of its own, which logs in, too.
-        assert_eq!(topic.horizon(), Horizon::Within(Duration::from_secs(7 * 86_400)));
+        assert_eq!(topic.replay_window(), ReplayWindow::Within(Duration::from_secs(7 * 86_400)));
         let first = asked.load(Ordering::Relaxed);
         next(&mut topic).await.1.ack().await.unwrap();
         let anew = async {
@@ -119,7 +119,7 @@ mod oauth {
             async move { if fails { Err("the vault is sealed".into()) } else { Ok(token(Duration::from_secs(30))) } }
         });
         let mut topic = options.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group);
-        topic.open(terms(4)).await.unwrap();
+        topic.subscribe(subscribe_options(4)).await.unwrap();
         *fails.lock().unwrap() = true;
         let refreshed = async {
             while failed.load(Ordering::Relaxed) == 0 {

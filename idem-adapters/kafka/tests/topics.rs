@@ -6,8 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use common::{LONG, World, loss, next, options, terms, texts};
-use idem_core::{Acker, Error, Horizon, Ordering, Source, Terms};
+use common::{LONG, World, loss, next, options, subscribe_options, texts};
+use idem_core::{Acker, DeliveryOrder, Error, ReplayWindow, Source, SubscribeOptions};
 use idem_kafka::{Start, Topic};
 use rdkafka::admin::AdminOptions;
 use rdkafka::{Offset, TopicPartitionList};
@@ -30,7 +30,7 @@ async fn matching(world: &World) -> Topic {
 }
 
 async fn opened(mut topic: Topic) -> Topic {
-    topic.open(terms(8)).await.unwrap();
+    topic.subscribe(subscribe_options(8)).await.unwrap();
     topic
 }
 
@@ -85,12 +85,12 @@ async fn partitions_of_one_number_in_two_topics_are_two_lanes_and_two_offsets() 
         other.publish(payload).await;
     }
     let mut topic = of(&one, &[&one.topic, &other.topic]).await;
-    topic.open(Terms { ordering: Ordering::Partition, ..terms(8) }).await.unwrap();
+    topic.subscribe(SubscribeOptions { order: DeliveryOrder::Partition, ..subscribe_options(8) }).await.unwrap();
     let (held, _unsettled) = next(&mut topic).await;
     let mut seen = Vec::new();
     for _ in 0..2 {
         let (delivery, acker) = next(&mut topic).await;
-        assert_ne!(delivery.lane(), held.lane(), "a worker would have them wait for each other");
+        assert_ne!(delivery.ordering_key(), held.ordering_key(), "a worker would have them wait for each other");
         seen.push(delivery.payload().clone());
         acker.ack().await.unwrap();
     }
@@ -119,7 +119,7 @@ async fn a_topic_that_is_made_later_is_consumed_from_its_first_message_where_a_p
     unseen.create(1, &[]).await;
     unseen.publish("while nobody was there").await;
     let mut topic = matching(&world).await.start(Start::Latest);
-    topic.open(Terms { has_history: true, ..terms(8) }).await.unwrap();
+    topic.subscribe(SubscribeOptions { has_history: true, ..subscribe_options(8) }).await.unwrap();
     assert_eq!(take(&mut topic, 1).await, seen(&[(&unseen, "while nobody was there")]));
 }
 
@@ -155,7 +155,7 @@ async fn a_topic_of_a_pattern_that_is_deleted_stops_no_other_and_is_begun_anew_w
                 }
                 Err(error) => {
                     println!("opened again: {error}");
-                    topic.open(terms(8)).await.unwrap();
+                    topic.subscribe(subscribe_options(8)).await.unwrap();
                 }
             }
         }
@@ -173,7 +173,7 @@ async fn a_topic_of_several_that_is_deleted_is_named() {
     assert!(error.contains(&format!("`{}` does not exist", other.topic)), "{error}");
     other.create(1, &[]).await;
     other.publish("anew").await;
-    topic.open(terms(8)).await.unwrap();
+    topic.subscribe(subscribe_options(8)).await.unwrap();
     assert_eq!(take(&mut topic, 1).await, seen(&[(&other, "anew")]));
 }
 
@@ -198,7 +198,9 @@ async fn an_offset_out_of_range_in_one_topic_leaves_the_other_alone() {
 async fn a_group_without_a_place_in_any_of_the_topics_skips_nothing_without_a_word() {
     let Some((one, other)) = two().await else { return };
     let mut topic = of(&one, &[&one.topic, &other.topic]).await.start(Start::Latest);
-    let error = texts(topic.open(Terms { has_history: true, ..terms(8) }).await.unwrap_err().as_ref());
+    let error = texts(
+        topic.subscribe(SubscribeOptions { has_history: true, ..subscribe_options(8) }).await.unwrap_err().as_ref(),
+    );
     let options = format!("--topic {} --topic {} --reset-offsets", one.topic, other.topic);
     assert!(error.contains("Start::Latest") && error.contains(&options), "{error}");
     assert_eq!((one.committed(0), other.committed(0)), (None, None));
@@ -210,7 +212,7 @@ async fn the_longest_retention_of_the_topics_counts() {
     one.set("retention.ms", "3600000").await;
     other.set("retention.ms", "86400000").await;
     let topic = opened(matching(&one).await).await;
-    assert_eq!(topic.horizon(), Horizon::Within(Duration::from_secs(86_400)));
+    assert_eq!(topic.replay_window(), ReplayWindow::Within(Duration::from_secs(86_400)));
 }
 
 #[tokio::test]
@@ -250,6 +252,6 @@ async fn what_is_not_there_is_refused_by_its_name() {
         (Vec::new(), "at least one".to_owned()),
     ] {
         let error = kafka.topics(asked).await.unwrap_err();
-        assert!(matches!(&error, Error::Refused(text) if text.contains(&said)), "{error:?}");
+        assert!(matches!(&error, Error::Config(text) if text.contains(&said)), "{error:?}");
     }
 }

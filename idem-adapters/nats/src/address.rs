@@ -47,7 +47,7 @@ impl Address {
 }
 
 fn bad(what: &str) -> Error {
-    Error::Refused(format!(
+    Error::Config(format!(
         "the URL of NATS {what}: write nats://host:4222, nats://user:password@host or nats://token@host, with the \
          special characters percent-encoded, or tls:// for TLS; several servers stand with commas between"
     ))
@@ -123,7 +123,7 @@ mod tests {
             "nats://a,nats://u:s3ntinel@b:c",
         ] {
             let error = Address::parse(url).map(|(address, _)| address).unwrap_err();
-            assert!(matches!(error, Error::Refused(_)));
+            assert!(matches!(error, Error::Config(_)));
             for text in [error.to_string(), format!("{error:?}")] {
                 assert!(!text.contains("ntinel"), "{url}: {text}");
                 assert!(text.contains("percent-encoded"), "{url}: {text}");

@@ -45,7 +45,7 @@ impl Config {
             Some(Secret::Password(user, word)) => options.user_and_password(user.clone(), word.clone()),
             Some(Secret::Got(getter)) => getter.get(&self.address).await?.give(options)?,
             Some(Secret::File(path)) => options.credentials_file(path).await.map_err(|error| {
-                Error::Refused(format!(
+                Error::Config(format!(
                     "the credentials in {} cannot be read ({}): give the path of a .creds file, which holds a JWT and \
                      a seed",
                     path.display(),

@@ -7,7 +7,7 @@ use async_nats::jetstream::consumer;
 use async_nats::jetstream::context::RequestError;
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{Context, ErrorCode};
-use idem_core::{Error, Terms};
+use idem_core::{Error, SubscribeOptions};
 use serde_json::{Value, json};
 
 use crate::address::Address;
@@ -32,11 +32,11 @@ impl Place<'_> {
     pub(crate) async fn ensure(
         &self,
         wishes: &Wishes,
-        terms: &Terms,
+        options: &SubscribeOptions,
         since: Option<SystemTime>,
     ) -> Result<consumer::Info, Error> {
         if wishes.filters.len() > 1 && !self.client.is_server_compatible(2, 10, 0) {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "{self} is to have {} filters, but the server is older than 2.10, and would ignore all of them silently: \
                  give one .filter_subject, or upgrade the server",
                 wishes.filters.len()
@@ -44,15 +44,15 @@ impl Place<'_> {
         }
         let found = match self.find().await? {
             Some(found) => found,
-            None => self.make(&config(self.name, wishes, terms, since)).await?,
+            None => self.make(&config(self.name, wishes, options, since)).await?,
         };
-        let found = match differences(&found, wishes, terms) {
+        let found = match differences(&found, wishes, options) {
             different if !different.is_empty() && wishes.reconcile && different.iter().all(Difference::can_be_set) => {
                 self.update(found.raw, &different).await?
             }
             _ => found,
         };
-        let left = differences(&found, wishes, terms);
+        let left = differences(&found, wishes, options);
         if left.is_empty() { Ok(found.info) } else { Err(self.refuse(wishes, &left)) }
     }
 
@@ -121,7 +121,7 @@ impl Place<'_> {
         } else {
             "use .reconcile() to have it changed at start, or change it by hand (nats consumer edit)"
         };
-        Error::Refused(format!("{self} has settings with which idem cannot consume it:{lines}\n{cure}"))
+        Error::Config(format!("{self} has settings with which idem cannot consume it:{lines}\n{cure}"))
     }
 }
 

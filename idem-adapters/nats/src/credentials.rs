@@ -65,7 +65,7 @@ impl Credentials {
 /// Errors of the parser are not passed on: they may repeat the seed.
 pub(crate) fn user(seed: &str) -> Result<KeyPair, Error> {
     KeyPair::from_seed(seed).ok().filter(|pair| pair.key_pair_type() == KeyPairType::User).ok_or_else(|| {
-        Error::Refused(
+        Error::Config(
             "the seed of an nkey is not that of a user: give the text that begins with SU to .nkey, \
              Credentials::nkey or Credentials::jwt (nk -gen user)"
                 .to_owned(),

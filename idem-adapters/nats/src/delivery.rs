@@ -42,7 +42,7 @@ pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, lane:
         .with_position(Some(format!("{stream}/{}@{}", facts.sequence, facts.published)))
         .with_published_at(SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(facts.published)))
         .with_redelivered(facts.delivered > 1)
-        .with_lane(lane)
+        .with_ordering_key(lane)
 }
 
 fn content_type(headers: &Headers) -> Option<String> {

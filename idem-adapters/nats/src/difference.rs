@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_nats::jetstream::consumer::AckPolicy;
-use idem_core::{Ordering, Terms};
+use idem_core::{DeliveryOrder, SubscribeOptions};
 use serde_json::{Value, json};
 
 use crate::settings::{ACK_WAIT, Found, MAX_ACK_PENDING, SHORTEST, Wishes, filters, nanos};
@@ -33,7 +33,7 @@ impl fmt::Display for Difference {
 }
 
 /// All settings by which messages would be lost, kept back, or handed out while they are being handled.
-pub(crate) fn differences(found: &Found, wishes: &Wishes, terms: &Terms) -> Vec<Difference> {
+pub(crate) fn differences(found: &Found, wishes: &Wishes, options: &SubscribeOptions) -> Vec<Difference> {
     let config = &found.info.config;
     let mut different = Vec::new();
     let mut check = |fine: bool, setting, is: String, must: &str, set: &[(&'static str, Value)]| {
@@ -57,9 +57,9 @@ pub(crate) fn differences(found: &Found, wishes: &Wishes, terms: &Terms) -> Vec<
         None => (config.ack_wait >= SHORTEST, ACK_WAIT, format!("{SHORTEST:?} or more, best {ACK_WAIT:?}")),
     };
     check(fine, "ack_wait", format!("{:?}", config.ack_wait), &must, &[("ack_wait", json!(nanos(wait)))]);
-    let (pending, needed) = (config.max_ack_pending, i64::from(terms.in_flight));
-    let (fine, must, set) = match terms.ordering {
-        Ordering::Queue => (pending == 1, "1 (for Ordering::Queue)".to_owned(), 1),
+    let (pending, needed) = (config.max_ack_pending, i64::from(options.max_unsettled));
+    let (fine, must, set) = match options.order {
+        DeliveryOrder::Queue => (pending == 1, "1 (for DeliveryOrder::Queue)".to_owned(), 1),
         _ => (pending < 0 || pending >= needed, format!("{needed} or more (what is in flight)"), MAX_ACK_PENDING),
     };
     check(fine, "max_ack_pending", pending.to_string(), &must, &[("max_ack_pending", json!(set))]);

@@ -45,7 +45,7 @@ pub(crate) fn stream(
 ) -> Error {
     if let GetStreamErrorKind::JetStream(answer) = error.kind() {
         if answer.error_code() == ErrorCode::STREAM_NOT_FOUND {
-            return Error::Refused(format!(
+            return Error::Config(format!(
                 "stream `{name}` on {address} does not exist: create it (nats stream add {name}), or check its name and \
                  the account of the login"
             ));
@@ -54,7 +54,7 @@ pub(crate) fn stream(
             answer.error_code(),
             ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT
         ) {
-            return Error::Refused(format!("{address} has no JetStream for this account: {ENABLE}"));
+            return Error::Config(format!("{address} has no JetStream for this account: {ENABLE}"));
         }
         return broker(format!("cannot look at stream `{name}` on {address}"), error);
     }

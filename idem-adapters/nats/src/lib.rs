@@ -71,7 +71,7 @@
 //!
 //! # Order
 //!
-//! | [`Ordering`](idem_core::Ordering) | |
+//! | [`DeliveryOrder`](idem_core::DeliveryOrder) | |
 //! |---|---|
 //! | `None` | as many at a time as are in flight |
 //! | `Queue` | one at a time for all workers of the consumer: `max_ack_pending` of 1, refused otherwise |

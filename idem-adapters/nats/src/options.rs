@@ -91,7 +91,7 @@ impl Options {
         let (address, login) = Address::parse(&self.url)?;
         let encrypted = address.encrypted();
         if (self.tls_ca.is_some() || self.tls_identity.is_some()) && !encrypted {
-            return Err(Error::Refused(
+            return Err(Error::Config(
                 "a CA or a certificate was given, but the URL asks for a connection without TLS: write tls://"
                     .to_owned(),
             ));
@@ -102,7 +102,7 @@ impl Options {
             (None, Login::Password(user, word)) => Some(Secret::Password(user, word)),
             (Some(login), Login::None) => Some(login),
             (Some(_), _) => {
-                return Err(Error::Refused(
+                return Err(Error::Config(
                     "the URL has a login, and another one was given beside it: leave one of them out".to_owned(),
                 ));
             }
@@ -113,7 +113,7 @@ impl Options {
         if let Some(prefix) = &self.inbox_prefix
             && (prefix.is_empty() || prefix.contains(['*', '>', ' ']) || prefix.ends_with('.'))
         {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "{prefix:?} is not a valid prefix of subjects: write one like `_INBOX_billing`"
             )));
         }
@@ -122,7 +122,7 @@ impl Options {
             Some(domain) => match unfit(domain) {
                 None => format!("$JS.{domain}.API").into(),
                 Some(why) => {
-                    return Err(Error::Refused(format!(
+                    return Err(Error::Config(format!(
                         "no domain of JetStream has the name {domain:?}, since it {why}: give the one in the block \
                          `jetstream` of the server's configuration"
                     )));

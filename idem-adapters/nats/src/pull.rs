@@ -48,7 +48,7 @@ pub(crate) struct Pull {
     pub(crate) wait: Duration,
     pub(crate) lane: Option<u64>,
     pub(crate) confirmed: bool,
-    pub(crate) in_flight: usize,
+    pub(crate) max_unsettled: usize,
     /// The consumer's limits to a pull.
     pub(crate) max_batch: usize,
     pub(crate) max_expires: Duration,
@@ -160,7 +160,7 @@ impl Puller {
 
     /// Asks for as many as there is room for, unless it was asked for already.
     async fn ask(&mut self) -> Result<(), BoxError> {
-        let room = self.pull.in_flight.saturating_sub(self.pull.leases.count()).min(self.pull.max_batch);
+        let room = self.pull.max_unsettled.saturating_sub(self.pull.leases.count()).min(self.pull.max_batch);
         let leases = &self.pull.leases;
         self.pull.first.retain(|lease| leases.has(lease));
         if self.asked > 0 || room == 0 || self.paused > Instant::now() || !self.pull.first.is_empty() {

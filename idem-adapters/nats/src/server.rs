@@ -39,7 +39,7 @@ impl Nats {
     pub async fn stream(&self, name: impl Into<String>) -> Result<Stream, Error> {
         let name = name.into();
         if let Some(why) = unfit(&name) {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "no stream has the name {name:?}, since it {why}: give the name of one"
             )));
         }
@@ -54,7 +54,7 @@ impl Options {
     /// Connects once, to see that the server answers and that the login works.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a URL, a file, a seed or a certificate that cannot be read; [`Error::Broker`] where the
+    /// [`Error::Config`] for a URL, a file, a seed or a certificate that cannot be read; [`Error::Broker`] where the
     /// server is away, does not answer within 10 seconds, refuses the login or fails the verification of TLS. The texts
     /// name the cure.
     pub async fn connect(self) -> Result<Nats, Error> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::consumer::{self, DeliverPolicy};
-use idem_core::{Ordering, Terms};
+use idem_core::{DeliveryOrder, SubscribeOptions};
 use serde_json::{Value, json};
 
 /// Where a new consumer begins. It changes nothing about an existing one.
@@ -48,7 +48,7 @@ pub(crate) const MAX_ACK_PENDING: i64 = -1;
 pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
 
 /// A consumer that keeps what is promised.
-pub(crate) fn config(name: &str, wishes: &Wishes, terms: &Terms, since: Option<SystemTime>) -> Value {
+pub(crate) fn config(name: &str, wishes: &Wishes, options: &SubscribeOptions, since: Option<SystemTime>) -> Value {
     let start = match (wishes.start, since) {
         (Start::New, Some(since)) => Start::Time(since),
         (start, _) => start,
@@ -59,8 +59,8 @@ pub(crate) fn config(name: &str, wishes: &Wishes, terms: &Terms, since: Option<S
         "ack_policy": "explicit",
         "ack_wait": nanos(wishes.ack_wait.unwrap_or(ACK_WAIT)),
         "max_deliver": -1,
-        "max_ack_pending": match terms.ordering {
-            Ordering::Queue => 1,
+        "max_ack_pending": match options.order {
+            DeliveryOrder::Queue => 1,
             _ => MAX_ACK_PENDING,
         },
         "replay_policy": "instant",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::Info;
 use futures_util::future::join_all;
-use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -30,7 +30,12 @@ const DRAIN: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(60);
 
 impl Stream {
-    async fn subscribe(&mut self, terms: &Terms, consumer: String, connection: Connection) -> Result<(), BoxError> {
+    async fn subscribe(
+        &mut self,
+        options: &SubscribeOptions,
+        consumer: String,
+        connection: Connection,
+    ) -> Result<(), BoxError> {
         let jetstream = connection.jetstream();
         let stream = jetstream.get_stream(&*self.name).await;
         let stream = stream.map_err(|error| error::stream(&self.name, &self.config.address, &connection.api, error))?;
@@ -44,11 +49,11 @@ impl Stream {
             name: &consumer,
         };
         let since = self.made.map(|made| made.consumer);
-        let info = place.ensure(&self.wishes, terms, since).await?;
+        let info = place.ensure(&self.wishes, options, since).await?;
 
         let made = Made { stream: stream.created.into(), consumer: info.created.into() };
         self.made(made, &consumer);
-        self.warn_of_little_room(&info, terms, &consumer);
+        self.warn_of_little_room(&info, options, &consumer);
         self.link.set(Some(connection.clone()));
         self.give_back(false).await;
         self.keeper.shutdown().await;
@@ -63,9 +68,9 @@ impl Stream {
             consumer: consumer.clone(),
             made: made.consumer,
             wait: info.config.ack_wait,
-            lane: (terms.ordering == Ordering::Queue).then_some(0),
+            lane: (options.order == DeliveryOrder::Queue).then_some(0),
             confirmed: self.confirmed,
-            in_flight: terms.in_flight.into(),
+            max_unsettled: options.max_unsettled.into(),
             max_batch: usize::try_from(info.config.max_batch).ok().filter(|max| *max > 0).unwrap_or(usize::MAX),
             max_expires: limit(info.config.max_expires),
             first: Vec::new(),
@@ -78,9 +83,9 @@ impl Stream {
         let (stop, mut puller) = (CancellationToken::new(), JoinSet::new());
         puller.spawn(pull.start(sender, stop.clone()).await?);
         self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, live: true });
-        self.horizon = match stream.config.max_age {
-            Duration::ZERO => Horizon::Unlimited,
-            age => Horizon::Within(age),
+        self.replay_window = match stream.config.max_age {
+            Duration::ZERO => ReplayWindow::Unlimited,
+            age => ReplayWindow::Within(age),
         };
         Ok(())
     }
@@ -100,16 +105,16 @@ impl Stream {
         }
     }
 
-    fn warn_of_little_room(&self, info: &Info, terms: &Terms, consumer: &str) {
+    fn warn_of_little_room(&self, info: &Info, options: &SubscribeOptions, consumer: &str) {
         let pending = info.config.max_ack_pending;
-        if (1..i64::from(terms.in_flight) * 2).contains(&pending) && terms.ordering == Ordering::None {
+        if (1..i64::from(options.max_unsettled) * 2).contains(&pending) && options.order == DeliveryOrder::None {
             tracing::warn!(
                 stream = %self.name,
                 consumer,
                 max_ack_pending = pending,
-                in_flight = terms.in_flight,
+                max_unsettled = options.max_unsettled,
                 "all workers together may have max_ack_pending unsettled, which leaves a second one little or nothing: set \
-                 it to -1, or to in_flight times their number (nats consumer edit)"
+                 it to -1, or to max_unsettled times their number (nats consumer edit)"
             );
         }
     }
@@ -138,7 +143,7 @@ impl Stream {
             let lease = Arc::new(Lease::new(reply, sequence, pull.wait));
             self.leases.add(&lease);
             leases.push(Arc::clone(&lease));
-            let _ = arrivals.send(Ok((delivery.with_lane(pull.lane), pull.acker(lease))));
+            let _ = arrivals.send(Ok((delivery.with_ordering_key(pull.lane), pull.acker(lease))));
         }
         leases
     }
@@ -174,15 +179,15 @@ impl Source for Stream {
     }
 
     /// Stream and consumer are looked at again each time, and a consumer that is not there is made.
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        let consumer = self.check(&terms)?;
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+        let consumer = self.check(&options)?;
         // Where the connection is lost, the next one releases what was buffered.
         if self.link.now().is_some() {
             self.drain().await;
         }
         self.subscription = None;
         let connection = Connection::open(&self.config, &self.name).await?;
-        self.subscribe(&terms, consumer, connection).await
+        self.subscribe(&options, consumer, connection).await
     }
 
     fn has_partition_keys(&self) -> bool {
@@ -191,8 +196,8 @@ impl Source for Stream {
 
     /// The age limit of the stream. With the retentions interest and work queue, too: what was acked is gone there, but
     /// acks can be lost with the server's power.
-    fn horizon(&self) -> Horizon {
-        self.horizon
+    fn replay_window(&self) -> ReplayWindow {
+        self.replay_window
     }
 
     /// The number of messages that the consumer has not delivered to any worker yet.

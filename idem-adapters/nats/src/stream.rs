@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Error, Horizon, Ordering, Terms};
+use idem_core::{BoxError, DeliveryOrder, Error, ReplayWindow, SubscribeOptions};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::subscription::{Made, Subscription};
 /// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
 /// it is read.
 ///
-/// Each [`open`](idem_core::Source::open) makes a new connection. Deliveries of the earlier ones stay ours, are extended,
+/// Each [`subscribe`](idem_core::Source::open) makes a new connection. Deliveries of the earlier ones stay ours, are extended,
 /// and can be settled by the new one, unless the stream was recreated in the meantime.
 pub struct Stream {
     pub(crate) config: Arc<Config>,
@@ -31,7 +31,7 @@ pub struct Stream {
     pub(crate) link: Link,
     pub(crate) leases: Arc<Leases>,
     pub(crate) made: Option<Made>,
-    pub(crate) horizon: Horizon,
+    pub(crate) replay_window: ReplayWindow,
     /// When a subscription ended last, and whether that was soon after the time before.
     pub(crate) lost: Option<Instant>,
     pub(crate) suspicious: bool,
@@ -51,7 +51,7 @@ impl Stream {
             link: Link::new(),
             leases: Arc::default(),
             made: None,
-            horizon: Horizon::Unstated,
+            replay_window: ReplayWindow::Unknown,
             lost: None,
             suspicious: false,
             subscription: None,
@@ -110,16 +110,16 @@ impl Stream {
     }
 
     /// The name of the consumer, where all can be kept that is asked for.
-    pub(crate) fn check(&self, terms: &Terms) -> Result<String, Error> {
-        let refused = |text: String| Err(Error::Refused(text));
-        if terms.in_flight == 0 {
+    pub(crate) fn check(&self, options: &SubscribeOptions) -> Result<String, Error> {
+        let refused = |text: String| Err(Error::Config(text));
+        if options.max_unsettled == 0 {
             return refused("with 0 deliveries in flight the worker receives nothing: allow at least 1".to_owned());
         }
-        if matches!(terms.ordering, Ordering::Partition | Ordering::Key) {
+        if matches!(options.order, DeliveryOrder::Partition | DeliveryOrder::Key) {
             return refused(format!(
-                "JetStream has neither partitions nor keys, so it cannot keep Ordering::{:?}: use Ordering::Queue, \
+                "JetStream has neither partitions nor keys, so it cannot keep DeliveryOrder::{:?}: use DeliveryOrder::Queue, \
                  or one stream or filter for each partition",
-                terms.ordering
+                options.order
             ));
         }
         if let Some(wait) = self.wishes.ack_wait.filter(|wait| *wait < SHORTEST) {
@@ -127,7 +127,7 @@ impl Stream {
                 "an ack wait of {wait:?} is too short: idem could not extend it in time over a network. Allow at least {SHORTEST:?}"
             ));
         }
-        let name = self.durable.as_deref().unwrap_or(&terms.consumer);
+        let name = self.durable.as_deref().unwrap_or(&options.consumer);
         match unfit(name) {
             Some(why) => refused(format!(
                 "no consumer of JetStream can have the name {name:?}, since it {why}: give it another by .durable(..)"

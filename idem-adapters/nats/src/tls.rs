@@ -11,7 +11,7 @@ use idem_core::Error;
 /// TLS that accepts a certificate of a CA in `ca`, or else of a CA of the system, for the name in the URL, and shows the
 /// certificate and key of `identity` to a server that asks.
 pub(crate) fn client(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, Error> {
-    let refused = |what: String| Error::Refused(format!("TLS cannot be set up: {what}"));
+    let refused = |what: String| Error::Config(format!("TLS cannot be set up: {what}"));
     let mut roots = RootCertStore::empty();
     let certificates = match ca {
         None => rustls_native_certs::load_native_certs().certs,

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use async_nats::HeaderMap;
 use async_nats::header::NATS_MESSAGE_ID;
-use common::{World, loss, next, nothing_for, terms};
-use idem_core::{Acker, Ordering, Settled, Source, Terms};
+use common::{World, loss, next, nothing_for, subscribe_options};
+use idem_core::{Acker, DeliveryOrder, Settled, Source, SubscribeOptions};
 
 #[tokio::test]
 async fn the_payload_arrives_unchanged() {
@@ -123,7 +123,7 @@ async fn an_unconfirmed_ack_is_only_sent() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
     let mut stream = world.source().await.unconfirmed_acks();
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     let (_, acker) = next(&mut stream).await;
     assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
     world.until(0, 0).await;
@@ -253,7 +253,7 @@ async fn a_filter_leaves_the_others_out() {
     let other = format!("{}.other", world.stream);
     world.jetstream.publish(other.clone(), "y".into()).await.unwrap().await.unwrap();
     let mut stream = world.source().await.filter_subject(other);
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     assert_eq!(next(&mut stream).await.0.payload(), "y");
     nothing_for(&mut stream, Duration::from_millis(100)).await;
 }
@@ -264,10 +264,10 @@ async fn in_a_queues_order_there_is_one_lane_and_one_message_at_a_time_for_all_w
     for n in 0..3 {
         world.publish(n.to_string()).await;
     }
-    let ordered = || Terms { ordering: Ordering::Queue, ..terms(4) };
+    let ordered = || SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(4) };
     let (mut one, mut two) = (world.source().await, world.source().await);
-    one.open(ordered()).await.unwrap();
-    two.open(ordered()).await.unwrap();
+    one.subscribe(ordered()).await.unwrap();
+    two.subscribe(ordered()).await.unwrap();
     let mut seen = Vec::new();
     // The first one is released once: it keeps its place.
     for turn in 0..4 {
@@ -275,7 +275,7 @@ async fn in_a_queues_order_there_is_one_lane_and_one_message_at_a_time_for_all_w
             delivery = next(&mut one) => delivery,
             delivery = next(&mut two) => delivery,
         };
-        assert!(format!("{delivery:?}").contains("lane: Some(0)"), "{delivery:?}");
+        assert!(format!("{delivery:?}").contains("ordering_key: Some(0)"), "{delivery:?}");
         nothing_for(&mut one, Duration::from_millis(50)).await;
         nothing_for(&mut two, Duration::from_millis(50)).await;
         seen.push(delivery.payload().clone());

@@ -6,7 +6,7 @@ mod common;
 use std::net::TcpListener;
 
 use common::server::Server;
-use common::{LONG, World, loss, next, terms};
+use common::{LONG, World, loss, next, subscribe_options};
 use idem_core::{Acker, Settled, Source};
 use idem_nats::{Nats, Stream};
 use tokio::time::{Duration, sleep, timeout};
@@ -47,7 +47,7 @@ async fn the_stream_of_another_domain_is_consumed_and_settled_there() {
         world.publish(payload).await;
     }
     let mut stream = by_the_leaf(&leaf, &world.stream).await;
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     let (delivery, acker) = next(&mut stream).await;
     assert_eq!(delivery.payload(), "a");
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);

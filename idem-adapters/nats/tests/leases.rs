@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::relay::Relay;
-use common::{KEPT, SHORT, World, next, nothing_for, terms};
+use common::{KEPT, SHORT, World, next, nothing_for, subscribe_options};
 use futures_util::StreamExt;
 use idem_core::{Acker, Settled, Source};
 use tokio::time::sleep;
@@ -192,6 +192,6 @@ async fn a_consumers_own_ack_wait_is_the_lease() {
     world.consumer(|config| config.ack_wait = Duration::from_secs(5)).await;
     world.publish("x").await;
     let mut stream = world.source().await;
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut stream).await.1.lease(), Some(Duration::from_secs(5)));
 }

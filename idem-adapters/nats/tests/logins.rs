@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use common::server::Server;
-use common::{terms, texts};
+use common::{subscribe_options, texts};
 use idem_core::{Error, Source};
 use idem_nats::{Credentials, Nats, Options};
 use nkeys::KeyPair;
@@ -93,17 +93,17 @@ async fn credentials_are_had_anew_for_each_connection() {
     world.make(|config| config.storage = async_nats::jetstream::stream::StorageType::File).await;
     world.publish("x").await;
     let mut stream = nats.stream("ORDERS").await.unwrap();
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     // The token that was valid is so no longer, and a worker that runs opens the source again.
     server.stop(true);
     std::fs::write(server.home.path().join("nats.conf"), config("second")).unwrap();
     server.again();
     // Until the end of the connection is noticed there may be what had come.
     while stream.next().await.is_ok() {}
-    let said = texts(stream.open(terms(1)).await.unwrap_err().as_ref());
+    let said = texts(stream.subscribe(subscribe_options(1)).await.unwrap_err().as_ref());
     assert!(said.contains("the server refuses the login") && !said.contains("first"), "{said}");
     "second".clone_into(&mut token.lock().unwrap());
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(common::next(&mut stream).await.0.payload(), "x");
     stream.close().await;
 }
@@ -145,7 +145,7 @@ async fn credentials_that_cannot_be_had_are_an_error_of_the_connection() {
     assert!(said.contains(".credentials(..)") && said.contains("the vault is sealed"), "{said}");
     let options = Nats::options("nats://127.0.0.1:1").credentials(async || Ok(Credentials::nkey(SENTINEL)));
     let error = options.connect().await.unwrap_err();
-    assert!(matches!(error, Error::Refused(_)) && !texts(&error).contains(SENTINEL), "{error:?}");
+    assert!(matches!(error, Error::Config(_)) && !texts(&error).contains(SENTINEL), "{error:?}");
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_file_of_credentials_that_is_none_is_refused_by_its_path() {
             std::fs::write(&file, content).unwrap();
         }
         let error = Nats::options("nats://127.0.0.1:1").credentials_file(&file).connect().await.unwrap_err();
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
         let said = texts(&error);
         assert!(said.contains("billing.creds") && !said.contains(SENTINEL), "{said}");
     }
@@ -178,7 +178,7 @@ async fn a_login_that_may_do_little_is_enough() {
     let url = format!("nats://idem:p@127.0.0.1:{}", server.port);
     let nats = Nats::options(url).inbox_prefix("_INBOX_billing").connect().await.unwrap();
     let mut stream = nats.stream("ORDERS").await.unwrap();
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     let (_, acker) = common::next(&mut stream).await;
     assert_eq!(idem_core::Acker::ack(acker).await.unwrap(), idem_core::Settled::Confirmed);
     stream.close().await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::relay::{Relay, authority};
 use common::server::Server;
-use common::{LONG, SHORT, World, loss, next, nothing_for, terms, texts};
+use common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options, texts};
 use idem_core::{Acker, Settled, Source};
 use idem_nats::{Nats, Start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,10 +24,10 @@ async fn a_cut_connection_fails_next_and_opens_again() {
     let error = loss(&mut stream).await;
     assert!(error.to_string().contains(&world.stream), "{error}");
     loss(&mut stream).await;
-    let error = stream.open(terms(4)).await.unwrap_err();
+    let error = stream.subscribe(subscribe_options(4)).await.unwrap_err();
     assert!(texts(error.as_ref()).contains("check that the server runs"), "{error}");
     relay.refuse(false);
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     world.publish("x").await;
     assert_eq!(next(&mut stream).await.0.payload(), "x");
 }
@@ -43,7 +43,7 @@ async fn a_loss_that_is_over_at_once_fails_next_at_once_all_the_same() {
     assert!(lost.is_ok(), "sooner than by the heartbeats that are missing");
     world.publish("x").await;
     loss(&mut stream).await;
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     assert_eq!(next(&mut stream).await.0.payload(), "x");
 }
 
@@ -67,10 +67,10 @@ async fn an_ack_waits_for_the_next_connection() {
     relay.refuse(true);
     loss(&mut stream).await;
     let ack = tokio::spawn(acker.ack());
-    stream.open(terms(4)).await.unwrap_err();
+    stream.subscribe(subscribe_options(4)).await.unwrap_err();
     assert!(!ack.is_finished());
     relay.refuse(false);
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     assert_eq!(timeout(LONG, ack).await.unwrap().unwrap().unwrap(), Settled::Confirmed);
     world.until(0, 0).await;
 }
@@ -86,7 +86,7 @@ async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
     loss(&mut stream).await;
     assert!(timeout(SHORT, acker.release()).await.unwrap().is_err());
     relay.refuse(false);
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     // Only the end of its ack wait brings it back.
     assert!(next(&mut stream).await.0.redelivered());
 }
@@ -99,14 +99,14 @@ async fn what_was_buffered_before_the_loss_is_handed_out_or_comes_back_at_once()
         world.publish(n.to_string()).await;
     }
     let mut stream = world.source().await;
-    stream.open(terms(5)).await.unwrap();
+    stream.subscribe(subscribe_options(5)).await.unwrap();
     drop(stream);
     // With an ack wait of 30 seconds, for which nothing here waits.
     let mut stream = idem_nats::Nats::connect(relay.url()).await.unwrap().stream(&world.stream).await.unwrap();
     for n in 5..10 {
         world.publish(n.to_string()).await;
     }
-    stream.open(terms(5)).await.unwrap();
+    stream.subscribe(subscribe_options(5)).await.unwrap();
     let mut held = vec![next(&mut stream).await];
     relay.cut();
     while let Ok(Ok(delivery)) = timeout(LONG, stream.next()).await {
@@ -115,7 +115,7 @@ async fn what_was_buffered_before_the_loss_is_handed_out_or_comes_back_at_once()
     for (_, acker) in held.drain(..).skip(1) {
         drop(acker);
     }
-    stream.open(terms(5)).await.unwrap();
+    stream.subscribe(subscribe_options(5)).await.unwrap();
     for _ in 0..4 {
         held.push(next(&mut stream).await);
     }
@@ -132,7 +132,7 @@ async fn a_deleted_consumer_fails_next_and_is_made_anew() {
     loss(&mut stream).await;
     // The time is what tells one consumer from the other.
     tokio::time::sleep(SHORT).await;
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     assert!(!acker.is_live());
     let (delivery, _new) = next(&mut stream).await;
     assert_eq!(delivery.payload(), "x");
@@ -146,13 +146,13 @@ async fn a_consumer_that_starts_with_what_is_new_leaves_out_nothing_when_it_is_m
     let Some(world) = World::new().await else { return };
     world.publish("old").await;
     let mut stream = world.source().await.start(Start::New);
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     world.publish("first").await;
     next(&mut stream).await.1.ack().await.unwrap();
     world.delete_consumer().await;
     loss(&mut stream).await;
     world.publish("meanwhile").await;
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     let mut seen = Vec::new();
     while seen.last().is_none_or(|last| last != "meanwhile") {
         seen.push(next(&mut stream).await.0.payload().clone());
@@ -166,7 +166,7 @@ async fn a_deleted_stream_fails_next_and_is_refused_by_name() {
     let mut stream = world.open(4).await;
     world.delete().await;
     loss(&mut stream).await;
-    let error = stream.open(terms(4)).await.unwrap_err().to_string();
+    let error = stream.subscribe(subscribe_options(4)).await.unwrap_err().to_string();
     assert!(error.contains("does not exist") && error.contains(&world.stream), "{error}");
 }
 
@@ -181,7 +181,7 @@ async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_made_anew() {
     loss(&mut stream).await;
     world.make(|_| {}).await;
     world.publish("b").await;
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(old.ack().await.unwrap(), Settled::Stale);
     let (delivery, _new) = next(&mut stream).await;
     assert_eq!(delivery.payload(), "b");
@@ -205,7 +205,7 @@ async fn an_ack_that_comes_while_the_stream_is_another_one_waits_and_settles_not
     let late = tokio::spawn(old.ack());
     tokio::time::sleep(SHORT).await;
     assert_eq!(world.info().await.num_ack_pending, 1);
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(late.await.unwrap().unwrap(), Settled::Stale);
     assert_eq!(world.info().await.num_ack_pending, 1);
 }
@@ -219,7 +219,7 @@ async fn opening_again_keeps_what_was_handed_out_and_releases_what_was_not() {
     let mut stream = world.open(3).await;
     let (_, first) = next(&mut stream).await;
     drop(next(&mut stream).await);
-    stream.open(terms(3)).await.unwrap();
+    stream.subscribe(subscribe_options(3)).await.unwrap();
     let mut again = [next(&mut stream).await.0, next(&mut stream).await.0].map(|delivery| delivery.payload().clone());
     again.sort();
     assert_eq!(again, ["1", "2"]);
@@ -268,7 +268,7 @@ async fn publish_raw(world: &World, subject: &[u8], headers: &[u8]) {
 async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_out() {
     let named: (&[u8], _, _) = (b"NATS/1.0\r\n\r\n", b"\xff", "the subject is not UTF-8, or holds white space");
     let headed: (&[u8], _, _) = (UNREADABLE, b"x", "the headers are not UTF-8");
-    for (in_flight, (headers, token, what)) in [(1, headed), (4, headed), (4, named)] {
+    for (max_unsettled, (headers, token, what)) in [(1, headed), (4, headed), (4, named)] {
         let Some(world) = World::new().await else { return };
         for n in 0..3 {
             world.publish(n.to_string()).await;
@@ -281,7 +281,7 @@ async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_o
         let (mut fit, mut unfit) = (BTreeSet::new(), 0);
         let all = async {
             while fit.len() < 6 || unfit == 0 {
-                stream.open(terms(in_flight)).await.unwrap();
+                stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
                 while let Ok((delivery, acker)) = stream.next().await {
                     if let Some(why) = delivery.unrepresentable() {
                         assert_eq!((why, &**delivery.payload()), (what, &b"x"[..]));
@@ -316,12 +316,12 @@ async fn a_message_that_async_nats_cannot_read_is_left_to_the_consumer_that_take
     world.publish("first").await;
     publish_raw(&world, &[world.stream.as_bytes(), b".other"].concat(), UNREADABLE).await;
     world.publish("last").await;
-    stream.open(terms(4)).await.unwrap();
+    stream.subscribe(subscribe_options(4)).await.unwrap();
     let held = [next(&mut stream).await, next(&mut stream).await];
     for _ in 0..2 {
         relay.cut();
         loss(&mut stream).await;
-        stream.open(terms(4)).await.unwrap();
+        stream.subscribe(subscribe_options(4)).await.unwrap();
     }
     nothing_for(&mut stream, Duration::from_millis(300)).await;
     for (_, acker) in held {
@@ -339,7 +339,7 @@ async fn a_message_that_async_nats_cannot_read_is_named_as_a_cause() {
     assert!(error.contains("not UTF-8") && error.contains("rmm"), "{error}");
     world.jetstream.get_stream(&world.stream).await.unwrap().delete_message(1).await.unwrap();
     world.publish("y").await;
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut stream).await.0.payload(), "y");
 }
 
@@ -353,7 +353,7 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
             world.publish(n.to_string()).await;
         }
         let mut stream = world.source().await.ack_wait(SHORT * 5);
-        stream.open(terms(2)).await.unwrap();
+        stream.subscribe(subscribe_options(2)).await.unwrap();
         next(&mut stream).await.1.ack().await.unwrap();
         let (_, held) = next(&mut stream).await;
         world.until(0, 2).await;
@@ -363,9 +363,9 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
         while let Ok(Ok(delivery)) = timeout(LONG, stream.next()).await {
             after.push(delivery);
         }
-        stream.open(terms(2)).await.unwrap_err();
+        stream.subscribe(subscribe_options(2)).await.unwrap_err();
         server.again();
-        stream.open(terms(2)).await.unwrap();
+        stream.subscribe(subscribe_options(2)).await.unwrap();
         // A server that was killed may have forgotten what it had delivered, and then does not answer.
         for acker in [held].into_iter().chain(after.into_iter().map(|(_, acker)| acker)) {
             let answer = acker.ack().await;

@@ -9,8 +9,8 @@ use async_nats::jetstream::consumer::{AckPolicy, Config};
 use async_nats::jetstream::stream::RetentionPolicy;
 use common::relay::authority;
 use common::server::Server;
-use common::{World, next, nothing_for, terms, texts, url};
-use idem_core::{Acker, Error, Horizon, Ordering, Source, Terms};
+use common::{World, next, nothing_for, subscribe_options, texts, url};
+use idem_core::{Acker, DeliveryOrder, Error, ReplayWindow, Source, SubscribeOptions};
 use idem_nats::{Nats, Start, Stream};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -18,10 +18,10 @@ use tokio::net::TcpListener;
 const SENTINEL: &str = "s3ntinel";
 
 /// What `open` says.
-async fn refusal(mut stream: Stream, terms: Terms) -> String {
-    let error = stream.open(terms).await.unwrap_err();
+async fn refusal(mut stream: Stream, options: SubscribeOptions) -> String {
+    let error = stream.subscribe(options).await.unwrap_err();
     let error = error.downcast_ref::<Error>().unwrap_or_else(|| panic!("{error:?}"));
-    assert!(matches!(error, Error::Refused(_)), "{error:?}");
+    assert!(matches!(error, Error::Config(_)), "{error:?}");
     error.to_string()
 }
 
@@ -30,7 +30,7 @@ async fn a_stream_that_does_not_exist_is_refused_and_not_made() {
     let Some(world) = World::empty().await else { return };
     for _ in 0..2 {
         let error = world.nats().await.stream(&world.stream).await.unwrap_err();
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
         let error = error.to_string();
         assert!(error.contains("does not exist") && error.contains(&world.stream), "{error}");
     }
@@ -42,11 +42,11 @@ async fn a_name_that_nats_does_not_take_is_refused() {
     for name in ["", "a.b", "a b", "*"] {
         let error = world.nats().await.stream(name).await.unwrap_err().to_string();
         assert!(error.contains("give the name of one"), "{error}");
-        let error = refusal(world.source().await, Terms::new(name, 1)).await;
+        let error = refusal(world.source().await, SubscribeOptions::new(name, 1)).await;
         assert!(error.contains(".durable(..)"), "{error}");
     }
     let mut stream = world.source().await.durable("billing");
-    stream.open(Terms::new("billing.v2", 1)).await.unwrap();
+    stream.subscribe(SubscribeOptions::new("billing.v2", 1)).await.unwrap();
     assert_eq!(world.info().await.name, "billing");
 }
 
@@ -77,14 +77,14 @@ async fn a_consumer_with_other_settings_is_refused_with_the_difference_or_update
     ];
     for (difference, change) in cases {
         world.consumer(change).await;
-        let error = refusal(world.source().await, terms(4)).await;
+        let error = refusal(world.source().await, subscribe_options(4)).await;
         assert!(error.contains(difference) && error.contains(".reconcile()"), "{error}");
         assert!(error.contains("consumer `billing`") && error.contains(&world.stream), "{error}");
 
         let mut stream = world.source().await.reconcile();
-        stream.open(terms(4)).await.unwrap_or_else(|error| panic!("{difference}: {error}"));
+        stream.subscribe(subscribe_options(4)).await.unwrap_or_else(|error| panic!("{difference}: {error}"));
         stream.close().await;
-        world.source().await.open(terms(4)).await.unwrap();
+        world.source().await.subscribe(subscribe_options(4)).await.unwrap();
         world.delete_consumer().await;
     }
 }
@@ -93,7 +93,7 @@ async fn a_consumer_with_other_settings_is_refused_with_the_difference_or_update
 async fn all_differences_are_named_at_once() {
     let Some(world) = World::new().await else { return };
     world.consumer(|config| (config.max_deliver, config.max_ack_pending) = (5, 3)).await;
-    let error = refusal(world.source().await, terms(4)).await;
+    let error = refusal(world.source().await, subscribe_options(4)).await;
     assert!(error.contains("max_deliver: is 5") && error.contains("max_ack_pending: is 3"), "{error}");
 }
 
@@ -107,7 +107,7 @@ async fn an_update_leaves_the_other_settings_and_the_place_as_they_were() {
     let message = world.steal().await;
     message.double_ack().await.unwrap();
     let mut stream = world.source().await.reconcile();
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut stream).await.0.payload(), "1");
     let config = world.info().await.config;
     assert_eq!((config.max_deliver, config.description.as_deref()), (-1, Some("by hand")));
@@ -124,7 +124,7 @@ async fn what_the_server_cannot_change_is_refused_all_the_same() {
     ];
     for (difference, change) in cases {
         world.consumer(change).await;
-        let error = refusal(world.source().await.reconcile(), terms(4)).await;
+        let error = refusal(world.source().await.reconcile(), subscribe_options(4)).await;
         assert!(error.contains(difference) && error.contains(".durable(..)"), "{error}");
         world.delete_consumer().await;
     }
@@ -134,16 +134,16 @@ async fn what_the_server_cannot_change_is_refused_all_the_same() {
 async fn an_ack_wait_that_was_asked_for_is_what_the_consumer_must_have() {
     let Some(world) = World::new().await else { return };
     world.consumer(|config| config.ack_wait = Duration::from_secs(5)).await;
-    let error = refusal(world.source().await.ack_wait(Duration::from_secs(7)), terms(1)).await;
+    let error = refusal(world.source().await.ack_wait(Duration::from_secs(7)), subscribe_options(1)).await;
     assert!(error.contains("ack_wait: is 5s, must be 7s"), "{error}");
-    world.source().await.ack_wait(Duration::from_secs(7)).reconcile().open(terms(1)).await.unwrap();
+    world.source().await.ack_wait(Duration::from_secs(7)).reconcile().subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(world.info().await.config.ack_wait, Duration::from_secs(7));
 }
 
 #[tokio::test]
 async fn an_ack_wait_below_a_second_is_refused_before_anything_is_made() {
     let Some(world) = World::new().await else { return };
-    let error = refusal(world.source().await.ack_wait(Duration::from_millis(999)), terms(1)).await;
+    let error = refusal(world.source().await.ack_wait(Duration::from_millis(999)), subscribe_options(1)).await;
     assert!(error.contains("1s"), "{error}");
     world.jetstream.get_stream(&world.stream).await.unwrap().consumer_info("billing").await.unwrap_err();
 }
@@ -154,12 +154,12 @@ async fn a_filter_of_somebody_else_is_refused_or_updated() {
     let (one, two) = (format!("{}.x", world.stream), format!("{}.y", world.stream));
     let filter = one.clone();
     world.consumer(move |config| config.filter_subject = filter).await;
-    let error = refusal(world.source().await, terms(1)).await;
+    let error = refusal(world.source().await, subscribe_options(1)).await;
     assert!(error.contains(&format!("filter: is `{one}`, must be none")), "{error}");
-    let error = refusal(world.source().await.filter_subject(&two), terms(1)).await;
+    let error = refusal(world.source().await.filter_subject(&two), subscribe_options(1)).await;
     assert!(error.contains(&format!("filter: is `{one}`, must be `{two}`")), "{error}");
-    world.source().await.filter_subject(&one).open(terms(1)).await.unwrap();
-    world.source().await.filter_subject(&two).reconcile().open(terms(1)).await.unwrap();
+    world.source().await.filter_subject(&one).subscribe(subscribe_options(1)).await.unwrap();
+    world.source().await.filter_subject(&two).reconcile().subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(world.info().await.config.filter_subject, two);
 }
 
@@ -170,13 +170,13 @@ async fn several_filters_are_taken_by_servers_that_know_them_and_refused_otherwi
     let filtered = || async { world.source().await.filter_subject(subject("x")).filter_subject(subject("y")) };
     let client = async_nats::connect(&world.url).await.unwrap();
     if !client.is_server_compatible(2, 10, 0) {
-        let error = refusal(filtered().await, terms(1)).await;
+        let error = refusal(filtered().await, subscribe_options(1)).await;
         assert!(error.contains("older than 2.10"), "{error}");
         return;
     }
     let mut stream = filtered().await;
-    stream.open(terms(3)).await.unwrap();
-    stream.open(terms(3)).await.unwrap();
+    stream.subscribe(subscribe_options(3)).await.unwrap();
+    stream.subscribe(subscribe_options(3)).await.unwrap();
     for name in ["x", "z", "y"] {
         world.jetstream.publish(subject(name), name.into()).await.unwrap().await.unwrap();
     }
@@ -191,32 +191,32 @@ async fn several_filters_are_taken_by_servers_that_know_them_and_refused_otherwi
 #[tokio::test]
 async fn an_order_that_jetstream_cannot_keep_is_refused() {
     let Some(world) = World::new().await else { return };
-    for ordering in [Ordering::Partition, Ordering::Key] {
-        let error = refusal(world.source().await, Terms { ordering, ..terms(1) }).await;
-        assert!(error.contains("Ordering::Queue") && error.contains(&format!("{ordering:?}")), "{error}");
+    for order in [DeliveryOrder::Partition, DeliveryOrder::Key] {
+        let error = refusal(world.source().await, SubscribeOptions { order, ..subscribe_options(1) }).await;
+        assert!(error.contains("DeliveryOrder::Queue") && error.contains(&format!("{order:?}")), "{error}");
     }
 }
 
 #[tokio::test]
 async fn a_queues_order_needs_a_consumer_that_hands_out_one_at_a_time() {
     let Some(world) = World::new().await else { return };
-    let ordered = || Terms { ordering: Ordering::Queue, ..terms(4) };
-    world.source().await.open(ordered()).await.unwrap();
+    let ordered = || SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(4) };
+    world.source().await.subscribe(ordered()).await.unwrap();
     assert_eq!(world.info().await.config.max_ack_pending, 1);
-    let error = refusal(world.source().await, terms(4)).await;
+    let error = refusal(world.source().await, subscribe_options(4)).await;
     assert!(error.contains("max_ack_pending: is 1, must be 4 or more"), "{error}");
 
     world.delete_consumer().await;
-    world.source().await.open(terms(4)).await.unwrap();
+    world.source().await.subscribe(subscribe_options(4)).await.unwrap();
     let error = refusal(world.source().await, ordered()).await;
-    assert!(error.contains("max_ack_pending: is -1, must be 1 (for Ordering::Queue)"), "{error}");
-    world.source().await.reconcile().open(ordered()).await.unwrap();
+    assert!(error.contains("max_ack_pending: is -1, must be 1 (for DeliveryOrder::Queue)"), "{error}");
+    world.source().await.reconcile().subscribe(ordered()).await.unwrap();
 }
 
 #[tokio::test]
 async fn no_room_at_all_is_refused() {
     let Some(world) = World::new().await else { return };
-    let error = refusal(world.source().await, terms(0)).await;
+    let error = refusal(world.source().await, subscribe_options(0)).await;
     assert!(error.contains("allow at least 1"), "{error}");
 }
 
@@ -232,7 +232,7 @@ async fn a_new_consumer_begins_where_it_was_told_to() {
         [("a", Start::All, "1"), ("b", Start::Sequence(2), "2"), ("c", Start::Time(third), "3"), ("d", Start::New, "4")]
     {
         let mut stream = world.source().await.durable(name).start(start);
-        stream.open(terms(1)).await.unwrap();
+        stream.subscribe(subscribe_options(1)).await.unwrap();
         if start == Start::New {
             world.publish("4").await;
         }
@@ -241,21 +241,22 @@ async fn a_new_consumer_begins_where_it_was_told_to() {
         acker.ack().await.unwrap();
         stream.close().await;
         // Of one that exists it says nothing.
-        world.source().await.durable(name).start(Start::Sequence(1)).open(terms(1)).await.unwrap();
+        world.source().await.durable(name).start(Start::Sequence(1)).subscribe(subscribe_options(1)).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn the_horizon_is_the_age_limit_of_the_stream() {
-    for (age, expected) in
-        [(Duration::ZERO, Horizon::Unlimited), (Duration::from_secs(3600), Horizon::Within(Duration::from_secs(3600)))]
-    {
+    for (age, expected) in [
+        (Duration::ZERO, ReplayWindow::Unlimited),
+        (Duration::from_secs(3600), ReplayWindow::Within(Duration::from_secs(3600))),
+    ] {
         let Some(world) = World::empty().await else { return };
         world.make(|config| config.max_age = age).await;
         let mut stream = world.source().await;
-        assert_eq!(stream.horizon(), Horizon::Unstated);
-        stream.open(terms(1)).await.unwrap();
-        assert_eq!(stream.horizon(), expected);
+        assert_eq!(stream.replay_window(), ReplayWindow::Unknown);
+        stream.subscribe(subscribe_options(1)).await.unwrap();
+        assert_eq!(stream.replay_window(), expected);
         world.delete().await;
     }
 }

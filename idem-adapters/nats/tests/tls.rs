@@ -4,7 +4,7 @@
 mod common;
 
 use common::server::Server;
-use common::{terms, texts, url};
+use common::{subscribe_options, texts, url};
 use idem_core::{Error, Source};
 use idem_nats::Nats;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
@@ -113,14 +113,14 @@ async fn a_server_without_tls_is_refused() {
 #[tokio::test]
 async fn a_ca_without_tls_is_refused() {
     let error = Nats::options("nats://localhost").tls_ca(ca().pem()).connect().await.unwrap_err();
-    assert!(matches!(&error, Error::Refused(text) if text.contains("tls://")), "{error:?}");
+    assert!(matches!(&error, Error::Config(text) if text.contains("tls://")), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_ca_that_is_none_is_refused() {
     for pem in [String::new(), "nonsense".to_owned(), KeyPair::generate().unwrap().serialize_pem()] {
         let error = Nats::options("tls://localhost").tls_ca(pem).connect().await.unwrap_err();
-        assert!(matches!(&error, Error::Refused(text) if text.contains("BEGIN CERTIFICATE")), "{error:?}");
+        assert!(matches!(&error, Error::Config(text) if text.contains("BEGIN CERTIFICATE")), "{error:?}");
     }
 }
 
@@ -138,7 +138,7 @@ async fn a_source_speaks_tls_too() {
     world.publish("x").await;
     let nats = Nats::options(url).tls_ca(ca.pem()).connect().await.unwrap();
     let mut stream = nats.stream("ORDERS").await.unwrap();
-    stream.open(terms(1)).await.unwrap();
+    stream.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(common::next(&mut stream).await.0.payload(), "x");
     stream.close().await;
 }
@@ -181,7 +181,7 @@ async fn an_identity_that_is_none_is_refused_and_not_repeated() {
     for (certificate, key) in [("nonsense", &*key), (&*certificate, SENTINEL), (&*certificate, &*other)] {
         let options = Nats::options("tls://localhost").tls_ca(ca.pem()).tls_identity(certificate, key);
         let error = options.connect().await.unwrap_err();
-        assert!(matches!(&error, Error::Refused(text) if text.contains(".tls_identity")), "{error:?}");
+        assert!(matches!(&error, Error::Config(text) if text.contains(".tls_identity")), "{error:?}");
         assert!(!texts(&error).contains(key.lines().last().unwrap()), "{error:?}");
     }
 }

@@ -59,7 +59,7 @@ impl Host {
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self, Error> {
         // The text is not repeated: it may be a URL with a password.
         read(text, default_port).ok_or_else(|| {
-            Error::Refused(
+            Error::Config(
                 "a further host of RabbitMQ cannot be read: write host, host:port or [ipv6]:port; user, password and \
                  virtual host are those of the URL"
                     .to_owned(),

@@ -18,7 +18,7 @@ pub(crate) struct Config {
     pub(crate) first: First,
     pub(crate) tls: Option<RustlsConnector>,
     pub(crate) consumer_timeout: Duration,
-    pub(crate) replay_horizon: Option<Duration>,
+    pub(crate) replay_window: Option<Duration>,
     pub(crate) limit_by_policy: bool,
 }
 

@@ -52,7 +52,7 @@ pub(crate) const CANCELLED: &str = "the server has cancelled the consumer: the q
 
 /// The queue was refused by what the server answered.
 pub(crate) fn refused(text: String) -> Error {
-    Error::Refused(text)
+    Error::Config(text)
 }
 
 /// The server's words, if it answered.

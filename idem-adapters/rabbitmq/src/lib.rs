@@ -61,7 +61,7 @@
 //!
 //! # Order
 //!
-//! [`Ordering::Queue`](idem_core::Ordering::Queue) needs a queue with one consumer at a time, declared with
+//! [`DeliveryOrder::Queue`](idem_core::DeliveryOrder::Queue) needs a queue with one consumer at a time, declared with
 //! `x-single-active-consumer=true`; any other is refused when the worker starts. While a failing message waits for its next
 //! attempt, nothing behind it is handled, and all that was prefetched stays unsettled. Where that takes longer than the
 //! server's consumer timeout, the server takes it back and delivers it again; the order and the attempts are kept all the
@@ -71,7 +71,7 @@
 //!
 //! RabbitMQ has no clock of its own in its messages (`timestamp` is the producer's), and cannot tell for how long a message
 //! may wait. So no message is ever refused as too old, and claims have to be kept for longer than messages wait: say how
-//! long that is by [`Options::replay_horizon`], and a worker whose store keeps claims for less does not start.
+//! long that is by [`Options::replay_window`], and a worker whose store keeps claims for less does not start.
 //!
 //! # Limits
 //!
@@ -88,6 +88,7 @@ mod argument;
 mod attempts;
 mod bare;
 mod bindings;
+mod checks;
 mod config;
 mod connection;
 mod credentials;
@@ -106,7 +107,6 @@ mod server;
 mod several;
 mod single;
 mod source;
-mod terms;
 mod tls;
 mod unreadable;
 mod url;

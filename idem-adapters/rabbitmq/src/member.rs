@@ -63,38 +63,38 @@ impl Member {
         let refused = if self.request.expected == Expected::Unverified {
             format!(
                 "{place} was taken on trust, so that it is not known whether it gives its messages to one consumer at a \
-                 time, which Ordering::Queue needs: grant `configure` on it and use .queue(\"{}\")",
+                 time, which DeliveryOrder::Queue needs: grant `configure` on it and use .queue(\"{}\")",
                 self.name
             )
         } else {
             format!(
-                "{place} gives its messages to several consumers at a time, and Ordering::Queue needs one that does not: \
+                "{place} gives its messages to several consumers at a time, and DeliveryOrder::Queue needs one that does not: \
                  declare a queue with x-single-active-consumer=true, bind it as this one is bound, and move what is left \
                  (a queue's arguments cannot be changed); or ask for no order"
             )
         };
-        Err(Error::Refused(refused))
+        Err(Error::Config(refused))
     }
 
     /// Subscribes: by `link`, or by a connection that reads bytes where one message at a time is to be taken.
-    pub(crate) async fn subscribe(&mut self, config: &Config, link: &Link, in_flight: u16) -> Result<(), Error> {
+    pub(crate) async fn subscribe(&mut self, config: &Config, link: &Link, max_unsettled: u16) -> Result<(), Error> {
         self.subscription = Some(if self.is_narrow() {
-            By::Bare(Single::open(config, &self.name, in_flight, self.request.consumer.clone()).await?)
+            By::Bare(Single::open(config, &self.name, max_unsettled, self.request.consumer.clone()).await?)
         } else {
-            By::Lapin(self.wide(config, link, in_flight).await?)
+            By::Lapin(self.wide(config, link, max_unsettled).await?)
         });
         Ok(())
     }
 
-    async fn wide(&self, config: &Config, link: &Link, in_flight: u16) -> Result<Wide, Error> {
-        let subscribed = Wide::open(link, &self.name, in_flight, self.request.consumer.clone()).await;
+    async fn wide(&self, config: &Config, link: &Link, max_unsettled: u16) -> Result<Wide, Error> {
+        let subscribed = Wide::open(link, &self.name, max_unsettled, self.request.consumer.clone()).await;
         subscribed.map_err(|error| broker(format!("cannot subscribe to {}", self.place(&config.address)), error))
     }
 
     /// Follows a subscription that took one at a time, and of which nothing is unsettled, by one of lapin's. Cancel safe: if
     /// it is dropped, the old one is still there, and is followed the next time.
-    pub(crate) async fn widen(&mut self, config: &Config, link: &Link, in_flight: u16) -> Result<(), Error> {
-        let wide = self.wide(config, link, in_flight).await?;
+    pub(crate) async fn widen(&mut self, config: &Config, link: &Link, max_unsettled: u16) -> Result<(), Error> {
+        let wide = self.wide(config, link, max_unsettled).await?;
         tracing::info!(queue = %self.name, "as many messages have passed one at a time as were prefetched; all is taken as before");
         if let Some(old) = self.subscription.replace(By::Lapin(wide)) {
             old.close().await;
@@ -107,8 +107,8 @@ impl Member {
     }
 
     /// From the next subscription on, takes one message at a time, until so many have passed.
-    pub(crate) fn take_singly(&mut self, in_flight: u16) {
-        self.narrow = in_flight;
+    pub(crate) fn take_singly(&mut self, max_unsettled: u16) {
+        self.narrow = max_unsettled;
     }
 
     /// Whether it shares the connection that lapin ends at a message that it cannot read.

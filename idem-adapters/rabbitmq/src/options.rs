@@ -23,7 +23,7 @@ pub struct Options {
     tls: Tls,
     ask: Option<Ask>,
     consumer_timeout: Duration,
-    replay_horizon: Option<Duration>,
+    replay_window: Option<Duration>,
     limit_by_policy: bool,
 }
 
@@ -35,7 +35,7 @@ impl Options {
             tls: Tls::default(),
             ask: None,
             consumer_timeout: CONSUMER_TIMEOUT,
-            replay_horizon: None,
+            replay_window: None,
             limit_by_policy: false,
         }
     }
@@ -128,8 +128,8 @@ impl Options {
     /// How old a message can be when it is delivered again: for how long one may wait in the queue, or in others before it,
     /// and be put back by an operator. RabbitMQ cannot tell, so that it is told here; a worker refuses to start where
     /// claims are kept for less. Without it nothing is checked.
-    pub fn replay_horizon(mut self, horizon: Duration) -> Self {
-        self.replay_horizon = Some(horizon);
+    pub fn replay_window(mut self, window: Duration) -> Self {
+        self.replay_window = Some(window);
         self
     }
 
@@ -137,7 +137,7 @@ impl Options {
         let url = url::parse(&self.url)?;
         let encrypted = url.uri.scheme == AMQPScheme::AMQPS;
         if !encrypted && let Some(what) = self.tls.given() {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "{what} was given, but the URL asks for a connection without TLS: write amqps://"
             )));
         }
@@ -145,7 +145,7 @@ impl Options {
         let Url { uri, has_user } = url;
         let login = match self.ask {
             Some(_) if has_user => {
-                return Err(Error::Refused(
+                return Err(Error::Config(
                     "the URL of RabbitMQ names a user, and .credentials(..) was given as well: leave one of them out"
                         .to_owned(),
                 ));
@@ -156,9 +156,9 @@ impl Options {
         };
         let others = self.hosts.iter().map(|host| Host::parse(host, uri.authority.port)).collect::<Result<_, _>>()?;
         let address = Address::new(&uri, others, login.user());
-        let Self { consumer_timeout, replay_horizon, limit_by_policy, .. } = self;
+        let Self { consumer_timeout, replay_window, limit_by_policy, .. } = self;
         let first = First::default();
-        Ok(Config { uri, address, login, first, tls, consumer_timeout, replay_horizon, limit_by_policy })
+        Ok(Config { uri, address, login, first, tls, consumer_timeout, replay_window, limit_by_policy })
     }
 }
 
@@ -167,7 +167,7 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("consumer_timeout", &self.consumer_timeout)
-            .field("replay_horizon", &self.replay_horizon)
+            .field("replay_window", &self.replay_window)
             .finish_non_exhaustive()
     }
 }

@@ -82,10 +82,10 @@ impl Request {
     /// Refuses what cannot be sent for a queue of this name.
     pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
         if let Some(refused) = &self.refused {
-            return Err(Error::Refused(format!("queue `{name}` cannot be asked for: {refused}")));
+            return Err(Error::Config(format!("queue `{name}` cannot be asked for: {refused}")));
         }
         if name.is_empty() || ShortString::try_new(name).is_err() {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "a queue's name has 1 to 255 bytes, and this one has {}: give the name of the queue",
                 name.len()
             )));

@@ -84,7 +84,7 @@ impl Options {
     /// Connects once, to see that the server answers and that the login works.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a URL, a host or a certificate that cannot be read; [`Error::Broker`] where the server is away,
+    /// [`Error::Config`] for a URL, a host or a certificate that cannot be read; [`Error::Broker`] where the server is away,
     /// does not answer within 10 seconds, refuses the login or fails the verification of TLS: with several
     /// [`hosts`](Self::hosts), where that is so of each. The texts name the cure, and each host.
     pub async fn connect(self) -> Result<RabbitMq, Error> {

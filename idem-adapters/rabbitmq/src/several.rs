@@ -23,10 +23,10 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Refused`] where the queues come from different [`RabbitMq`](crate::RabbitMq)s, or one is given twice.
+    /// [`Error::Config`] where the queues come from different [`RabbitMq`](crate::RabbitMq)s, or one is given twice.
     pub fn and(mut self, mut other: Self) -> Result<Self, Error> {
         if !Arc::ptr_eq(&self.config, &other.config) {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "queues `{}` and `{}` belong to different connections, but a worker has one: make both by the same RabbitMq",
                 self.name, other.name
             )));
@@ -36,7 +36,7 @@ impl Queue {
         let joined = names.join(", ");
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::Refused(format!("queue `{}` is given twice to one worker: give it once", twice[0])));
+            return Err(Error::Config(format!("queue `{}` is given twice to one worker: give it once", twice[0])));
         }
         self.name = joined.into();
         Ok(self)

@@ -17,17 +17,17 @@ pub(crate) type Taken = Option<(Delivery, RabbitMqAcker)>;
 pub(crate) struct Single {
     consumer: Consumer,
     /// How many messages pass one at a time behind each that lapin cannot read: as many as it would have prefetched.
-    in_flight: u16,
+    max_unsettled: u16,
 }
 
 impl Single {
     pub(crate) async fn open(
         config: &Config,
         queue: &str,
-        in_flight: u16,
+        max_unsettled: u16,
         arguments: FieldTable,
     ) -> Result<Self, Error> {
-        Ok(Self { consumer: Bare::consume(config, queue, arguments).await?, in_flight })
+        Ok(Self { consumer: Bare::consume(config, queue, arguments).await?, max_unsettled })
     }
 
     /// The next delivery, and `left` as it is behind it; `None` once none was left, and all are settled.
@@ -42,7 +42,7 @@ impl Single {
             let tag = message.tag;
             let delivery = unreadable::read(queue, message);
             let taken_out = delivery.unrepresentable().is_some();
-            let behind = if taken_out { self.in_flight } else { left.saturating_sub(1) };
+            let behind = if taken_out { self.max_unsettled } else { left.saturating_sub(1) };
             let acker = RabbitMqAcker::from(self.consumer.acker(tag, behind == 0));
             // The server has taken back what was buffered when the connection ended.
             if acker.is_live() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Error, Horizon, Lag, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
 use lapin::types::FieldTable;
 use tokio::time::timeout;
 
@@ -24,7 +24,7 @@ use crate::wide::End;
 /// A quorum queue of a RabbitMQ server, made by [`RabbitMq::queue`](crate::RabbitMq::queue) or
 /// [`RabbitMq::declare`](crate::RabbitMq::declare); or several of them, joined by [`and`](Self::and).
 ///
-/// Each [`open`](Source::open) makes a new connection, with a channel for each queue, and ends those before: deliveries
+/// Each [`subscribe`](Source::subscribe) makes a new connection, with a channel for each queue, and ends those before: deliveries
 /// of the earlier ones go back to their queues, and their ackers answer [`Settled::Stale`](idem_core::Settled::Stale).
 pub struct Queue {
     pub(crate) config: Arc<Config>,
@@ -47,7 +47,7 @@ struct Subscription {
     /// Whether each queue is a lane.
     ordered: bool,
     /// How many deliveries of each queue may be unsettled.
-    in_flight: u16,
+    max_unsettled: u16,
     /// Which of the hosts it is connected to.
     host: usize,
 }
@@ -83,9 +83,9 @@ impl Queue {
     }
 
     /// The end at a message that lapin cannot read.
-    fn unreadable(&mut self, tag: u64, in_flight: u16, error: lapin::Error) -> BoxError {
+    fn unreadable(&mut self, tag: u64, max_unsettled: u16, error: lapin::Error) -> BoxError {
         for member in self.members.iter_mut().filter(|member| member.is_by_lapin()) {
-            member.take_singly(in_flight);
+            member.take_singly(max_unsettled);
         }
         tracing::error!(
             queue = %self.name,
@@ -126,11 +126,11 @@ impl Queue {
             match self.any().await {
                 (at, Ok(Some((delivery, acker)))) => {
                     let lane = subscription.ordered.then_some(at as u64);
-                    return Ok((delivery.with_lane(lane), acker));
+                    return Ok((delivery.with_ordering_key(lane), acker));
                 }
-                (at, Ok(None)) => self.widen(at, subscription.in_flight).await?,
+                (at, Ok(None)) => self.widen(at, subscription.max_unsettled).await?,
                 (_, Err(End::Unreadable { tag, error })) => {
-                    return Err(self.unreadable(tag, subscription.in_flight, error));
+                    return Err(self.unreadable(tag, subscription.max_unsettled, error));
                 }
                 (at, Err(End::Other(error))) => {
                     return Err(self.ended(&self.members[at].place(&self.config.address), error));
@@ -140,28 +140,28 @@ impl Queue {
     }
 
     /// Has a member subscribe by lapin again. Cancel safe.
-    async fn widen(&mut self, at: usize, in_flight: u16) -> Result<(), BoxError> {
+    async fn widen(&mut self, at: usize, max_unsettled: u16) -> Result<(), BoxError> {
         let link = match self.link.take() {
             Some(link) => link,
             None => Link::open(&self.config, &self.name).await?,
         };
         self.asked.set(&link.connection);
         let link = self.link.insert(link);
-        let widened = timeout(SUBSCRIBE, self.members[at].widen(&self.config, link, in_flight)).await;
+        let widened = timeout(SUBSCRIBE, self.members[at].widen(&self.config, link, max_unsettled)).await;
         Ok(widened.map_err(|_| silent(SUBSCRIBE))??)
     }
 
     /// Looks at each queue, and subscribes to it.
-    async fn subscribe(&mut self, link: Link, limits: Limits, terms: &Terms) -> Result<(), BoxError> {
+    async fn subscribe(&mut self, link: Link, limits: Limits, options: &SubscribeOptions) -> Result<(), BoxError> {
         let link = self.link.insert(link);
         for member in &mut self.members {
             member.look(&self.config, link, limits).await?;
-            if terms.ordering == Ordering::Queue {
+            if options.order == DeliveryOrder::Queue {
                 member.check_order(&self.config.address)?;
             }
         }
         for member in &mut self.members {
-            member.subscribe(&self.config, link, terms.in_flight).await?;
+            member.subscribe(&self.config, link, options.max_unsettled).await?;
         }
         self.asked.set(&link.connection);
         if self.members.iter().all(Member::is_narrow)
@@ -192,26 +192,26 @@ impl Source for Queue {
     }
 
     /// Each queue is looked at again each time: it may have been recreated with other arguments.
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.check(&terms)?;
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+        self.check(&options)?;
         self.close().await;
         let limits = self.limits().await?;
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
-        let subscribed = timeout(SUBSCRIBE, self.subscribe(link, limits, &terms)).await;
+        let subscribed = timeout(SUBSCRIBE, self.subscribe(link, limits, &options)).await;
         if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(SUBSCRIBE))) {
             self.config.first.leave(host);
             self.close().await;
             return Err(error);
         }
-        let ordered = terms.ordering == Ordering::Queue;
-        self.subscription = Some(Subscription { live: true, ordered, in_flight: terms.in_flight, host });
+        let ordered = options.order == DeliveryOrder::Queue;
+        self.subscription = Some(Subscription { live: true, ordered, max_unsettled: options.max_unsettled, host });
         Ok(())
     }
 
-    /// As the user has said by [`replay_horizon`](crate::Options::replay_horizon).
-    fn horizon(&self) -> Horizon {
-        self.config.replay_horizon.map_or(Horizon::Unstated, Horizon::Within)
+    /// As the user has said by [`replay_window`](crate::Options::replay_window).
+    fn replay_window(&self) -> ReplayWindow {
+        self.config.replay_window.map_or(ReplayWindow::Unknown, ReplayWindow::Within)
     }
 
     /// The broker keeps none.

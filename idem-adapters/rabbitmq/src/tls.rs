@@ -67,5 +67,5 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
 }
 
 fn refused(what: String) -> Error {
-    Error::Refused(format!("TLS cannot be set up: {what}"))
+    Error::Config(format!("TLS cannot be set up: {what}"))
 }

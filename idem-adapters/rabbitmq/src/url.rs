@@ -18,7 +18,7 @@ pub(crate) struct Url {
 /// Errors of lapin's parser are not passed on: one of them repeats the URL, password included.
 pub(crate) fn parse(url: &str) -> Result<Url, Error> {
     let bad = |what: &str| {
-        Error::Refused(format!(
+        Error::Config(format!(
             "the URL of RabbitMQ {what}: write amqp://user:password@host:port/vhost, with the special characters of \
              user, password and vhost percent-encoded"
         ))
@@ -71,7 +71,7 @@ mod tests {
             "amqp://guest:s3ntinel@[::1/%2f",
         ] {
             let error = parse(url).map(|_| ()).unwrap_err();
-            assert!(matches!(error, Error::Refused(_)));
+            assert!(matches!(error, Error::Config(_)));
             for text in [error.to_string(), format!("{error:?}")] {
                 assert!(!text.contains(SENTINEL) && !text.contains("ntinel"), "{url}: {text}");
                 assert!(text.contains("percent-encoded"), "{url}: {text}");

@@ -32,10 +32,15 @@ pub(crate) enum End {
 }
 
 impl Wide {
-    pub(crate) async fn open(link: &Link, queue: &str, in_flight: u16, arguments: FieldTable) -> lapin::Result<Self> {
+    pub(crate) async fn open(
+        link: &Link,
+        queue: &str,
+        max_unsettled: u16,
+        arguments: FieldTable,
+    ) -> lapin::Result<Self> {
         let channel = link.connection.create_channel().await?;
         // Before the consumer, which takes its limit from it. `global` is refused by quorum queues.
-        channel.basic_qos(in_flight, BasicQosOptions { global: false }).await?;
+        channel.basic_qos(max_unsettled, BasicQosOptions { global: false }).await?;
         let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
         let consumer = channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
         Ok(Self { consumer, channel, tag: 0 })

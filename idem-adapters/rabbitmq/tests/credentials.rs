@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use common::relay::{Relay, authority};
-use common::{World, loss, next, terms, texts};
+use common::{World, loss, next, subscribe_options, texts};
 use idem_core::{Acker, Error, Settled, Source};
 use idem_rabbitmq::{Credentials, RabbitMq};
 
@@ -45,20 +45,20 @@ async fn credentials_are_asked_for_at_each_connection() {
     let tokens = Tokens::default();
     let rabbit = tokens.rabbit(&relay.url(&world.url)).await.unwrap();
     let mut queue = rabbit.queue(&world.queue).await.unwrap();
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     relay.cut();
     loss(&mut queue).await;
 
     tokens.expired.store(true, SeqCst);
     let asked = tokens.asked.load(SeqCst);
-    let refused = queue.open(terms(4)).await.unwrap_err();
+    let refused = queue.subscribe(subscribe_options(4)).await.unwrap_err();
     let said = texts(refused.as_ref());
     assert!(tokens.asked.load(SeqCst) > asked, "it was not asked again");
     assert!(said.contains(".credentials(..)") && said.contains(authority(&relay.url(&world.url))), "{said}");
     assert!(!said.contains(SENTINEL), "{said}");
 
     tokens.expired.store(false, SeqCst);
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     world.publish("after").await;
     assert_eq!(next(&mut queue).await.0.payload(), "after");
 }
@@ -70,7 +70,7 @@ async fn a_connection_gets_the_next_credentials_before_its_own_run_out() {
     let tokens = Tokens { valid_for: Some(Duration::from_secs(2)), ..Tokens::default() };
     let rabbit = tokens.rabbit(&relay.url(&world.url)).await.unwrap();
     let mut queue = rabbit.queue(&world.queue).await.unwrap();
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     world.publish("before").await;
     let (_, unsettled) = next(&mut queue).await;
     tokio::time::timeout(common::LONG, relay.renewed(2)).await.expect("no connection was given another secret");
@@ -87,10 +87,10 @@ async fn a_connection_gets_the_next_credentials_before_its_own_run_out() {
 async fn the_connection_that_reads_bytes_asks_as_well() {
     let Some(world) = World::new().await else { return };
     let mut queue = Tokens::default().rabbit(&world.url).await.unwrap().queue(&world.queue).await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     world.publish_unreadable(&["bad"]).await;
     loss(&mut queue).await;
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     let (delivery, acker) = next(&mut queue).await;
     assert!(delivery.unrepresentable().is_some(), "{delivery:?}");
     acker.ack().await.unwrap();

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{World, loss, next, terms};
-use idem_core::{Acker, Error, Ordering, Source, Terms};
+use common::{World, loss, next, subscribe_options};
+use idem_core::{Acker, DeliveryOrder, Error, Source, SubscribeOptions};
 use idem_rabbitmq::{Argument, Declare};
 use lapin::options::{BasicConsumeOptions, BasicPublishOptions, ExchangeDeclareOptions, ExchangeDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -17,7 +17,7 @@ async fn declared(world: &World) -> Declare {
 
 async fn refusal(declare: Declare) -> String {
     let error = declare.await.unwrap_err();
-    assert!(matches!(error, Error::Refused(_)), "{error:?}");
+    assert!(matches!(error, Error::Config(_)), "{error:?}");
     error.to_string()
 }
 
@@ -25,12 +25,12 @@ async fn refusal(declare: Declare) -> String {
 async fn a_queue_is_declared_with_the_arguments_that_are_asked_for() {
     let Some(world) = World::empty().await else { return };
     let mut queue = declared(&world).await.argument("x-single-active-consumer", true).await.unwrap();
-    let ordered = Terms { ordering: Ordering::Queue, ..terms(1) };
-    queue.open(ordered.clone()).await.unwrap();
+    let ordered = SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(1) };
+    queue.subscribe(ordered.clone()).await.unwrap();
     queue.close().await;
     // An existing queue may have more of them, and what it has is known for the order.
     let mut queue = declared(&world).await.await.unwrap();
-    queue.open(ordered).await.unwrap();
+    queue.subscribe(ordered).await.unwrap();
     queue.close().await;
 }
 
@@ -83,7 +83,7 @@ async fn a_queue_that_was_deleted_comes_back_with_its_bindings() {
     let Some(world) = World::empty().await else { return };
     exchange(&world, ExchangeKind::Topic).await;
     let mut queue = declared(&world).await.bind(&world.queue, "order.*").bind(&world.queue, "refund").await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     for _ in 0..2 {
         for routing_key in ["order.paid", "refund"] {
             publish(&world, routing_key, FieldTable::default()).await;
@@ -91,7 +91,7 @@ async fn a_queue_that_was_deleted_comes_back_with_its_bindings() {
         }
         world.delete().await;
         loss(&mut queue).await;
-        queue.open(terms(1)).await.unwrap();
+        queue.subscribe(subscribe_options(1)).await.unwrap();
     }
     remove_exchange(&world).await;
 }
@@ -102,7 +102,7 @@ async fn a_binding_has_arguments_where_the_exchange_goes_by_headers() {
     exchange(&world, ExchangeKind::Headers).await;
     let arguments = [("x-match", Argument::from("all")), ("kind", "order".into())];
     let mut queue = declared(&world).await.bind_with(&world.queue, "", arguments).await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     let mut headers = FieldTable::default();
     headers.insert("kind".into(), AMQPValue::LongString("order".into()));
     publish(&world, "", headers).await;
@@ -134,7 +134,7 @@ async fn a_consumer_has_the_arguments_that_are_asked_for_however_it_consumes() {
         }
         let options = BasicConsumeOptions::default();
         let other = world.channel.basic_consume(name.into(), way.into(), options, FieldTable::default()).await.unwrap();
-        queue.open(terms(1)).await.unwrap();
+        queue.subscribe(subscribe_options(1)).await.unwrap();
         world.publish(way).await;
         let (delivery, acker) = next(&mut queue).await;
         assert_eq!(delivery.payload(), way);

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, SystemTime};
 
-use common::{World, loss, next, terms};
+use common::{World, loss, next, subscribe_options};
 use idem_core::{Acker, Settled, Source};
 use idem_rabbitmq::RabbitMq;
 use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions};
@@ -131,7 +131,7 @@ async fn an_acked_message_is_gone() {
     assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
     queue.close().await;
     world.publish("second").await;
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut queue).await.0.payload(), "second");
 }
 
@@ -156,7 +156,7 @@ async fn a_message_that_was_dropped_comes_back_after_the_close() {
     drop(next(&mut queue).await);
     queue.close().await;
     world.until_ready(1).await;
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     let (delivery, _) = next(&mut queue).await;
     assert!(delivery.redelivered());
 }
@@ -192,7 +192,7 @@ async fn no_more_than_the_bound_is_unsettled() {
 async fn no_limit_at_all_is_refused() {
     let Some(world) = World::new().await else { return };
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
-    let error = queue.open(terms(0)).await.unwrap_err().to_string();
+    let error = queue.subscribe(subscribe_options(0)).await.unwrap_err().to_string();
     assert!(error.contains("allow at least 1"), "{error}");
 }
 
@@ -250,7 +250,7 @@ async fn a_declared_queue_is_durable_and_takes_messages() {
     let Some(world) = World::empty().await else { return };
     let mut queue = RabbitMq::connect(&world.url).await.unwrap().declare(&world.queue).await.unwrap();
     world.publish("x").await;
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut queue).await.0.payload(), "x");
     queue.close().await;
     world.delete().await;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{World, terms};
+use common::{World, subscribe_options};
 use idem_core::{Error, Source};
 use idem_rabbitmq::RabbitMq;
 use lapin::types::AMQPValue;
@@ -12,7 +12,7 @@ use lapin::types::AMQPValue;
 async fn refusals(world: &World) -> [String; 2] {
     let rabbit = world.rabbit().await;
     [rabbit.queue(&world.queue).await.unwrap_err(), rabbit.declare(&world.queue).await.unwrap_err()].map(|error| {
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
         error.to_string()
     })
 }
@@ -54,7 +54,7 @@ async fn a_queue_without_a_limit_of_its_own_needs_a_policy_from_4_0_on() {
     }
     let said = RabbitMq::options(&world.url).delivery_limit_by_policy().connect().await.unwrap();
     for mut queue in [said.queue(&world.queue).await.unwrap(), said.declare(&world.queue).await.unwrap()] {
-        queue.open(terms(1)).await.unwrap();
+        queue.subscribe(subscribe_options(1)).await.unwrap();
         queue.close().await;
     }
 }
@@ -64,7 +64,7 @@ async fn a_queue_that_is_declared_has_no_delivery_limit() {
     let Some(world) = World::empty().await else { return };
     let rabbit = world.rabbit().await;
     let mut queue = rabbit.declare(&world.queue).await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
     // The server refuses to declare it again with other arguments.
     let mut arguments = lapin::types::FieldTable::default();

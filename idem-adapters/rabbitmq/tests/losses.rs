@@ -3,7 +3,7 @@
 mod common;
 
 use common::relay::Relay;
-use common::{World, loss, next, terms, texts};
+use common::{World, loss, next, subscribe_options, texts};
 use idem_core::{Acker, Settled, Source};
 use idem_rabbitmq::RabbitMq;
 
@@ -16,10 +16,10 @@ async fn a_cut_connection_fails_next_and_opens_again() {
     let error = loss(&mut queue).await;
     assert!(error.to_string().contains(&world.queue), "{error}");
     loss(&mut queue).await;
-    let error = queue.open(terms(4)).await.unwrap_err();
+    let error = queue.subscribe(subscribe_options(4)).await.unwrap_err();
     assert!(texts(error.as_ref()).contains("check that the server runs"), "{error}");
     relay.refuse(false);
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     world.publish("x").await;
     assert_eq!(next(&mut queue).await.0.payload(), "x");
 }
@@ -35,7 +35,7 @@ async fn an_ack_of_before_the_loss_settles_nothing_else() {
     let old = [next(&mut queue).await, next(&mut queue).await];
     relay.cut();
     loss(&mut queue).await;
-    queue.open(terms(2)).await.unwrap();
+    queue.subscribe(subscribe_options(2)).await.unwrap();
     // Tags start again at 1, so that they are those of the old deliveries.
     let new = [next(&mut queue).await, next(&mut queue).await];
     let [first, second] = old;
@@ -79,7 +79,7 @@ async fn a_channel_that_the_server_closed_fails_next_and_opens_again() {
     loss(&mut queue).await;
     assert!(!acker.is_live());
     assert_eq!(acker.ack().await.unwrap(), Settled::Stale);
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     assert!(next(&mut queue).await.0.redelivered());
 }
 
@@ -91,7 +91,7 @@ async fn a_deleted_queue_fails_next() {
     let error = loss(&mut queue).await;
     assert!(texts(error.as_ref()).contains("cancelled"), "{}", texts(error.as_ref()));
     loss(&mut queue).await;
-    let error = queue.open(terms(4)).await.unwrap_err().to_string();
+    let error = queue.subscribe(subscribe_options(4)).await.unwrap_err().to_string();
     assert!(error.contains("does not exist"), "{error}");
 }
 
@@ -99,10 +99,10 @@ async fn a_deleted_queue_fails_next() {
 async fn a_queue_that_is_declared_comes_back() {
     let Some(world) = World::empty().await else { return };
     let mut queue = RabbitMq::connect(&world.url).await.unwrap().declare(&world.queue).await.unwrap();
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     world.delete().await;
     loss(&mut queue).await;
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     world.publish("x").await;
     assert_eq!(next(&mut queue).await.0.payload(), "x");
     queue.close().await;
@@ -116,7 +116,7 @@ async fn a_queue_that_was_made_anew_as_a_classic_one_is_refused() {
     world.delete().await;
     loss(&mut queue).await;
     world.declare("classic", &[]).await;
-    let error = queue.open(terms(4)).await.unwrap_err().to_string();
+    let error = queue.subscribe(subscribe_options(4)).await.unwrap_err().to_string();
     assert!(error.contains("not a quorum queue"), "{error}");
 }
 
@@ -126,7 +126,7 @@ async fn opening_again_ends_what_was_open() {
     world.publish("x").await;
     let mut queue = world.open(1).await;
     let (_, old) = next(&mut queue).await;
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     assert!(!old.is_live());
     let (delivery, new) = next(&mut queue).await;
     assert!(delivery.redelivered());
@@ -156,7 +156,8 @@ async fn a_subscription_that_is_given_up_at_any_moment_holds_no_message() {
     let client = RabbitMq::connect(&world.url).await.unwrap();
     for millis in 0..80 {
         let mut queue = client.queue(&world.queue).await.unwrap();
-        let given_up = tokio::time::timeout(std::time::Duration::from_millis(millis), queue.open(terms(4)));
+        let given_up =
+            tokio::time::timeout(std::time::Duration::from_millis(millis), queue.subscribe(subscribe_options(4)));
         let _ = given_up.await;
         drop(queue);
     }

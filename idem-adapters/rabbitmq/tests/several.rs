@@ -6,8 +6,8 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::relay::Relay;
-use common::{World, loss, next, terms, texts};
-use idem_core::{Acker, Error, Ordering, Source, Terms};
+use common::{World, loss, next, subscribe_options, texts};
+use idem_core::{Acker, DeliveryOrder, Error, Source, SubscribeOptions};
 use idem_rabbitmq::{Queue, RabbitMq};
 use lapin::types::AMQPValue;
 
@@ -27,7 +27,7 @@ async fn several_queues_come_by_one_connection_and_each_delivery_names_its_own()
     let rabbit = RabbitMq::connect(relay.url(&one.url)).await.unwrap();
     let mut queue = both(&rabbit, &one, &two).await;
     let before = relay.connections();
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     assert_eq!(relay.connections(), before + 2, "one, and the short one that asks for the version");
     assert_eq!(queue.name(), format!("{}, {}", one.queue, two.queue));
     for world in [&one, &two] {
@@ -48,7 +48,7 @@ async fn each_queue_has_a_prefetch_of_its_own_and_they_take_turns() {
         two.publish(n.to_string()).await;
     }
     let mut queue = both(&one.rabbit().await, &one, &two).await;
-    queue.open(terms(10)).await.unwrap();
+    queue.subscribe(subscribe_options(10)).await.unwrap();
     // Nothing is settled: ten of each are what there is room for.
     one.until_ready(2).await;
     two.until_ready(2).await;
@@ -77,7 +77,7 @@ async fn each_queue_has_a_prefetch_of_its_own_and_they_take_turns() {
 async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_one_return() {
     let Some((one, two)) = worlds().await else { return };
     let mut queue = both(&one.rabbit().await, &one, &two).await;
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     for n in 0..4 {
         two.publish(format!("two {n}")).await;
     }
@@ -87,7 +87,7 @@ async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_one_return
     one.until_ready(1).await;
     two.until_ready(4).await;
 
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     for n in 0..8 {
         one.publish(format!("one {n}")).await;
         two.publish(format!("two {}", n + 4)).await;
@@ -123,20 +123,20 @@ async fn in_an_order_each_queue_is_a_lane_and_each_must_keep_it() {
     let (Some(one), Some(two)) = (World::empty().await, World::empty().await) else { return };
     one.declare("quorum", &[("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
     two.declare("quorum", &[]).await;
-    let ordered = Terms { ordering: Ordering::Queue, ..terms(4) };
+    let ordered = SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(4) };
     let rabbit = one.rabbit().await;
     let mut queue = both(&rabbit, &one, &two).await;
-    let refused = queue.open(ordered.clone()).await.unwrap_err().to_string();
+    let refused = queue.subscribe(ordered.clone()).await.unwrap_err().to_string();
     assert!(refused.contains(&two.queue) && !refused.contains(&one.queue), "{refused}");
     assert!(refused.contains("x-single-active-consumer=true"), "{refused}");
 
     two.delete().await;
     two.declare("quorum", &[("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
-    queue.open(ordered).await.unwrap();
+    queue.subscribe(ordered).await.unwrap();
     for (lane, world) in [(0, &one), (1, &two)] {
         world.publish("x").await;
         let (delivery, _) = next(&mut queue).await;
-        assert_eq!((delivery.source(), delivery.lane()), (&*world.queue, Some(lane)));
+        assert_eq!((delivery.source(), delivery.ordering_key()), (&*world.queue, Some(lane)));
     }
 }
 
@@ -146,7 +146,7 @@ async fn a_queue_that_would_drop_messages_is_refused_by_its_own_name() {
     let mut queue = both(&one.rabbit().await, &one, &two).await;
     two.delete().await;
     two.declare_as_is("quorum", &[("x-delivery-limit", AMQPValue::LongInt(5))]).await;
-    let refused = queue.open(terms(1)).await.unwrap_err().to_string();
+    let refused = queue.subscribe(subscribe_options(1)).await.unwrap_err().to_string();
     assert!(refused.contains(&two.queue) && !refused.contains(&one.queue), "{refused}");
     assert!(refused.contains("x-delivery-limit=5"), "{refused}");
 }
@@ -155,13 +155,13 @@ async fn a_queue_that_would_drop_messages_is_refused_by_its_own_name() {
 async fn a_queue_that_is_deleted_ends_the_source_by_its_own_name() {
     let Some((one, two)) = worlds().await else { return };
     let mut queue = both(&one.rabbit().await, &one, &two).await;
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     two.delete().await;
     let error = loss(&mut queue).await;
     let said = texts(error.as_ref());
     assert!(said.contains(&two.queue) && said.contains("the queue was deleted"), "{said}");
     two.declare("quorum", &[]).await;
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     two.publish("x").await;
     assert_eq!(next(&mut queue).await.0.source(), two.queue);
 }
@@ -174,6 +174,6 @@ async fn queues_of_two_connections_and_one_queue_twice_are_refused() {
     for other in [elsewhere, rabbit.queue(&one.queue).await.unwrap()] {
         let name = other.name().to_owned();
         let refused = rabbit.queue(&one.queue).await.unwrap().and(other).unwrap_err();
-        assert!(matches!(&refused, Error::Refused(text) if text.contains(&name)), "{refused:?}");
+        assert!(matches!(&refused, Error::Config(text) if text.contains(&name)), "{refused:?}");
     }
 }

@@ -6,8 +6,8 @@ mod common;
 use std::time::Duration;
 
 use common::relay::authority;
-use common::{World, next, terms, texts, url};
-use idem_core::{Error, Horizon, Ordering, Source, Terms};
+use common::{World, next, subscribe_options, texts, url};
+use idem_core::{DeliveryOrder, Error, ReplayWindow, Source, SubscribeOptions};
 use idem_rabbitmq::RabbitMq;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
@@ -25,7 +25,7 @@ async fn refusals(world: &World) -> [String; 2] {
     let rabbit = world.rabbit().await;
     let errors = [rabbit.queue(&world.queue).await.unwrap_err(), rabbit.declare(&world.queue).await.unwrap_err()];
     errors.map(|error| {
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
         error.to_string()
     })
 }
@@ -83,18 +83,18 @@ async fn a_quorum_queue_is_taken_whatever_its_arguments() {
     let rabbit = world.rabbit().await;
     rabbit.declare(&world.queue).await.unwrap();
     let mut queue = rabbit.queue(&world.queue).await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
 
     // What was learned of it no longer holds.
     world.delete().await;
     world.declare("quorum", &[("x-max-length", AMQPValue::ShortInt(200))]).await;
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
 }
 
-fn ordered(ordering: Ordering) -> Terms {
-    Terms { ordering, ..terms(4) }
+fn ordered(order: DeliveryOrder) -> SubscribeOptions {
+    SubscribeOptions { order, ..subscribe_options(4) }
 }
 
 #[tokio::test]
@@ -108,11 +108,11 @@ async fn an_order_by_queue_needs_a_single_active_consumer() {
                 "configure" => rabbit.queue_unverified(&world.queue).await.unwrap(),
                 _ => rabbit.queue(&world.queue).await.unwrap(),
             };
-            let refused = queue.open(ordered(Ordering::Queue)).await.unwrap_err().to_string();
+            let refused = queue.subscribe(ordered(DeliveryOrder::Queue)).await.unwrap_err().to_string();
             assert!(refused.contains(expected) && refused.contains(&world.queue), "{refused}");
             // Nothing is left open, and without an order it is taken.
             assert!(queue.next().await.is_err());
-            queue.open(terms(1)).await.unwrap();
+            queue.subscribe(subscribe_options(1)).await.unwrap();
             queue.close().await;
         }
         world.delete().await;
@@ -127,12 +127,12 @@ async fn a_queue_with_one_consumer_at_a_time_is_one_lane() {
     world.publish("a").await;
     world.publish("b").await;
     let rabbit = world.rabbit().await;
-    for (ordering, lane) in [(Ordering::Queue, Some(0)), (Ordering::None, None)] {
+    for (order, lane) in [(DeliveryOrder::Queue, Some(0)), (DeliveryOrder::None, None)] {
         for mut queue in [rabbit.queue(&world.queue).await.unwrap(), rabbit.declare(&world.queue).await.unwrap()] {
-            queue.open(ordered(ordering)).await.unwrap();
+            queue.subscribe(ordered(order)).await.unwrap();
             for payload in ["a", "b"] {
                 let (delivery, _) = next(&mut queue).await;
-                assert_eq!((&delivery.payload()[..], delivery.lane()), (payload.as_bytes(), lane));
+                assert_eq!((&delivery.payload()[..], delivery.ordering_key()), (payload.as_bytes(), lane));
             }
             queue.close().await;
         }
@@ -143,9 +143,9 @@ async fn a_queue_with_one_consumer_at_a_time_is_one_lane() {
 async fn an_order_by_partition_or_key_is_refused() {
     let Some(world) = World::new().await else { return };
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
-    for (ordering, name) in [(Ordering::Partition, "Partition"), (Ordering::Key, "Key")] {
-        let refused = queue.open(ordered(ordering)).await.unwrap_err().to_string();
-        assert!(refused.contains(name) && refused.contains("Ordering::Queue"), "{refused}");
+    for (order, name) in [(DeliveryOrder::Partition, "Partition"), (DeliveryOrder::Key, "Key")] {
+        let refused = queue.subscribe(ordered(order)).await.unwrap_err().to_string();
+        assert!(refused.contains(name) && refused.contains("DeliveryOrder::Queue"), "{refused}");
     }
 }
 
@@ -153,9 +153,9 @@ async fn an_order_by_partition_or_key_is_refused() {
 async fn how_far_back_a_message_can_come_is_what_was_said() {
     let Some(world) = World::new().await else { return };
     let day = Duration::from_secs(86_400);
-    let said = RabbitMq::options(&world.url).replay_horizon(day).connect().await.unwrap();
-    assert_eq!(said.queue(&world.queue).await.unwrap().horizon(), Horizon::Within(day));
-    assert_eq!(world.rabbit().await.queue(&world.queue).await.unwrap().horizon(), Horizon::Unstated);
+    let said = RabbitMq::options(&world.url).replay_window(day).connect().await.unwrap();
+    assert_eq!(said.queue(&world.queue).await.unwrap().replay_window(), ReplayWindow::Within(day));
+    assert_eq!(world.rabbit().await.queue(&world.queue).await.unwrap().replay_window(), ReplayWindow::Unknown);
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_queue_that_does_not_exist_is_refused_and_not_made() {
         for error in
             [rabbit.queue(&world.queue).await.unwrap_err(), rabbit.queue_unverified(&world.queue).await.unwrap_err()]
         {
-            assert!(matches!(error, Error::Refused(_)), "{error:?}");
+            assert!(matches!(error, Error::Config(_)), "{error:?}");
             let error = error.to_string();
             assert!(error.contains("does not exist") && error.contains(".declare("), "{error}");
         }
@@ -178,7 +178,7 @@ async fn a_queue_can_be_taken_on_trust() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
     let mut queue = world.rabbit().await.queue_unverified(&world.queue).await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut queue).await.0.payload(), "x");
 }
 
@@ -188,7 +188,7 @@ async fn a_name_that_no_queue_can_have_is_refused() {
     let rabbit = RabbitMq::connect(url).await.unwrap();
     for name in ["".to_owned(), "q".repeat(256)] {
         let error = rabbit.declare(name).await.unwrap_err();
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(matches!(error, Error::Config(_)), "{error:?}");
     }
 }
 
@@ -205,7 +205,7 @@ async fn a_queue_with_a_long_name_is_judged_or_left_to_the_user() {
     world.delete().await;
 
     let mut queue = world.rabbit().await.declare(&world.queue).await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
     world.delete().await;
 

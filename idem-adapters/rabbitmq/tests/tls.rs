@@ -5,7 +5,7 @@ mod common;
 
 use common::certificates::{Authority, Certificate, authority as ca, named, run_out, server};
 use common::relay::authority;
-use common::{terms, texts, url};
+use common::{subscribe_options, texts, url};
 use idem_core::{Error, Source};
 use idem_rabbitmq::RabbitMq;
 use idem_services::Secure;
@@ -32,7 +32,7 @@ async fn a_server_with_a_certificate_of_the_private_ca_is_accepted() {
     let rabbit = RabbitMq::options(url).tls_ca(ca.pem()).connect().await.unwrap();
     let name = format!("idem-test-tls-{}", std::process::id());
     let mut queue = rabbit.declare(&name).await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
     let world = common::World { queue: name, ..common::World::empty().await.unwrap() };
     world.delete().await;
@@ -70,14 +70,14 @@ async fn a_server_without_tls_is_refused() {
 #[tokio::test]
 async fn a_ca_without_tls_is_refused() {
     let error = RabbitMq::options("amqp://localhost").tls_ca(ca().pem()).connect().await.unwrap_err();
-    assert!(matches!(&error, Error::Refused(text) if text.contains("amqps://")), "{error:?}");
+    assert!(matches!(&error, Error::Config(text) if text.contains("amqps://")), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_ca_that_is_none_is_refused() {
     for pem in [String::new(), "nonsense".to_owned(), KeyPair::generate().unwrap().serialize_pem()] {
         let error = RabbitMq::options("amqps://localhost").tls_ca(pem).connect().await.unwrap_err();
-        assert!(matches!(&error, Error::Refused(text) if text.contains("BEGIN CERTIFICATE")), "{error:?}");
+        assert!(matches!(&error, Error::Config(text) if text.contains("BEGIN CERTIFICATE")), "{error:?}");
     }
 }
 
@@ -134,12 +134,12 @@ async fn a_certificate_without_its_key_is_refused_and_the_key_is_not_shown() {
         let options = RabbitMq::options("amqps://localhost").tls_ca(ca.pem()).tls_identity(chain, key.clone());
         let error = options.connect().await.unwrap_err();
         let said = texts(&error);
-        assert!(matches!(&error, Error::Refused(text) if text.contains(expected)), "{said}");
+        assert!(matches!(&error, Error::Config(text) if text.contains(expected)), "{said}");
         let secret = key.lines().nth(1).unwrap();
         assert!(!said.contains(secret), "{said}");
     }
     let plain = RabbitMq::options("amqp://localhost").tls_identity(one.pem(), one.key_pem()).connect().await;
-    assert!(matches!(&plain, Err(Error::Refused(text)) if text.contains("amqps://")), "{plain:?}");
+    assert!(matches!(&plain, Err(Error::Config(text)) if text.contains("amqps://")), "{plain:?}");
 }
 
 /// With a RabbitMQ of its own, which takes no other login. Lapin's connections, and those that read bytes, log in by it.
@@ -164,7 +164,7 @@ async fn a_certificate_is_the_login_where_the_url_names_no_user() {
         options.tls_identity(client.pem(), client.key_pem()).connect().await
     };
     let mut queue = connect("billing").await.unwrap().declare("orders").await.unwrap();
-    queue.open(terms(1)).await.unwrap();
+    queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
 
     let refused = connect("somebody").await.unwrap_err();

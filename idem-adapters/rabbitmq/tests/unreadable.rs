@@ -5,15 +5,15 @@ mod common;
 
 use common::raw::{BAD_ID, Raw};
 use common::relay::Relay;
-use common::{World, loss, next, terms, texts};
-use idem_core::{Acker, Ordering, Settled, Source, Terms};
+use common::{World, loss, next, subscribe_options, texts};
+use idem_core::{Acker, DeliveryOrder, Settled, Source, SubscribeOptions};
 use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
 use lapin::ExchangeKind;
 use lapin::types::{AMQPValue, FieldTable};
 
 /// Takes what comes until lapin ends the connection at a message that it cannot read, and opens the source again once all
 /// so many messages are back. Who subscribes before that gets those first that were behind them.
-async fn at_the_message(world: &World, queue: &mut Queue, terms: Terms, all: u32) {
+async fn at_the_message(world: &World, queue: &mut Queue, options: SubscribeOptions, all: u32) {
     let error = loop {
         match tokio::time::timeout(common::LONG, queue.next()).await.unwrap() {
             Ok(_) => {}
@@ -22,7 +22,7 @@ async fn at_the_message(world: &World, queue: &mut Queue, terms: Terms, all: u32
     };
     assert!(texts(error.as_ref()).contains("not UTF-8"), "{}", texts(error.as_ref()));
     world.until_ready(all).await;
-    queue.open(terms).await.unwrap();
+    queue.subscribe(options).await.unwrap();
 }
 
 async fn ack(acker: RabbitMqAcker) {
@@ -36,7 +36,7 @@ async fn a_message_that_lapin_cannot_read_is_a_dead_letter_from_the_start() {
     world.publish_unreadable(&["x"]).await;
     let error = loss(&mut queue).await.to_string();
     assert!(error.contains("not UTF-8") && error.contains(&world.queue), "{error}");
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     let (delivery, acker) = next(&mut queue).await;
     assert_eq!(delivery.unrepresentable(), Some("message id is not UTF-8: its bytes are fffe."));
     assert_eq!((delivery.payload(), delivery.message_id()), (&"x".into(), Some("\u{fffd}\u{fffd}")));
@@ -60,7 +60,7 @@ async fn after_a_message_that_lapin_cannot_read_one_at_a_time_is_taken() {
     world.publish_unreadable(&["bad"]).await;
     world.publish("3").await;
     let mut queue = world.open(4).await;
-    at_the_message(&world, &mut queue, terms(4), 4).await;
+    at_the_message(&world, &mut queue, subscribe_options(4), 4).await;
 
     // Behind those that were returned others come, of which lapin cannot read some.
     world.publish("4").await;
@@ -93,15 +93,15 @@ async fn one_consumer_at_a_time_keeps_its_order() {
     for n in 1..8 {
         world.publish(n.to_string()).await;
     }
-    let ordered = |in_flight| Terms { ordering: Ordering::Queue, ..terms(in_flight) };
+    let ordered = |max_unsettled| SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(max_unsettled) };
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
-    queue.open(ordered(3)).await.unwrap();
+    queue.subscribe(ordered(3)).await.unwrap();
     at_the_message(&world, &mut queue, ordered(3), 8).await;
     let mut held = Vec::new();
     for n in 0..8_u32 {
         let (delivery, acker) = next(&mut queue).await;
         assert_eq!(*delivery.payload(), if n == 0 { "bad".to_owned() } else { n.to_string() });
-        assert_eq!((delivery.lane(), delivery.redelivered()), (Some(0), n < 3), "{n}");
+        assert_eq!((delivery.ordering_key(), delivery.redelivered()), (Some(0), n < 3), "{n}");
         // Those of one connection at a time: the first four came alone, and all others are prefetched again.
         if n < 4 {
             ack(acker).await;
@@ -148,7 +148,7 @@ async fn whatever_of_a_message_is_not_utf_8_it_is_taken_out() {
     let why = "the routing key is not UTF-8: its bytes are 6bfa.";
     raw.publish_by(&exchange, b"k\xFA", &[0, 0], why.as_bytes()).await;
     let mut queue = world.open(10).await;
-    at_the_message(&world, &mut queue, terms(10), 6).await;
+    at_the_message(&world, &mut queue, subscribe_options(10), 6).await;
     for _ in 0..6 {
         let (delivery, acker) = next(&mut queue).await;
         assert_eq!(delivery.unrepresentable().map(str::as_bytes), Some(&delivery.payload()[..]));
@@ -164,13 +164,13 @@ async fn an_ack_of_before_the_loss_of_the_second_connection_is_stale() {
     let relay = Relay::start(&world.url).await;
     world.publish_unreadable(&["x"]).await;
     let mut queue = world.open_through(&relay, 4).await;
-    at_the_message(&world, &mut queue, terms(4), 1).await;
+    at_the_message(&world, &mut queue, subscribe_options(4), 1).await;
     let (delivery, old) = next(&mut queue).await;
     assert!(delivery.unrepresentable().is_some() && old.is_live());
     relay.cut();
     loss(&mut queue).await;
     assert!(!old.is_live());
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     let (delivery, new) = next(&mut queue).await;
     assert!(delivery.unrepresentable().is_some());
     assert_eq!(old.ack().await.unwrap(), Settled::Stale);
@@ -186,7 +186,7 @@ async fn the_second_connection_is_drained_and_released_as_the_first() {
     world.publish_unreadable(&["x"]).await;
     world.publish("y").await;
     let mut queue = world.open(4).await;
-    at_the_message(&world, &mut queue, terms(4), 2).await;
+    at_the_message(&world, &mut queue, subscribe_options(4), 2).await;
     let (_, acker) = next(&mut queue).await;
     assert_eq!(acker.release().await.unwrap(), Settled::Sent);
     let (_, held) = next(&mut queue).await;
@@ -205,7 +205,7 @@ async fn a_queue_that_is_deleted_meanwhile_fails_next() {
     let Some(world) = World::new().await else { return };
     world.publish_unreadable(&["x"]).await;
     let mut queue = world.open(4).await;
-    at_the_message(&world, &mut queue, terms(4), 1).await;
+    at_the_message(&world, &mut queue, subscribe_options(4), 1).await;
     let (_, acker) = next(&mut queue).await;
     ack(acker).await;
     world.delete().await;
@@ -222,12 +222,12 @@ async fn the_end_of_one_at_a_time_returns_nothing_to_the_next_consumer() {
     for n in 1..6 {
         world.publish(n.to_string()).await;
     }
-    let ordered = Terms { ordering: Ordering::Queue, ..terms(2) };
+    let ordered = SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(2) };
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
-    queue.open(ordered.clone()).await.unwrap();
+    queue.subscribe(ordered.clone()).await.unwrap();
     at_the_message(&world, &mut queue, ordered.clone(), 6).await;
     let mut other = world.rabbit().await.queue(&world.queue).await.unwrap();
-    other.open(ordered).await.unwrap();
+    other.subscribe(ordered).await.unwrap();
     for payload in ["bad", "1", "2"] {
         let (delivery, acker) = next(&mut queue).await;
         assert_eq!(delivery.payload(), payload);
@@ -252,9 +252,9 @@ async fn the_second_connection_is_kept_alive_while_there_is_nothing_to_do() {
     let Some(world) = World::new().await else { return };
     let rabbit = RabbitMq::connect(format!("{}?heartbeat=1", world.url)).await.unwrap();
     let mut queue = rabbit.queue(&world.queue).await.unwrap();
-    queue.open(terms(4)).await.unwrap();
+    queue.subscribe(subscribe_options(4)).await.unwrap();
     world.publish_unreadable(&["x"]).await;
-    at_the_message(&world, &mut queue, terms(4), 1).await;
+    at_the_message(&world, &mut queue, subscribe_options(4), 1).await;
     let (_, held) = next(&mut queue).await;
     assert!(tokio::time::timeout(std::time::Duration::from_secs(5), queue.next()).await.is_err());
     assert!(held.is_live());

@@ -107,7 +107,7 @@ CREATE TABLE inbox_messages (
     breaks      int    NOT NULL DEFAULT 0,
     -- Set while the row is taken.
     token       uuid,
-    state       text   NOT NULL CHECK (state IN ('parked', 'dead')),
+    state       text   NOT NULL CHECK (state IN ('scheduled', 'dead')),
     -- Why it is dead.
     reason      text,
     -- Empty if no key could be created: such a row owns no claim.
@@ -124,9 +124,9 @@ CREATE TABLE inbox_messages (
 
 -- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them.
 CREATE INDEX inbox_messages_ordinary ON inbox_messages (handler_id, due_at)
-    WHERE state = 'parked' AND starts = 0 AND breaks <= 1;
+    WHERE state = 'scheduled' AND starts = 0 AND breaks <= 1;
 CREATE INDEX inbox_messages_suspect ON inbox_messages (handler_id, due_at)
-    WHERE state = 'parked' AND (starts >= 1 OR breaks >= 2);
+    WHERE state = 'scheduled' AND (starts >= 1 OR breaks >= 2);
 
 -- Lists the dead letters without reading the scheduled rows.
 CREATE INDEX inbox_messages_dead ON inbox_messages (id) WHERE state = 'dead';

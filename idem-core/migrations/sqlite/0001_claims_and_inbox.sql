@@ -66,7 +66,7 @@ CREATE TABLE "idem_inbox_messages" (
     breaks      INTEGER NOT NULL DEFAULT 0,
     -- Set while the row is taken.
     token       BLOB,
-    state       TEXT    NOT NULL CHECK (state IN ('parked', 'dead')),
+    state       TEXT    NOT NULL CHECK (state IN ('scheduled', 'dead')),
     -- Why it is dead.
     reason      TEXT,
     -- Empty if no key could be created: such a row owns no claim.
@@ -84,9 +84,9 @@ CREATE TABLE "idem_inbox_messages" (
 -- Finds the rows that can be taken. Two indexes, because suspects are few and every poll asks for them. The columns
 -- behind due_at let SQLite count without reading the rows.
 CREATE INDEX "idem_inbox_messages_ordinary" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
-    WHERE state = 'parked' AND starts = 0 AND breaks <= 1;
+    WHERE state = 'scheduled' AND starts = 0 AND breaks <= 1;
 CREATE INDEX "idem_inbox_messages_suspect" ON "idem_inbox_messages" (handler_id, due_at, starts, breaks, state)
-    WHERE state = 'parked' AND (starts >= 1 OR breaks >= 2);
+    WHERE state = 'scheduled' AND (starts >= 1 OR breaks >= 2);
 
 -- Finds the rows taken by a take whose response was lost.
 CREATE INDEX "idem_inbox_messages_token" ON "idem_inbox_messages" (token) WHERE token IS NOT NULL;

@@ -59,7 +59,7 @@ impl<S: Store> Pipeline<S> {
         let mut works: Vec<_> = works.into_iter().map(Some).collect();
         let item = |(first, copies): (usize, Vec<usize>)| {
             let (at, Work { route, identity, job }) = works[first].take()?;
-            let flight = Some(self.in_flight.first_place((identity.handler, &identity.key))?);
+            let flight = Some(self.key_locks.first_place((identity.handler, &identity.key))?);
             Some(Item { at, route, identity, attempts: 0, job: Some(job), copies, _flight: flight })
         };
         firsts.into_iter().filter_map(item).collect()

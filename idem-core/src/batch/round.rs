@@ -1,6 +1,6 @@
 //! What a transaction of a batch opens with, and what it comes to.
 
-use crate::store::{Fault, Row};
+use crate::store::{Row, StoreError};
 
 use super::item::Verdict;
 
@@ -25,7 +25,7 @@ pub(super) enum Round {
     /// Lost against a concurrent transaction.
     Deadlock,
     /// The database gave no answer, or cannot be used; nothing had begun.
-    Outage(Fault),
+    Outage(StoreError),
     /// The connection was lost, or COMMIT was not answered.
     Broke,
     /// A handler ran COMMIT: the claims stand, and perhaps some of the effects.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::execute::{Ran, Unhandled};
 use crate::record::Classified;
 use crate::runtime::Pipeline;
-use crate::store::{Claimed, Fault, Identity, Promise, Row};
+use crate::store::{Claimed, Identity, Promise, Row, StoreError};
 use crate::{Delivery, Outcome, Store};
 
 use super::blame::Culprit;
@@ -115,7 +115,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Claims all of them, and says what those are that were claimed before.
-    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, Fault> {
+    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, Promise::Processed).await?;
         let old = places(&claimed, |claimed| *claimed == Claimed::Found);
@@ -130,7 +130,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Starts the rows: deletes them and dates their claims.
-    async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Found>, Fault> {
+    async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Found>, StoreError> {
         let started = self.store.start_many(txn, rows).await?;
         Ok(started.into_iter().map(|started| if started { Found::New } else { Found::Lost }).collect())
     }
@@ -188,11 +188,11 @@ impl From<Found> for Verdict {
 }
 
 /// What a fault means before any handler has run.
-fn faulty(fault: Fault) -> Round {
+fn faulty(fault: StoreError) -> Round {
     match fault {
-        Fault::Busy | Fault::Message(_) => Round::Split,
-        Fault::Retry(_) => Round::Deadlock,
-        Fault::Lost(_) | Fault::Outage(_) => Round::Outage(fault),
+        StoreError::LockTimeout | StoreError::Message(_) => Round::Split,
+        StoreError::Serialization(_) => Round::Deadlock,
+        StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => Round::Outage(fault),
     }
 }
 

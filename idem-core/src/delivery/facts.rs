@@ -112,8 +112,8 @@ impl Delivery {
     }
 
     /// The ordering key, if the worker uses an order.
-    pub fn lane(&self) -> Option<u64> {
-        self.lane
+    pub fn ordering_key(&self) -> Option<u64> {
+        self.ordering_key
     }
 
     /// The key by which the broker chooses a partition, if it has one. A tombstone deletes it.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::runtime::Pipeline;
-use crate::store::Fault;
+use crate::store::StoreError;
 use crate::{Reason, RetryPolicy, Store};
 
 use super::{Failure, Ran};
@@ -25,7 +25,7 @@ pub(crate) enum Conclusion {
         attempts: u32,
     },
     /// Nobody is charged, and the claim will tell.
-    Broke(Fault),
+    Broke(StoreError),
     Stopped,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Conclusion {
 pub(crate) struct Charge {
     /// How often the message has failed, with this one.
     pub(crate) attempts: u32,
-    /// It is parked for so long, or dead for this reason.
+    /// It is scheduled for so long, or dead for this reason.
     pub(crate) next: Result<Duration, Reason>,
     pub(crate) error: String,
 }
@@ -80,11 +80,11 @@ mod tests {
 
     /// The conclusion of a run, as far as it can be compared.
     fn concluded(ran: Ran, attempts: u32, rounds: u32) -> String {
-        let retry = RetryPolicy::new().attempts(3);
+        let retry = RetryPolicy::new().max_attempts(3);
         match ran.conclude(attempts, rounds, &retry) {
             Conclusion::Processed => "processed".to_owned(),
             Conclusion::Retry => "retry".to_owned(),
-            Conclusion::Charge(Charge { attempts, next: Ok(_), .. }) => format!("parked after {attempts}"),
+            Conclusion::Charge(Charge { attempts, next: Ok(_), .. }) => format!("scheduled after {attempts}"),
             Conclusion::Charge(Charge { attempts, next: Err(reason), .. }) => {
                 format!("dead after {attempts}: {reason:?}")
             }
@@ -103,16 +103,16 @@ mod tests {
         let lost_race = || Ran::Retry("serialization failure".into());
         let table = [
             (Ran::Processed, 0, 0, "processed"),
-            (failed(None), 0, 0, "parked after 1"),
-            (failed(None), 1, IN_PLACE, "parked after 2"),
+            (failed(None), 0, 0, "scheduled after 1"),
+            (failed(None), 1, IN_PLACE, "scheduled after 2"),
             (failed(None), 2, 0, "dead after 3: Exhausted"),
             (failed(Some(Reason::Permanent)), 0, 0, "dead after 1: Permanent"),
             (lost_race(), 0, 0, "retry"),
             (lost_race(), 2, IN_PLACE - 1, "retry"),
-            (lost_race(), 0, IN_PLACE, "parked after 1"),
+            (lost_race(), 0, IN_PLACE, "scheduled after 1"),
             (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
             (Ran::CommittedEarly, 1, 0, "committed after 2"),
-            (Ran::Broke(Fault::Busy), 2, 0, "broke"),
+            (Ran::Broke(StoreError::LockTimeout), 2, 0, "broke"),
             (Ran::Stopped, 2, 0, "stopped"),
         ];
         for (ran, attempts, rounds, expected) in table {

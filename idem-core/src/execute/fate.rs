@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::Store;
 use crate::runtime::Pipeline;
-use crate::store::{Fate, Fault, Ticket};
+use crate::store::{Fate, StoreError, Ticket};
 
 use super::{Failure, Ran};
 
@@ -25,7 +25,7 @@ impl<S: Store> Pipeline<S> {
             Ok(Err(fault)) => Ran::Broke(fault),
             Err(_) => {
                 let late = "the database did not answer within a second of the handler's deadline";
-                Ran::Broke(Fault::Lost(late.into()))
+                Ran::Broke(StoreError::ConnectionLost(late.into()))
             }
         };
         self.cut_off(ticket, ran).await

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Committed, Fault};
+use crate::store::{Committed, StoreError};
 use crate::{BoxError, Reason};
 
 /// What a run of a handler, in a transaction that holds the claim, came to.
@@ -15,7 +15,7 @@ pub(crate) enum Ran {
     /// Rolled back; a new transaction may succeed.
     Retry(BoxError),
     /// The connection was lost, or COMMIT was not answered. Nobody is charged; the claim will tell.
-    Broke(Fault),
+    Broke(StoreError),
     /// The run was cut off by the end of the worker.
     Stopped,
 }
@@ -54,7 +54,7 @@ impl Ran {
 impl Failure {
     /// The handler ran past this deadline.
     pub(crate) fn late(deadline: Duration) -> Self {
-        let error = format!("the handler ran past its deadline of {deadline:?}: raise `.deadline(..)`");
+        let error = format!("the handler ran past its deadline of {deadline:?}: raise `.handler_timeout(..)`");
         Self { error, given_up: None }
     }
 

@@ -65,7 +65,7 @@ impl<S: Store> Pipeline<S> {
         let Ok(identity) = identity else { return Err(arrived) };
         let flight = match self.settings.inbox {
             true => None,
-            false => match self.in_flight.first_place((identity.handler, &identity.key)) {
+            false => match self.key_locks.first_place((identity.handler, &identity.key)) {
                 None => return Err(arrived),
                 flight => flight,
             },
@@ -126,7 +126,7 @@ impl<S: Store> Pipeline<S> {
         let meters = self.routes.meters(identity.handler);
         let outcome = if kept == Classified::New {
             acker.stored();
-            Some(Outcome::Parked { attempt: 0, due: Duration::ZERO })
+            Some(Outcome::Scheduled { attempt: 0, due: Duration::ZERO })
         } else {
             kept.outcome(meters)
         };

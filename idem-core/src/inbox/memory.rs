@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// About how many bytes of rows a worker takes at once, beyond which it takes one at a time: batches are counted in rows,
-/// and one row may have `payload_limit` bytes.
+/// and one row may have `max_payload` bytes.
 const BYTES: usize = 16 * 1024 * 1024;
 /// The unit of the semaphore.
 const UNIT: usize = 1024;

@@ -1,6 +1,6 @@
 //! What an operator does with the inbox.
 
-use crate::store::{Fault, Filter, Page, Replayed, Row};
+use crate::store::{Filter, Page, Replayed, Row, StoreError};
 use crate::{Error, Key, Store};
 
 /// The inbox of one consumer, for an operator: list, replay, discard. It needs no worker.
@@ -63,6 +63,6 @@ impl<S: Store> Inbox<S> {
     }
 }
 
-fn failed(what: &str, fault: Fault) -> Error {
+fn failed(what: &str, fault: StoreError) -> Error {
     Error::Database { what: format!("could not {what}"), source: fault.into() }
 }

@@ -10,7 +10,7 @@ use crate::execute::{Charge, Conclusion};
 use crate::record::{Classified, settled};
 use crate::registry::{NoJob, Route};
 use crate::runtime::{Isolated, Pipeline, Step, warn_of_refusal};
-use crate::store::{Fault, Identity, MAX_BREAKS, NewRow, Note, Promise, Row};
+use crate::store::{Identity, MAX_BREAKS, NewRow, Note, Promise, Row, StoreError};
 use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
@@ -128,7 +128,7 @@ impl<S: Store> Pipeline<S> {
         };
         match self.rekey(row, route, &identity).await {
             Ok(Some(outcome)) => {
-                self.parked.notify_one();
+                self.scheduled.notify_one();
                 Some(outcome)
             }
             Ok(None) => None,
@@ -137,7 +137,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// One transaction: the null claim and the keyed row go in, the row without a key goes.
-    async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, Fault> {
+    async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, StoreError> {
         let mut txn = self.store.begin(self.settings.deadline).await?;
         let claimed = self.store.claim(&mut txn, identity, Promise::Waiting).await?;
         let classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
@@ -151,8 +151,8 @@ impl<S: Store> Pipeline<S> {
             self.store.insert(&mut txn, &NewRow { identity, delivery, attempts, state, error }).await?;
         }
         let outcome = match classified {
-            Classified::New => Outcome::Parked { attempt: attempts, due },
-            known => known.outcome(&route.meters).ok_or(Fault::Busy)?,
+            Classified::New => Outcome::Scheduled { attempt: attempts, due },
+            known => known.outcome(&route.meters).ok_or(StoreError::LockTimeout)?,
         };
         if !self.store.remove(&mut txn, row).await? {
             self.store.rollback(txn).await?;
@@ -167,7 +167,7 @@ impl<S: Store> Pipeline<S> {
         let Charge { attempts, next, error } = charge;
         let noted = self.note(row, &Note::Failed { next, error }).await;
         noted.then_some(match next {
-            Ok(due) => Outcome::Parked { attempt: attempts, due },
+            Ok(due) => Outcome::Scheduled { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
         })
     }
@@ -205,7 +205,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// It was not run. One that the database refuses waits longer each time.
-    async fn give_back(&self, row: &Row, fault: Fault) -> Option<Outcome> {
+    async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
         let due = match self.outage.hold_for(fault) {
             Step::Refused { error, .. } => {
                 let (tries, wait) = self.refusals.count(row.id);
@@ -245,5 +245,5 @@ impl<S: Store> Pipeline<S> {
 
 /// When a row that lost its connection runs again: soon, since mostly it was an outage.
 fn break_policy() -> RetryPolicy {
-    RetryPolicy::new().first(Duration::from_millis(100)).factor(2.0).longest(Duration::from_secs(10))
+    RetryPolicy::new().min_delay(Duration::from_millis(100)).factor(2.0).max_delay(Duration::from_secs(10))
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Pipeline, jittered};
-use crate::store::{Fault, HandlerId, Kind, Limit, MAX_STARTS, Row};
+use crate::store::{HandlerId, Kind, Limit, MAX_STARTS, Row, StoreError};
 
 use super::looks::Looks;
 use super::memory::Memory;
@@ -20,7 +20,7 @@ use super::memory::Memory;
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
         handlers: pipeline.routes.ids(),
-        slots: Arc::new(Semaphore::new(pipeline.settings.inbox_in_flight())),
+        slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
         memory: Memory::default(),
         pipeline: pipeline.clone(),
         surveyed: None,
@@ -66,7 +66,7 @@ impl<S: Store> Runner<S> {
 
     /// Does what is due: judges, runs suspects, and starts as many ordinary rows as there is room for. Answers whether
     /// more may be due at once.
-    async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
+    async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
         if self.surveyed.is_some_and(|at| at.elapsed() < SURVEY) {
             return self.ordinary(running).await;
         }
@@ -91,7 +91,7 @@ impl<S: Store> Runner<S> {
     }
 
     /// Starts rows, as many as can begin at once. Answers whether as many were due.
-    async fn ordinary(&mut self, running: &mut JoinSet<()>) -> Result<bool, Fault> {
+    async fn ordinary(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
         let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
         let mut slots = vec![first];
         while let Ok(slot) = self.slots.clone().try_acquire_owned() {
@@ -133,7 +133,7 @@ impl<S: Store> Runner<S> {
 
     /// Takes rows. The token is made before the take, so that rows whose take was not answered are found by it once the
     /// database is back, and simply begun.
-    pub(super) async fn take(&self, kind: Kind, limit: Limit) -> Result<Vec<Row>, Fault> {
+    pub(super) async fn take(&self, kind: Kind, limit: Limit) -> Result<Vec<Row>, StoreError> {
         let store = &self.pipeline.store;
         let token = Uuid::new_v4();
         let own = self.pipeline.own_statements.lock().await;
@@ -141,11 +141,11 @@ impl<S: Store> Runner<S> {
         drop(own);
         let mut rows = match answer {
             // It was refused, so that nothing is taken; but for a disk that has failed, which may have written it.
-            Err(fault @ Fault::Outage(_)) => match store.taken(token).await {
+            Err(fault @ StoreError::Unavailable(_)) => match store.taken(token).await {
                 Ok(rows) if !rows.is_empty() => Ok(rows),
                 _ => Err(fault),
             },
-            Err(fault @ Fault::Lost(_)) => {
+            Err(fault @ StoreError::ConnectionLost(_)) => {
                 self.pipeline.outage.report(&fault);
                 tokio::select! {
                     () = self.pipeline.outage.over() => store.taken(token).await,
@@ -158,12 +158,12 @@ impl<S: Store> Runner<S> {
         Ok(rows)
     }
 
-    /// Waits until something was parked here, or for the poll; and for the end of an outage. Where it was the inbox that met
+    /// Waits until something was scheduled here, or for the poll; and for the end of an outage. Where it was the inbox that met
     /// it, its next look may show that it is over; another one would show nothing.
     async fn rest(&self, failed: bool) {
         let rest = async {
             tokio::select! {
-                () = self.pipeline.parked.notified() => {}
+                () = self.pipeline.scheduled.notified() => {}
                 () = tokio::time::sleep(jittered(self.pipeline.settings.poll)) => {}
             }
             if failed {

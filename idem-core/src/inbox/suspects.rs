@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::Store;
 use crate::runtime::Isolated;
-use crate::store::{Fault, Isolation, Kind, Limit, Note, Row};
+use crate::store::{Isolation, Kind, Limit, Note, Row, StoreError};
 
 use super::runner::{Runner, SURVEY};
 
@@ -14,7 +14,7 @@ impl<S: Store> Runner<S> {
     ///
     /// Those of the first stage share one quiet moment of the inbox, for as many as fit into it. One of the second stage
     /// gives the process back as soon as its outcome is written.
-    pub(super) async fn suspects(&self) -> Result<bool, Fault> {
+    pub(super) async fn suspects(&self) -> Result<bool, StoreError> {
         let draining = &self.pipeline.draining;
         // One suspect per process, from its reservation to its outcome.
         let turn = tokio::select! {
@@ -64,7 +64,7 @@ impl<S: Store> Runner<S> {
 
     /// Counts the start of a suspect that runs from now on. Counted at its reservation, it would be charged where this
     /// process ends by something else while it waits.
-    async fn begin(&self, row: &mut Row) -> Result<bool, Fault> {
+    async fn begin(&self, row: &mut Row) -> Result<bool, StoreError> {
         let _own = self.pipeline.own_statements.lock().await;
         let begins = self.pipeline.store.count_start(row, self.pipeline.settings.lease).await?;
         if begins {

@@ -30,9 +30,9 @@ impl<S: Store> Pipeline<S> {
         while acker.is_live() && !self.draining.is_cancelled() {
             let tried = extended(acker, pin!(self.try_store_ahead(delivery))).await;
             match tried {
-                (Step::Done(Outcome::Parked { attempt, .. }), Some(identity)) => {
+                (Step::Done(Outcome::Scheduled { attempt, .. }), Some(identity)) => {
                     acker.stored();
-                    return Some(Ahead::Row(Outcome::Parked { attempt, due: Duration::ZERO }, identity));
+                    return Some(Ahead::Row(Outcome::Scheduled { attempt, due: Duration::ZERO }, identity));
                 }
                 (Step::Done(outcome @ Outcome::Duplicate), Some(identity)) => {
                     return Some(Ahead::Row(outcome, identity));
@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
                 return (self.bury(delivery, unfit).await, None);
             }
         };
-        let _flight = self.in_flight.enter((work.identity.handler, &work.identity.key)).await;
+        let _flight = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
         let _room = self.alone.acquire().await;
         let step = self.store_for_later(delivery, &work.identity, DROPPED).await;
         (step, Some(Box::new(work.identity)))
@@ -85,6 +85,6 @@ impl<S: Store> Pipeline<S> {
             tokio::time::sleep(hold_wait(holds)).await;
             holds += 1;
         }
-        self.parked.notify_one();
+        self.scheduled.notify_one();
     }
 }

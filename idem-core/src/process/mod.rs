@@ -81,8 +81,8 @@ impl<S: Store> Pipeline<S> {
                 return None;
             }
             let step = extended(&mut acker, pin!(self.attempt(room, &delivery))).await;
-            if let Step::Done(Outcome::Parked { attempt: 0, .. }) | Step::InRow(Outcome::Parked { attempt: 0, .. }, _) =
-                &step
+            if let Step::Done(Outcome::Scheduled { attempt: 0, .. })
+            | Step::InRow(Outcome::Scheduled { attempt: 0, .. }, _) = &step
             {
                 acker.stored();
             }
@@ -134,9 +134,9 @@ impl<S: Store> Pipeline<S> {
             }
         };
         // Waited for in memory, so before the room.
-        let _key = self.in_flight.enter((work.identity.handler, &work.identity.key)).await;
+        let _key = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
         let _room = self.room(room, delivery).await;
-        let in_lane = delivery.lane.map(|_| Box::new(work.identity.clone()));
+        let in_lane = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let step = if delivery.redelivered() || self.settings.inbox {
             self.store_first(delivery, &work.identity).await
         } else {
@@ -147,7 +147,7 @@ impl<S: Store> Pipeline<S> {
         };
         match (step, in_lane) {
             // Known is no more than that there is a claim: its row may be waiting.
-            (Step::Done(outcome @ (Outcome::Parked { .. } | Outcome::Duplicate)), Some(identity)) => {
+            (Step::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
                 Step::InRow(outcome, identity)
             }
             (step, _) => step,

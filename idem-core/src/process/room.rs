@@ -3,7 +3,7 @@
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::runtime::Pipeline;
-use crate::{Delivery, Ordering, Store};
+use crate::{Delivery, DeliveryOrder, Store};
 
 impl<S: Store> Pipeline<S> {
     /// Room for one more connection. The caller's room, where there is one; else that of what is stored beside the lanes,
@@ -16,7 +16,8 @@ impl<S: Store> Pipeline<S> {
         if let Some(room) = room {
             return room.acquire().await.ok();
         }
-        let beside_lanes = self.settings.ordering == Ordering::None && (self.settings.inbox || delivery.redelivered());
+        let beside_lanes =
+            self.settings.order == DeliveryOrder::None && (self.settings.inbox || delivery.redelivered());
         if beside_lanes { self.alone.acquire().await.ok() } else { None }
     }
 }

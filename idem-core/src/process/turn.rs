@@ -26,14 +26,14 @@ impl<S: Store> Pipeline<S> {
                 let mut ran = std::pin::pin!(watch.ran.notified());
                 // From now on, so that a run which ends while the row is looked at is not missed.
                 ran.as_mut().enable();
-                let parked = {
+                let scheduled = {
                     let _look = self.rows.look.lock().await;
                     if !std::mem::replace(&mut due, true) {
                         self.make_due(identity).await;
                     }
-                    self.store.is_parked(identity).await
+                    self.store.is_scheduled(identity).await
                 };
-                match parked {
+                match scheduled {
                     Ok(true) => {}
                     Ok(false) => return,
                     Err(fault) => drop(self.outage.hold_for(fault)),

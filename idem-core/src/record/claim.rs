@@ -2,7 +2,7 @@
 
 use crate::registry::Route;
 use crate::runtime::{Hold, Pipeline, Step};
-use crate::store::{Claimed, Fault, Identity, NewRow, Promise};
+use crate::store::{Claimed, Identity, NewRow, Promise, StoreError};
 use crate::{Delivery, Reason, Store};
 
 use super::classify::Classified;
@@ -32,7 +32,7 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         identity: &Identity,
         claimed: Claimed,
-    ) -> Result<Classified, Fault> {
+    ) -> Result<Classified, StoreError> {
         let message = (identity, delivery);
         if claimed.is_new() {
             return Ok(self.classify(message, claimed, None));
@@ -66,7 +66,7 @@ impl<S: Store> Pipeline<S> {
         txn: &mut S::Txn,
         delivery: &Delivery,
         identity: &Identity,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreError> {
         let error = format!("another message was taken over under the key {} before", identity.key);
         let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error: &error };
         self.store.insert(txn, &row).await

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::runtime::{Pipeline, Step};
-use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Standing};
+use crate::store::{Claimed, Identity, NewRow, Promise, Standing, StoreError};
 use crate::{Delivery, Reason, Store};
 
 use super::classify::Classified;
@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         txn: &mut S::Txn,
         messages: &[&Known],
         promise: Promise,
-    ) -> Result<Vec<Classified>, Fault> {
+    ) -> Result<Vec<Classified>, StoreError> {
         let groups: Vec<&[&Known]> = messages.chunk_by(|one, next| one.place() == next.place()).collect();
         let firsts: Vec<&Identity> = groups.iter().map(|group| &group[0].identity).collect();
         let claimed = self.store.claim_many(txn, &firsts, promise).await?;
@@ -82,12 +82,12 @@ impl<S: Store> Pipeline<S> {
         };
         settled(self.store.commit(txn).await).map_err(|fault| self.outage.hold_for(fault))?;
         if kept.contains(&Classified::New) {
-            self.parked.notify_one();
+            self.scheduled.notify_one();
         }
         Ok(kept)
     }
 
-    async fn keep_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Classified>, Fault> {
+    async fn keep_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Classified>, StoreError> {
         let classified = self.classify_many(txn, messages, Promise::Waiting).await?;
         let rows: Vec<NewRow<'_>> =
             messages.iter().zip(&classified).filter_map(|(message, it)| message.row(it)).collect();

@@ -1,4 +1,4 @@
-//! Taking a message over without processing it: parked, stored, dead, or known already.
+//! Taking a message over without processing it: scheduled, stored, dead, or known already.
 //!
 //! | file | what |
 //! |---|---|

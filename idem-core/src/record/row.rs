@@ -21,7 +21,7 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(after), "").await
     }
 
-    /// Parks a message whose first run has failed, or gives it up. Where that cannot be written now, it alone is tried again,
+    /// Schedules a message whose first run has failed, or gives it up. Where that cannot be written now, it alone is tried again,
     /// and never the run: a handler whose last statement still holds the claim would run anew without being charged. A drain
     /// ends that, and the delivery comes again. Where the database refuses it, the delivery leaves its lane, and is stored
     /// before it runs again.
@@ -82,8 +82,8 @@ impl<S: Store> Pipeline<S> {
         }
         Step::Done(match state {
             Ok(due) => {
-                self.parked.notify_one();
-                Outcome::Parked { attempt: attempts, due }
+                self.scheduled.notify_one();
+                Outcome::Scheduled { attempt: attempts, due }
             }
             Err(reason) => Outcome::Dead { reason },
         })

@@ -1,16 +1,16 @@
 //! The commit of a transaction in which no handler ran.
 
-use crate::store::{Committed, Fault};
+use crate::store::{Committed, StoreError};
 
 /// What the commit of a transaction of our own means, in which no handler ran.
-pub(crate) fn settled(committed: Committed) -> Result<(), Fault> {
+pub(crate) fn settled(committed: Committed) -> Result<(), StoreError> {
     match committed {
         Committed::Done => Ok(()),
-        Committed::Retry(error) => Err(Fault::Retry(error)),
-        Committed::Refused(error) => Err(Fault::Message(error)),
+        Committed::Retry(error) => Err(StoreError::Serialization(error)),
+        Committed::Refused(error) => Err(StoreError::Message(error)),
         Committed::Unknown(fault) => Err(fault),
         Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly | Committed::CommitRefused => {
-            Err(Fault::Outage("the transaction was ended by somebody else".into()))
+            Err(StoreError::Unavailable("the transaction was ended by somebody else".into()))
         }
     }
 }

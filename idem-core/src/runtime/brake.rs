@@ -65,7 +65,7 @@ impl Brake {
     /// A delivery had another outcome.
     pub(crate) fn fit(&self, outcome: &Outcome) {
         match outcome {
-            Outcome::Processed | Outcome::Parked { attempt: 0, .. } => self.see(Seen::Processed),
+            Outcome::Processed | Outcome::Scheduled { attempt: 0, .. } => self.see(Seen::Processed),
             // Counted where it was found.
             Outcome::Dead { reason } if counts(*reason) || *reason == Reason::TooLarge => {}
             _ => self.see(Seen::Other),

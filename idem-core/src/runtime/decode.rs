@@ -26,7 +26,7 @@ impl<S: Store> Pipeline<S> {
     /// Reads what a delivery says of itself as a CloudEvent, where that is asked for: as it is received, and as its row is
     /// taken from the inbox, which keeps it as it came.
     pub(crate) fn recognize(&self, delivery: &mut Delivery) {
-        if self.settings.cloud_events && delivery.payload().len() <= self.settings.payload_limit {
+        if self.settings.cloud_events && delivery.payload().len() <= self.settings.max_payload {
             delivery.cloud_event = crate::cloud_event::read(delivery);
         }
     }
@@ -36,9 +36,9 @@ impl<S: Store> Pipeline<S> {
         if let Some(why) = &delivery.unrepresentable {
             return Err(Unfit::new(Reason::Unrepresentable, why.to_string()));
         }
-        let (size, limit) = (delivery.payload().len(), self.settings.payload_limit);
+        let (size, limit) = (delivery.payload().len(), self.settings.max_payload);
         if size > limit {
-            let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.payload_limit(..)`");
+            let text = format!("the payload has {size} bytes, and the limit is {limit}: raise `.max_payload(..)`");
             return Err(Unfit::new(Reason::TooLarge, text));
         }
         if let Some(Err(why)) = &delivery.cloud_event {

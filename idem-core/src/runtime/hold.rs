@@ -1,7 +1,7 @@
 //! Deliveries that are kept unsettled for a while.
 
 use crate::Store;
-use crate::store::Fault;
+use crate::store::StoreError;
 
 use super::outage::Outage;
 use super::pipeline::Pipeline;
@@ -10,10 +10,10 @@ use super::waits::{hold_wait, refused_wait};
 
 impl Outage {
     /// What a fault of one of our own statements means for a delivery.
-    pub(crate) fn hold_for(&self, fault: Fault) -> Step {
+    pub(crate) fn hold_for(&self, fault: StoreError) -> Step {
         self.report(&fault);
         match fault {
-            Fault::Message(error) => Step::Refused { error, ran: false },
+            StoreError::Message(error) => Step::Refused { error, ran: false },
             fault => Step::Hold(Hold::from(&fault)),
         }
     }
@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives a transaction up after a fault. The connection is of use again if it answers.
-    pub(crate) async fn abandon(&self, txn: S::Txn, fault: Fault) -> Step {
+    pub(crate) async fn abandon(&self, txn: S::Txn, fault: StoreError) -> Step {
         if fault.is_answered()
             && let Err(fault) = self.store.rollback(txn).await
         {

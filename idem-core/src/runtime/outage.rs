@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::Store;
-use crate::store::Fault;
+use crate::store::StoreError;
 
 use super::count::Count;
 use super::health::Health;
@@ -61,10 +61,10 @@ impl Outage {
 
     /// Says why a statement of idem's own failed. Where the database is to blame, the pause begins; where a connection was
     /// lost, it is asked first.
-    pub(crate) fn report(&self, fault: &Fault) {
+    pub(crate) fn report(&self, fault: &StoreError) {
         match fault {
-            Fault::Busy | Fault::Retry(_) | Fault::Message(_) => {}
-            Fault::Lost(error) => {
+            StoreError::LockTimeout | StoreError::Serialization(_) | StoreError::Message(_) => {}
+            StoreError::ConnectionLost(error) => {
                 let before = self.turn(|state| match state {
                     Database::Up => Database::Asked,
                     Database::Trial => Database::Down { refused: true },
@@ -74,7 +74,7 @@ impl Outage {
                     self.tell(error.as_ref());
                 }
             }
-            Fault::Outage(error) => {
+            StoreError::Unavailable(error) => {
                 let before = self.turn(|_| Database::Down { refused: true });
                 let error = crate::error::text(error.as_ref());
                 match before {

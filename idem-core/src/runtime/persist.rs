@@ -2,14 +2,14 @@
 
 use tokio_util::sync::CancellationToken;
 
-use crate::store::Fault;
+use crate::store::StoreError;
 
 use super::outage::Outage;
 use super::waits::hold_wait;
 
 impl Outage {
     /// Repeats a write until the database has answered it. `None` when `stop` comes before that.
-    pub(crate) async fn insist<T, F: Future<Output = Result<T, Fault>>>(
+    pub(crate) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         stop: &CancellationToken,
         write: impl Fn() -> F,
@@ -29,7 +29,7 @@ impl Outage {
 
     /// Repeats what must not be left undone until the database has answered it. Only the end of the process's patience with
     /// the worker ends it before that.
-    pub(crate) async fn persist<T, F: Future<Output = Result<T, Fault>>>(&self, write: impl Fn() -> F) -> T {
+    pub(crate) async fn persist<T, F: Future<Output = Result<T, StoreError>>>(&self, write: impl Fn() -> F) -> T {
         let mut tries = 0;
         loop {
             match write().await {
@@ -41,7 +41,7 @@ impl Outage {
         }
     }
 
-    fn try_again(&self, fault: &Fault) {
+    fn try_again(&self, fault: &StoreError) {
         self.report(fault);
         tracing::debug!(error = crate::error::text(fault), "tried again");
     }

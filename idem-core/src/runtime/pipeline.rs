@@ -31,7 +31,7 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) routes: Routes<S>,
     pub(crate) settings: Settings,
     /// The keys that are worked on: of the deliveries of one, one at a time.
-    pub(crate) in_flight: KeyQueue,
+    pub(crate) key_locks: KeyQueue,
     pub(crate) pace: Pace,
     pub(crate) gate: Gate,
     /// The rows of the inbox that wait here for their run.
@@ -51,8 +51,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) lag: watch::Sender<Option<Lag>>,
     /// Room for those that are stored alone: that many connections are kept for them beside the lanes.
     pub(crate) alone: Semaphore,
-    /// Rung when something was parked, so that the inbox need not wait for its poll.
-    pub(crate) parked: Notify,
+    /// Rung when something was scheduled, so that the inbox need not wait for its poll.
+    pub(crate) scheduled: Notify,
     /// The rows that ordered deliveries wait for.
     pub(crate) rows: Rows,
     /// The lanes of the order, each with the deliveries that are not settled yet.

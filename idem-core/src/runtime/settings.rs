@@ -4,30 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::registry::RouteBy;
-use crate::{Delivery, Error, Ordering, Outcome, RetryPolicy};
+use crate::{Delivery, DeliveryOrder, Error, Outcome, RetryPolicy};
 
 /// Called with each delivery and its outcome.
 pub(crate) type Observer = Arc<dyn Fn(&Delivery, &Outcome) + Send + Sync>;
 
 #[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) in_flight: usize,
+    pub(crate) concurrency: usize,
     pub(crate) batch: usize,
     pub(crate) linger: Duration,
     /// Where it was not said, it depends on the mode.
-    pub(crate) inbox_in_flight: Option<usize>,
+    pub(crate) inbox_concurrency: Option<usize>,
     pub(crate) inbox: bool,
     pub(crate) deadline: Duration,
     pub(crate) prepare_timeout: Duration,
     pub(crate) retry: RetryPolicy,
-    pub(crate) payload_limit: usize,
+    pub(crate) max_payload: usize,
     pub(crate) lease: Duration,
     pub(crate) poll: Duration,
     pub(crate) drain: Duration,
-    pub(crate) ordering: Ordering,
+    pub(crate) order: DeliveryOrder,
     pub(crate) route_by: RouteBy,
     pub(crate) cloud_events: bool,
-    pub(crate) leave_unregistered: bool,
+    pub(crate) allow_unregistered_rows: bool,
     /// So many unfit deliveries, among so many of the last ones, pause consumption.
     pub(crate) unfit_limit: Option<(usize, usize)>,
     pub(crate) observe: Option<Observer>,
@@ -36,22 +36,22 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            in_flight: 16,
+            concurrency: 16,
             batch: 1,
             linger: Duration::ZERO,
-            inbox_in_flight: None,
+            inbox_concurrency: None,
             inbox: false,
             deadline: Duration::from_secs(30),
             prepare_timeout: Duration::from_secs(10),
             retry: RetryPolicy::default(),
-            payload_limit: 1024 * 1024,
+            max_payload: 1024 * 1024,
             lease: Duration::from_secs(10),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(30),
-            ordering: Ordering::None,
+            order: DeliveryOrder::None,
             route_by: RouteBy::EventType,
             cloud_events: false,
-            leave_unregistered: false,
+            allow_unregistered_rows: false,
             unfit_limit: Some((50, 100)),
             observe: None,
         }
@@ -76,33 +76,33 @@ impl Settings {
     /// How many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
         let StoredAtOnce { batches, alone } = self.stored_at_once();
-        let deliveries = if self.inbox { 0 } else { self.in_flight };
+        let deliveries = if self.inbox { 0 } else { self.concurrency };
         // Those that wait for their rows ask one after another.
-        let waiting = usize::from(self.ordering != Ordering::None);
-        deliveries + batches + alone + waiting + self.inbox_in_flight() + BOOKKEEPING
+        let waiting = usize::from(self.order != DeliveryOrder::None);
+        deliveries + batches + alone + waiting + self.inbox_concurrency() + BOOKKEEPING
     }
 
     /// How many deliveries are stored at once, in batches and one by one: all of them where the inbox is used for all, and
     /// else those that are redelivered.
     pub(crate) fn stored_at_once(&self) -> StoredAtOnce {
-        match (self.inbox, self.ordering) {
+        match (self.inbox, self.order) {
             (true, _) => StoredAtOnce { batches: 2, alone: 2 },
-            (false, Ordering::None) => StoredAtOnce { batches: 1, alone: 1 },
+            (false, DeliveryOrder::None) => StoredAtOnce { batches: 1, alone: 1 },
             (false, _) => StoredAtOnce { batches: 0, alone: 1 },
         }
     }
 
     /// How many rows of the inbox run at once. Where all messages run from there, as many as would run otherwise.
-    pub(crate) fn inbox_in_flight(&self) -> usize {
-        self.inbox_in_flight.unwrap_or(if self.inbox { self.in_flight } else { 4 })
+    pub(crate) fn inbox_concurrency(&self) -> usize {
+        self.inbox_concurrency.unwrap_or(if self.inbox { self.concurrency } else { 4 })
     }
 
     /// How many deliveries may be unsettled at once. A batch is what is there, so that as many as are worked on wait
     /// behind them: else each lane would find no more than what came since it settled its last batch. In an order of
     /// partitions or keys, what waits for its turn or its next attempt must leave room for that of other keys.
     pub(crate) fn unsettled(&self) -> usize {
-        let times = match self.ordering {
-            Ordering::Partition | Ordering::Key => WAITING,
+        let times = match self.order {
+            DeliveryOrder::Partition | DeliveryOrder::Key => WAITING,
             _ if self.batch > 1 => 2,
             _ => 1,
         };
@@ -111,38 +111,38 @@ impl Settings {
 
     /// How many deliveries all lanes have at once.
     fn worked_on(&self) -> usize {
-        self.in_flight.saturating_mul(self.batch)
+        self.concurrency.saturating_mul(self.batch)
     }
 
     pub(crate) fn check(&self, consumer: &str) -> Result<(), Error> {
-        let refuse = |text: &str| Err(Error::Refused(text.to_owned()));
+        let refuse = |text: &str| Err(Error::Config(text.to_owned()));
         if consumer.is_empty() || consumer.len() > 200 || consumer.contains('\0') {
             return refuse("the consumer's name must have 1 to 200 bytes and no NUL: it is part of every claim");
         }
-        if self.in_flight == 0 || u16::try_from(self.in_flight).is_err() {
-            return refuse("`.in_flight(..)` must be 1 to 65535");
+        if self.concurrency == 0 || u16::try_from(self.concurrency).is_err() {
+            return refuse("`.concurrency(..)` must be 1 to 65535");
         }
         if self.batch == 0 || self.worked_on() > usize::from(u16::MAX) {
-            return refuse("`.batch(..)` must be at least 1, and `.in_flight(..)` times `.batch(..)` at most 65535");
+            return refuse("`.batch(..)` must be at least 1, and `.concurrency(..)` times `.batch(..)` at most 65535");
         }
-        if self.batch > 1 && self.ordering != Ordering::None {
+        if self.batch > 1 && self.order != DeliveryOrder::None {
             return refuse(
-                "`.batch(..)` and `.ordering(..)` cannot be had together: a failure in a batch would let later messages \
+                "`.batch(..)` and `.order(..)` cannot be had together: a failure in a batch would let later messages \
                  pass; take out one of them",
             );
         }
-        if self.inbox && self.ordering != Ordering::None {
+        if self.inbox && self.order != DeliveryOrder::None {
             return refuse(
                 "`.inbox()` runs messages side by side as they become due, which no order survives: take out `.inbox()` or \
-                 the ordering",
+                 the order",
             );
         }
-        if self.inbox_in_flight() == 0 {
-            return refuse("`.inbox_in_flight(..)` must be at least 1: retries run from the inbox");
+        if self.inbox_concurrency() == 0 {
+            return refuse("`.inbox_concurrency(..)` must be at least 1: retries run from the inbox");
         }
         if [self.deadline, self.prepare_timeout, self.lease, self.poll].iter().any(Duration::is_zero) {
             return refuse(
-                "`.deadline(..)`, `.prepare_timeout(..)`, `.lease(..)` and `.poll(..)` must be longer than zero",
+                "`.handler_timeout(..)`, `.prepare_timeout(..)`, `.lease_duration(..)` and `.poll_interval(..)` must be longer than zero",
             );
         }
         if let Some((limit, of)) = self.unfit_limit

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::Span;
 
-use crate::{Acker, BoxError, Delivery, Ordering, Outcome, Settled, Store, telemetry};
+use crate::{Acker, BoxError, Delivery, DeliveryOrder, Outcome, Settled, Store, telemetry};
 
 use super::pipeline::Pipeline;
 
@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
     /// Gives a delivery back. Where an order is kept it is left to the end of the source, which gives all back at once:
     /// what is behind it may go to another consumer as soon as this one is released.
     pub(crate) async fn release<A: Acker>(&self, acker: A) {
-        if self.settings.ordering != Ordering::None {
+        if self.settings.order != DeliveryOrder::None {
             return;
         }
         if let Err(error) = in_time(acker.release()).await {
@@ -62,7 +62,9 @@ impl<S: Store> Pipeline<S> {
         Span::current().record("idem.outcome", outcome.as_str());
         match outcome {
             Outcome::Dead { reason } => tracing::error!(%reason, "the message is a dead letter"),
-            Outcome::Parked { attempt, due } if *attempt > 0 => tracing::warn!(attempt, ?due, "the message is parked"),
+            Outcome::Scheduled { attempt, due } if *attempt > 0 => {
+                tracing::warn!(attempt, ?due, "the message is scheduled")
+            }
             outcome => tracing::debug!(outcome = outcome.as_str(), "the delivery is settled"),
         }
         if let Some(observe) = &self.settings.observe {

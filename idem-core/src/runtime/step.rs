@@ -1,6 +1,6 @@
 //! What a try of a delivery comes to.
 
-use crate::store::{Fault, Identity};
+use crate::store::{Identity, StoreError};
 use crate::{BoxError, Delivery, Outcome};
 
 use super::key_queue::Place;
@@ -43,13 +43,13 @@ pub(crate) enum Hold {
     Again,
 }
 
-impl From<&Fault> for Hold {
-    fn from(fault: &Fault) -> Self {
+impl From<&StoreError> for Hold {
+    fn from(fault: &StoreError) -> Self {
         match fault {
-            Fault::Busy | Fault::Retry(_) => Self::Busy,
-            Fault::Message(_) => Self::Refused,
-            Fault::Lost(_) => Self::Lost,
-            Fault::Outage(_) => Self::Outage,
+            StoreError::LockTimeout | StoreError::Serialization(_) => Self::Busy,
+            StoreError::Message(_) => Self::Refused,
+            StoreError::ConnectionLost(_) => Self::Lost,
+            StoreError::Unavailable(_) => Self::Outage,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::Fault;
+use super::StoreError;
 use crate::{BoxError, Fingerprint, Key};
 
 /// (consumer, handler), interned as a small integer in the table `handlers`.
@@ -94,9 +94,9 @@ pub enum Committed {
     /// The transaction conflicted with a concurrent one (40001, 40P01) or timed out (57014); nothing was written, and a
     /// new transaction may succeed.
     Retry(BoxError),
-    /// There was no response ([`Fault::Lost`]), or an unreliable one ([`Fault::Outage`]): the transaction may have
+    /// There was no response ([`StoreError::ConnectionLost`]), or an unreliable one ([`StoreError::Unavailable`]): the transaction may have
     /// committed or not. The connection is closed. The claim tells which.
-    Unknown(Fault),
+    Unknown(StoreError),
 }
 
 /// Identifies a transaction for other connections.

@@ -4,34 +4,41 @@ use std::time::Duration;
 
 use crate::Key;
 
-use super::{Claimed, Fault, HandlerId, Identity, Promise, Standing, Transactions};
+use super::{Claimed, HandlerId, Identity, Promise, Standing, StoreError, Transactions};
 
 /// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
 pub trait Claims: Transactions {
     /// Interns the names under this consumer, in the order given, and raises their retention to that of this store if
     /// it is lower. The empty name stands for "no handler known".
-    fn register(&self, consumer: &str, names: &[&str]) -> impl Future<Output = Result<Vec<HandlerId>, Fault>> + Send;
+    fn register(
+        &self,
+        consumer: &str,
+        names: &[&str],
+    ) -> impl Future<Output = Result<Vec<HandlerId>, StoreError>> + Send;
 
     /// Records that a worker has these handlers now. It never waits for another worker that does the same: it skips a
     /// handler whose row another worker has locked, or has updated within the last half minute.
-    fn seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns whether any handler of this consumer has, or has had, a claim.
-    fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
+    fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns how long processed claims of these handlers are kept, in the order given: the greatest value with which
     /// a store has registered them, unless an operator has changed it. `None`: they are kept forever.
-    fn retention(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Vec<Option<Duration>>, Fault>> + Send;
+    fn retention(
+        &self,
+        handlers: &[HandlerId],
+    ) -> impl Future<Output = Result<Vec<Option<Duration>>, StoreError>> + Send;
 
     /// Inserts the claim if there is none, and reads how far claims of its handler were pruned. This is one statement,
     /// so it sees either a claim or the cutoff that prune wrote when it deleted the claim. It waits briefly for another
-    /// transaction's uncommitted claim, and then returns [`Fault::Busy`].
+    /// transaction's uncommitted claim, and then returns [`StoreError::LockTimeout`].
     fn claim(
         &self,
         txn: &mut Self::Txn,
         identity: &Identity,
         promise: Promise,
-    ) -> impl Future<Output = Result<Claimed, Fault>> + Send;
+    ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
 
     /// Begins a transaction and claims, as every first delivery does. A store that can do both in one round trip saves
     /// one.
@@ -42,7 +49,7 @@ pub trait Claims: Transactions {
         deadline: Duration,
         identity: &Identity,
         promise: Promise,
-    ) -> impl Future<Output = Result<(Self::Txn, Claimed), Fault>> + Send {
+    ) -> impl Future<Output = Result<(Self::Txn, Claimed), StoreError>> + Send {
         async move {
             let mut txn = self.begin(deadline).await?;
             match self.claim(&mut txn, identity, promise).await {
@@ -60,20 +67,20 @@ pub trait Claims: Transactions {
         txn: &mut Self::Txn,
         handler: HandlerId,
         key: &Key,
-    ) -> impl Future<Output = Result<Option<Standing>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Option<Standing>, StoreError>> + Send;
 
     /// Does [`claim`](Self::claim) for several messages, in one statement if the database supports it; the results are
     /// in the order given. No two identities have the same handler and key, and they are sorted by handler and by the
     /// bytes of the key: claims are inserted in that order, so that two transactions never deadlock.
     ///
-    /// If one claim is locked for too long, the whole call fails with [`Fault::Busy`]. The database does not report
+    /// If one claim is locked for too long, the whole call fails with [`StoreError::LockTimeout`]. The database does not report
     /// which claim it was.
     fn claim_many(
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
         promise: Promise,
-    ) -> impl Future<Output = Result<Vec<Claimed>, Fault>> + Send {
+    ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send {
         async move {
             let mut claimed = Vec::with_capacity(identities.len());
             for identity in identities {
@@ -89,7 +96,7 @@ pub trait Claims: Transactions {
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-    ) -> impl Future<Output = Result<Vec<Option<Standing>>, Fault>> + Send {
+    ) -> impl Future<Output = Result<Vec<Option<Standing>>, StoreError>> + Send {
         async move {
             let mut standing = Vec::with_capacity(identities.len());
             for identity in identities {
@@ -105,7 +112,7 @@ pub trait Claims: Transactions {
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-    ) -> impl Future<Output = Result<Vec<Option<Standing>>, Fault>> + Send {
+    ) -> impl Future<Output = Result<Vec<Option<Standing>>, StoreError>> + Send {
         self.standing_many(txn, identities)
     }
 
@@ -115,5 +122,5 @@ pub trait Claims: Transactions {
         txn: &mut Self::Txn,
         handler: HandlerId,
         key: &Key,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }

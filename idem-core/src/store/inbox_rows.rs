@@ -4,17 +4,21 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Fault, HandlerId, Identity, Kind, Limit, NewRow, Note, Row, Since, Survey, Transactions};
+use super::{HandlerId, Identity, Kind, Limit, NewRow, Note, Row, Since, StoreError, Survey, Transactions};
 
 /// The inbox rows of a store. A method with a transaction as its argument is part of it; all others commit by
 /// themselves.
 pub trait InboxRows: Transactions {
     /// Inserts an inbox row. If one with this handler, key and fingerprint exists, counts a delivery of it instead.
-    fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Does [`insert`](Self::insert) for several rows, in one statement if the database supports it. No two have the
     /// same handler, key and fingerprint.
-    fn insert_many(&self, txn: &mut Self::Txn, rows: &[NewRow<'_>]) -> impl Future<Output = Result<(), Fault>> + Send {
+    fn insert_many(
+        &self,
+        txn: &mut Self::Txn,
+        rows: &[NewRow<'_>],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
         async move {
             for row in rows {
                 self.insert(txn, row).await?;
@@ -24,7 +28,7 @@ pub trait InboxRows: Transactions {
     }
 
     /// Counts a delivery of a dead row, if there is one; a scheduled row is not changed.
-    fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Does [`sight`](Self::sight) for several messages, in one statement if the database supports it. Each copy among
     /// them counts.
@@ -32,7 +36,7 @@ pub trait InboxRows: Transactions {
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-    ) -> impl Future<Output = Result<(), Fault>> + Send {
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
         async move {
             for identity in identities {
                 self.sight(txn, identity).await?;
@@ -43,11 +47,15 @@ pub trait InboxRows: Transactions {
 
     /// Starts a taken row: deletes it and sets its claim's `processed_at`, in one statement. `false` if the row no
     /// longer has this token: the lease was lost.
-    fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;
+    fn start(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Does [`start`](Self::start) for several rows, in one statement if the database supports it; the results are in
     /// the order given.
-    fn start_many(&self, txn: &mut Self::Txn, rows: &[&Row]) -> impl Future<Output = Result<Vec<bool>, Fault>> + Send {
+    fn start_many(
+        &self,
+        txn: &mut Self::Txn,
+        rows: &[&Row],
+    ) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send {
         async move {
             let mut started = Vec::with_capacity(rows.len());
             for row in rows {
@@ -58,10 +66,14 @@ pub trait InboxRows: Transactions {
     }
 
     /// Deletes a taken row without touching claims. `false` if the row no longer has this token.
-    fn remove(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, Fault>> + Send;
+    fn remove(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns the pending work of these handlers. It is cheap with any number of rows, because every poll calls it.
-    fn survey(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<Survey, Fault>> + Send;
+    fn survey(
+        &self,
+        handlers: &[HandlerId],
+        lease: Duration,
+    ) -> impl Future<Output = Result<Survey, StoreError>> + Send;
 
     /// Does [`survey`](Self::survey) for rows that became due since then, for a store that has to skip deleted entries
     /// before it finds existing ones.
@@ -70,7 +82,7 @@ pub trait InboxRows: Transactions {
         handlers: &[HandlerId],
         lease: Duration,
         _since: Since,
-    ) -> impl Future<Output = Result<Survey, Fault>> + Send {
+    ) -> impl Future<Output = Result<Survey, StoreError>> + Send {
         self.survey(handlers, lease)
     }
 
@@ -84,33 +96,33 @@ pub trait InboxRows: Transactions {
         limit: Limit,
         token: Uuid,
         lease: Duration,
-    ) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Counts the start of a reserved suspect: one more than it had when it was reserved, however often this is
     /// repeated. Also restarts its lease. `false` if the row no longer has this token: it must not start.
-    fn count_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, Fault>> + Send;
+    fn count_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Restarts the leases of those of these rows that still have this token. It never waits: a running row is locked,
     /// and needs no extension.
-    fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns the rows that have this token: those taken by a take whose response was lost.
-    fn taken(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
+    fn taken(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Records the result of a taken row, and clears its token. `false` if the row no longer has this token.
-    fn note(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, Fault>> + Send;
+    fn note(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns whether this message has a scheduled inbox row, even if it is taken or running. It never waits for a
     /// lock.
-    fn is_parked(&self, identity: &Identity) -> impl Future<Output = Result<bool, Fault>> + Send;
+    fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Makes a row due that was stored before its turn, unless it has run or been taken.
-    fn make_due(&self, identity: &Identity) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn make_due(&self, identity: &Identity) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.
-    fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Turns the rows that have 4 starts without a result, and whose last lease has been over for three leases, into
     /// dead letters with reason `crashed`. Returns their number.
-    fn judge(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<u64, Fault>> + Send;
+    fn judge(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }

@@ -21,7 +21,7 @@ pub(crate) fn check(place: &str, latest: i64, applied: &[Applied]) -> Result<(),
         tracing::info!(place, version, latest, "a newer version of idem has migrated, and supports this one");
         return Ok(());
     };
-    Err(Error::Refused(format!(
+    Err(Error::Config(format!(
         "{place} was migrated by a newer version of idem, to {version:04} ({name}), which needs an idem that knows \
          migration {needed:04}; this one knows migrations up to {latest:04}: start the newer version, since no migration \
          is taken back"

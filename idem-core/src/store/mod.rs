@@ -3,7 +3,7 @@
 mod claim;
 mod claims;
 pub mod envelope;
-mod fault;
+mod error;
 mod inbox_rows;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod ledger;
@@ -22,7 +22,7 @@ pub mod sqlite;
 
 pub use claim::{Claimed, Committed, Fate, HandlerId, Identity, Promise, Standing, Ticket, Undone};
 pub use claims::Claims;
-pub use fault::Fault;
+pub use error::StoreError;
 pub use inbox_rows::InboxRows;
 pub use operator::Operator;
 pub use reservation::Reservation;
@@ -46,10 +46,10 @@ impl<S: Transactions + Claims + InboxRows + Operator> Store for S {}
 
 /// A store that can provide the connection type that a handler uses.
 #[diagnostic::on_unimplemented(
-    message = "this handler takes `&mut {C}`, which the store `{Self}` cannot lend",
-    note = "`Postgres` lends `&mut sqlx::PgConnection`, `Sqlite` lends `&mut sqlx::SqliteConnection`"
+    message = "this handler takes `&mut {C}`, which the store `{Self}` does not have",
+    note = "`Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`"
 )]
-pub trait Lends<C>: Store {
+pub trait HasConnection<C>: Store {
     /// Returns the connection of the transaction.
-    fn lend(txn: &mut Self::Txn) -> &mut C;
+    fn connection(txn: &mut Self::Txn) -> &mut C;
 }

@@ -2,36 +2,46 @@
 
 use crate::Key;
 
-use super::{Cures, Fault, Filter, HandlerId, Level, Page, Pruned, Replayed, Row, Transactions, Waiting};
+use super::{Cures, Filter, HandlerId, Level, Page, Pruned, Replayed, Row, StoreError, Transactions, Waiting};
 
 /// The methods of a store for operators and for the worker's maintenance.
 pub trait Operator: Transactions {
     /// Returns the fill level of the inbox of these handlers. It counts rows, so call it rarely.
-    fn level(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Level, Fault>> + Send;
+    fn level(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Level, StoreError>> + Send;
 
     /// Returns this consumer's handlers that have inbox rows, scheduled or dead, and when a worker last had them.
-    fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<Waiting>, Fault>> + Send;
+    fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<Waiting>, StoreError>> + Send;
 
     /// Returns SQL with which an operator can deal with the rows of a handler that no worker has any more; `new` is a
     /// handler of the same consumer that may have replaced it.
     fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures;
 
     /// Lists the inbox rows of a consumer, newest first.
-    fn list(&self, consumer: &str, filter: &Filter, page: Page)
-    -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
+    fn list(
+        &self,
+        consumer: &str,
+        filter: &Filter,
+        page: Page,
+    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Makes a dead row due now, with no start and no token.
-    fn replay(&self, consumer: &str, id: i64, force: bool) -> impl Future<Output = Result<Replayed, Fault>> + Send;
+    fn replay(&self, consumer: &str, id: i64, force: bool)
+    -> impl Future<Output = Result<Replayed, StoreError>> + Send;
 
     /// Makes a conflict row due now under a new key: claims the key and moves the row to it, in one transaction.
-    fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> impl Future<Output = Result<Replayed, Fault>> + Send;
+    fn replay_as(
+        &self,
+        consumer: &str,
+        id: i64,
+        key: &Key,
+    ) -> impl Future<Output = Result<Replayed, StoreError>> + Send;
 
     /// Deletes a dead row, and sets `processed_at` of the claim that it owned, in one statement. `false` if there is no
     /// such row.
-    fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, Fault>> + Send;
+    fn discard(&self, consumer: &str, id: i64) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Deletes the claims that are older than the retention of their handler, in chunks, until none is left. The
     /// transaction that deletes also records the cutoff. Only one pruner works at a time, for all handlers; a second
     /// one returns immediately and reports that it did nothing.
-    fn prune(&self) -> impl Future<Output = Result<Pruned, Fault>> + Send;
+    fn prune(&self) -> impl Future<Output = Result<Pruned, StoreError>> + Send;
 }

@@ -173,7 +173,7 @@ pub struct Survey {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Level {
     /// The number of scheduled rows.
-    pub parked: u64,
+    pub scheduled: u64,
     /// The number of dead rows.
     pub dead: u64,
     /// How long the oldest due row has been due.
@@ -184,7 +184,7 @@ pub struct Level {
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// Lists scheduled rows instead of dead ones.
-    pub parked: bool,
+    pub scheduled: bool,
     /// Lists only rows of this handler.
     pub handler: Option<String>,
     /// Lists only rows that died for this reason.

@@ -52,7 +52,7 @@ pub(crate) fn check(
 
 /// The error for a missing part.
 pub(crate) fn lacks(place: &str, cure: &str, what: &str) -> Error {
-    Error::Refused(format!(
+    Error::Config(format!(
         "{place} lacks {what}, although its migrations have run: it was made by another version of them, changed by hand or \
          restored in part; {cure}"
     ))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-use super::{Committed, Fate, Fault, Reservation, Ticket, Undone};
+use super::{Committed, Fate, Reservation, StoreError, Ticket, Undone};
 
 /// The transactions of a store, and its connections.
 pub trait Transactions: Clone + Send + Sync + 'static {
@@ -13,7 +13,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     type Txn: Send + 'static;
 
     /// Pings the database, on a new connection if no open one is known to work.
-    fn ping(&self) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Reserves as many connections as a worker can use at once. Dropping the value releases them.
     ///
@@ -22,12 +22,12 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     fn reserve(&self, connections: usize) -> Result<Reservation, Error>;
 
     /// Begins a transaction. No statement in it may run for longer than `deadline`, the handler timeout.
-    fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, Fault>> + Send;
+    fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. `false` if the store knows
     /// that the previous handler has ended or aborted the transaction: nothing more may run in it then. A store in
     /// which nothing can be written outside a transaction may leave this check to the guard.
-    fn between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<bool, Fault>> + Send {
+    fn between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<bool, StoreError>> + Send {
         async { Ok(true) }
     }
 
@@ -47,9 +47,9 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         self.lost_race(error)
     }
 
-    /// Rolls back. [`Fault::Lost`] means that the connection is lost; the transaction then ends by itself. If a claim
+    /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by itself. If a claim
     /// was inserted or a row was started, the result tells whether the handler had committed it before it failed.
-    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, Fault>> + Send;
+    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, StoreError>> + Send;
 
     /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled
     /// back: no claim was inserted and no row was started in it, or no handler can commit it and this one has not
@@ -63,7 +63,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// The database did not answer; the caller asks again.
-    fn fate(&self, _ticket: &Ticket) -> impl Future<Output = Result<Fate, Fault>> + Send {
+    fn fate(&self, _ticket: &Ticket) -> impl Future<Output = Result<Fate, StoreError>> + Send {
         async { Ok(Fate::RolledBack) }
     }
 }

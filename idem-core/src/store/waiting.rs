@@ -45,7 +45,7 @@ impl Cures {
         let part = format!("UPDATE {handlers} SET consumer = 'NEW_CONSUMER' WHERE {old}");
         let bury = format!(
             "UPDATE {inbox} SET state = 'dead', reason = 'permanent', died_at = {now}, token = NULL \
-             WHERE state = 'parked' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
+             WHERE state = 'scheduled' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
         );
         Self { rename, part, bury }
     }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::registry::{Bound, Registered};
-use crate::{Codec, Error, Extract, Handler, Json, Lends, RetryPolicy, Source, Store};
+use crate::{Codec, Error, Extract, Handler, HasConnection, Json, RetryPolicy, Source, Store};
 
 use crate::runtime::{Gate, Health, Settings};
 
 /// The running loop of one source and its handlers, under one consumer name.
 ///
 /// ```no_run
-/// # use idem_core::{Worker, Store, Source, Handler, Lends, Error};
-/// # async fn run<S: Store + Lends<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
+/// # use idem_core::{Worker, Store, Source, Handler, HasConnection, Error};
+/// # async fn run<S: Store + HasConnection<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
 /// #     store: S, orders: impl Source, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
 /// Worker::new("billing", store, orders)
 ///     .handler::<H>()
@@ -26,26 +26,26 @@ use crate::runtime::{Gate, Health, Settings};
 ///
 /// ```no_run
 /// # use std::time::Duration;
-/// # use idem_core::{Worker, RetryPolicy, Store, Source, Handler, Lends, Error};
-/// # async fn run<S: Store + Lends<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
+/// # use idem_core::{Worker, RetryPolicy, Store, Source, Handler, HasConnection, Error};
+/// # async fn run<S: Store + HasConnection<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
 /// #     store: S, orders: impl Source, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
 /// Worker::new("billing", store, orders)
 ///     .handler::<H>()
-///     .in_flight(16)
-///     .inbox_in_flight(4)
-///     .deadline(Duration::from_secs(30))
+///     .concurrency(16)
+///     .inbox_concurrency(4)
+///     .handler_timeout(Duration::from_secs(30))
 ///     .prepare_timeout(Duration::from_secs(10))
-///     .retry(RetryPolicy::new().attempts(5))
-///     .payload_limit(1024 * 1024)
-///     .lease(Duration::from_secs(10))
-///     .poll(Duration::from_secs(1))
-///     .drain(Duration::from_secs(30))
+///     .retry(RetryPolicy::new().max_attempts(5))
+///     .max_payload(1024 * 1024)
+///     .lease_duration(Duration::from_secs(10))
+///     .poll_interval(Duration::from_secs(1))
+///     .shutdown_timeout(Duration::from_secs(30))
 ///     .run_until(shutdown)
 ///     .await
 /// # }
 /// ```
 #[must_use = "a worker does nothing until `run_until`"]
-pub struct Worker<S, Src, St = (), C = Json, Stage = Bare> {
+pub struct Worker<S, Src, St = (), C = Json, Stage = NoHandlers> {
     pub(super) consumer: String,
     pub(super) store: S,
     pub(super) source: Src,
@@ -60,18 +60,18 @@ pub struct Worker<S, Src, St = (), C = Json, Stage = Bare> {
 
 /// A worker without handlers: state and codec can still be given.
 #[derive(Debug)]
-pub enum Bare {}
+pub enum NoHandlers {}
 
 /// A worker with handlers: it can run.
 #[derive(Debug)]
-pub enum Staffed {}
+pub enum WithHandlers {}
 
 impl<S: Store, Src: Source> Worker<S, Src> {
     /// A worker of this consumer. The name is part of every claim, as that of a durable or a consumer group: under
     /// another name, all messages are new.
     ///
     /// Copies of one service share a name, since they have the same handlers: together they process each message once, and
-    /// any of them runs what another has parked. During a deploy, so do its old and its new version.
+    /// any of them runs what another has scheduled. During a deploy, so do its old and its new version.
     ///
     /// Give each service a name of its own, even if services share a database, and do so for two workers with different
     /// handlers as well. Under one name, two workers at one queue take each other's messages, and make dead letters of them
@@ -94,16 +94,16 @@ impl<S: Store, Src: Source> Worker<S, Src> {
     }
 }
 
-impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Bare> {
+impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
     /// With state, from which handlers take [`State`](crate::State).
-    pub fn state<T>(self, state: T) -> Worker<S, Src, T, C, Bare> {
+    pub fn state<T>(self, state: T) -> Worker<S, Src, T, C, NoHandlers> {
         let Self { consumer, store, source, codec, handlers, settings, health, gate, stage, .. } = self;
         let state = Arc::new(state);
         Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
     }
 
     /// With another codec than JSON.
-    pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, Bare> {
+    pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, NoHandlers> {
         let Self { consumer, store, source, state, handlers, settings, health, gate, stage, .. } = self;
         let codec = Arc::new(codec);
         Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
@@ -112,10 +112,10 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Bare> {
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Adds a handler. Where several share the queue, each but one must name its type of event.
-    pub fn handler<H>(self) -> Worker<S, Src, St, C, Staffed>
+    pub fn handler<H>(self) -> Worker<S, Src, St, C, WithHandlers>
     where
         H: Handler,
-        S: Lends<H::Connection>,
+        S: HasConnection<H::Connection>,
         H::Params: Extract<St>,
         St: Send + Sync + 'static,
         C: Codec<H::Message>,
@@ -127,13 +127,13 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// How many deliveries are worked on at once, each with a connection of its own; 16 by default. It is the prefetch
     /// as well. With [`inbox`](Self::inbox) it is the prefetch alone.
-    pub fn in_flight(mut self, deliveries: usize) -> Self {
-        self.settings.in_flight = deliveries;
+    pub fn concurrency(mut self, deliveries: usize) -> Self {
+        self.settings.concurrency = deliveries;
         self
     }
 
     /// Takes deliveries in batches of at most so many; 1 by default, which is none. What is there is taken together, in one
-    /// transaction with one commit, and each delivery is settled by its own verdict. [`in_flight`](Self::in_flight) then is
+    /// transaction with one commit, and each delivery is settled by its own verdict. [`concurrency`](Self::concurrency) then is
     /// the number of batches at once, and the prefetch covers all of them twice, so that the next one is there when one ends.
     ///
     /// A message that fails takes the others of its batch with it for one round: they run again without it, and it runs
@@ -162,9 +162,9 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// How many rows of the inbox are run at once, beside the deliveries, each with a connection of its own; 4 by
     /// default. With [`inbox`](Self::inbox) all messages run from there, so that the default is that of
-    /// [`in_flight`](Self::in_flight).
-    pub fn inbox_in_flight(mut self, rows: usize) -> Self {
-        self.settings.inbox_in_flight = Some(rows);
+    /// [`concurrency`](Self::concurrency).
+    pub fn inbox_concurrency(mut self, rows: usize) -> Self {
+        self.settings.inbox_concurrency = Some(rows);
         self
     }
 
@@ -173,15 +173,15 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     ///
     /// Use it where a handler takes longer than a broker waits for an ack, or where the broker must not fill up because the
     /// handlers are slow: a delivery is settled within milliseconds, whatever becomes of its message, and the backlog is in
-    /// the database. `in_flight` is then no more than the prefetch; what is there is stored together, up to 100 messages
+    /// the database. `concurrency` is then no more than the prefetch; what is there is stored together, up to 100 messages
     /// with one commit.
     ///
     /// What it costs: a row that is written and deleted for each message, a commit for each batch that is stored and for each
     /// that is taken, and so a few milliseconds from the delivery to the handler (the histogram
     /// `idem_inbox_wait_seconds`). Messages run in no order. A worker on another machine finds rows that were stored here
-    /// by its [`poll`](Self::poll).
+    /// by its [`poll`](Self::poll_interval).
     ///
-    /// Refused at the start together with an ordering.
+    /// Refused at the start together with an order.
     pub fn inbox(mut self) -> Self {
         self.settings.inbox = true;
         self
@@ -189,7 +189,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// How long a handler may run; 30 seconds by default. One that runs longer is dropped, which rolls back, and has
     /// failed. It ends before COMMIT starts.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
+    pub fn handler_timeout(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
     }
@@ -209,27 +209,27 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// The longest payload, in bytes; 1 MiB by default. A longer one is kept whole as a dead letter and never decoded.
-    pub fn payload_limit(mut self, bytes: usize) -> Self {
-        self.settings.payload_limit = bytes;
+    pub fn max_payload(mut self, bytes: usize) -> Self {
+        self.settings.max_payload = bytes;
         self
     }
 
     /// For how long a row that was taken from the inbox is ours before it has begun; 10 seconds by default. Once it
     /// runs it is locked for as long as it runs. After a crash its row waits for the end of the lease.
-    pub fn lease(mut self, lease: Duration) -> Self {
+    pub fn lease_duration(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How often the inbox is looked through; every second by default. What this worker parks itself wakes it.
-    pub fn poll(mut self, every: Duration) -> Self {
+    /// How often the inbox is looked through; every second by default. What this worker schedules itself wakes it.
+    pub fn poll_interval(mut self, every: Duration) -> Self {
         self.settings.poll = every;
         self
     }
 
     /// How long a shutdown waits for what runs; 30 seconds by default. Then handlers are dropped, which rolls back, and
     /// their deliveries are released.
-    pub fn drain(mut self, patience: Duration) -> Self {
+    pub fn shutdown_timeout(mut self, patience: Duration) -> Self {
         self.settings.drain = patience;
         self
     }
@@ -240,7 +240,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 }
 
-impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, Staffed> {
+impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, WithHandlers> {
     /// Runs until `shutdown` is ready, and then drains: no new delivery is begun, what is held is released, what runs is
     /// finished within the patience of [`drain`](Self::drain).
     ///

@@ -6,7 +6,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::runtime::Pipeline;
-use crate::{Error, Ordering, Source, Store};
+use crate::{DeliveryOrder, Error, Source, Store};
 
 use super::tasks::Tasks;
 
@@ -39,7 +39,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
 /// everything back at once instead: a subscription that ends while deliveries are still held here would let the next
 /// consumer go on behind them.
 async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut Src) {
-    if pipeline.settings.ordering == Ordering::None
+    if pipeline.settings.order == DeliveryOrder::None
         && let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(LAST_WORDS, source.drain())).await
     {
         // A broker that hangs must not take the patience that is meant for handlers.

@@ -16,7 +16,7 @@ pub(super) fn keys<S: Store>(
     for handler in handlers {
         let needs = handler.needs();
         if needs.cloud_event && !settings.cloud_events {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "the key of the handler {:?} is the id of a CloudEvent, and the worker reads none: give it `.cloud_events()`",
                 handler.name()
             )));
@@ -26,7 +26,7 @@ pub(super) fn keys<S: Store>(
             (needs.partition_key && !source.has_partition_keys(), "partition key", "partition keys"),
         ];
         if let Some((_, one, many)) = missing.into_iter().find(|(missing, ..)| *missing) {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "the key of the handler {:?} is the {one} of the message, and {} ({}) has no {many}: take the message id, a \
                  header or a field of the message as the key",
                 handler.name(),
@@ -43,18 +43,18 @@ pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &Route
     for (at, handler) in handlers.iter().enumerate() {
         let (name, event) = (handler.name(), handler.event());
         if name.is_empty() || name.len() > 200 || name.contains('\0') {
-            return Err(Error::Refused(format!("the handler name {name:?} must have 1 to 200 bytes and no NUL")));
+            return Err(Error::Config(format!("the handler name {name:?} must have 1 to 200 bytes and no NUL")));
         }
         if *by == RouteBy::Subject
             && let Some((pattern, flaw)) = event.and_then(|pattern| Some((pattern, subject::flaw(pattern)?)))
         {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "the handler {name:?} takes the subjects {pattern:?}, which is no pattern of subjects: {flaw}"
             )));
         }
         for earlier in &handlers[..at] {
             if earlier.name() == name {
-                return Err(Error::Refused(format!(
+                return Err(Error::Config(format!(
                     "two handlers have the name {name:?}: give one of them another, `#[idempotent(name = \"..\")]`"
                 )));
             }
@@ -64,7 +64,7 @@ pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &Route
                 apart((name, pattern), (earlier.name(), other))?;
             } else if earlier.event() == event {
                 let event = event.map_or_else(|| "no type of event".to_owned(), |event| format!("the event {event:?}"));
-                return Err(Error::Refused(format!(
+                return Err(Error::Config(format!(
                     "the handlers {:?} and {name:?} both name {event}: give each its own, `#[idempotent(event = \
                      \"..\")]`",
                     earlier.name()
@@ -80,7 +80,7 @@ fn apart((name, pattern): (&str, &str), (earlier, other): (&str, &str)) -> Resul
     if !subject::overlap(pattern, other) {
         return Ok(());
     }
-    Err(Error::Refused(format!(
+    Err(Error::Config(format!(
         "the handlers {earlier:?} and {name:?} take the subjects {other:?} and {pattern:?}, and there are subjects of both: \
          give them patterns that have none in common, or make one of both handlers"
     )))
@@ -91,7 +91,7 @@ pub(super) fn subjects(source: &impl Source, by: &RouteBy) -> Result<(), Error> 
     if *by != RouteBy::Subject || source.has_subjects() {
         return Ok(());
     }
-    Err(Error::Refused(format!(
+    Err(Error::Config(format!(
         "the subject is to choose the handler, and {} ({}) has no subjects: take out `.route_by_subject()`, and tell the type \
          of event in a header, `.event_type(..)`",
         source.name(),

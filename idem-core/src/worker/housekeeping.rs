@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use crate::Store;
 use crate::runtime::Pipeline;
-use crate::store::Fault;
+use crate::store::StoreError;
 
 use super::Unregistered;
 
@@ -31,7 +31,7 @@ pub(crate) async fn level<S: Store>(pipeline: &Pipeline<S>) {
         match timeout(COUNT, pipeline.store.level(&handlers)).await {
             Ok(Ok(level)) => {
                 wait = LEVEL;
-                pipeline.gauges.parked.set(level.parked as f64);
+                pipeline.gauges.scheduled.set(level.scheduled as f64);
                 pipeline.gauges.dead.set(level.dead as f64);
                 pipeline.gauges.oldest_due.set(level.oldest_due.unwrap_or_default().as_secs_f64());
             }
@@ -59,7 +59,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
         match pipeline.store.prune().await {
             Ok(pruned) if pruned.claims > 0 => tracing::debug!(claims = pruned.claims, "old claims are pruned"),
             Ok(_) => {}
-            Err(fault @ (Fault::Lost(_) | Fault::Outage(_))) => pipeline.outage.report(&fault),
+            Err(fault @ (StoreError::ConnectionLost(_) | StoreError::Unavailable(_))) => pipeline.outage.report(&fault),
             Err(fault) => tracing::debug!(%fault, "pruning goes on later"),
         }
     }
@@ -76,7 +76,7 @@ pub(crate) async fn seen<S: Store>(pipeline: &Pipeline<S>) {
         if let Err(fault) = pipeline.store.seen(&handlers).await {
             tracing::debug!(%fault, "that the handlers are alive is written later");
         }
-        if minute % REMIND == 0 && !pipeline.settings.leave_unregistered {
+        if minute % REMIND == 0 && !pipeline.settings.allow_unregistered_rows {
             remind(pipeline).await;
         }
         tokio::time::sleep(SEEN).await;

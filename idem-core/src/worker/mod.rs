@@ -17,6 +17,6 @@ mod start;
 mod tasks;
 mod unregistered;
 
-pub use builder::{Bare, Staffed, Worker};
+pub use builder::{NoHandlers, WithHandlers, Worker};
 
 pub(crate) use unregistered::Unregistered;

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use crate::registry::RouteBy;
 use crate::runtime::Gate;
-use crate::{Delivery, Ordering, Outcome, Source, Store, Worker};
+use crate::{Delivery, DeliveryOrder, Outcome, Source, Store, Worker};
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
-    /// In which order deliveries are handled; [`Ordering::None`] by default, in which each is handled as soon as there is
+    /// In which order deliveries are handled; [`DeliveryOrder::None`] by default, in which each is handled as soon as there is
     /// room.
     ///
     /// In an ordered lane, a delivery begins when the one before it is processed or dead. A failing message is retried by the
     /// [`retry`](Self::retry) policy as any other, and its lane waits for it, unacked; deliveries that wait take their part
-    /// of [`in_flight`](Self::in_flight). A conflict and whatever cannot be decoded is dead at once. A message that is
+    /// of [`concurrency`](Self::concurrency). A conflict and whatever cannot be decoded is dead at once. A message that is
     /// replayed runs out of order.
     ///
     /// An order that the broker cannot keep is refused when the worker starts.
-    pub fn ordering(mut self, ordering: Ordering) -> Self {
-        self.settings.ordering = ordering;
+    pub fn order(mut self, order: DeliveryOrder) -> Self {
+        self.settings.order = order;
         self
     }
 
@@ -57,8 +57,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Without it a worker warns of them as it starts, where a worker of this consumer had their handler within a day
     /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), and refuses to start where none had. Both name each cure. Rows that
     /// become so while it runs are warned of within an hour.
-    pub fn leave_unregistered(mut self) -> Self {
-        self.settings.leave_unregistered = true;
+    pub fn allow_unregistered_rows(mut self) -> Self {
+        self.settings.allow_unregistered_rows = true;
         self
     }
 
@@ -80,7 +80,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
-    /// Calls this with each delivery, or run from the inbox, and its outcome, after it was settled; what is parked in
+    /// Calls this with each delivery, or run from the inbox, and its outcome, after it was settled; what is scheduled in
     /// an ordered lane, before. It must be quick.
     pub fn observe(mut self, observer: impl Fn(&Delivery, &Outcome) + Send + Sync + 'static) -> Self {
         self.settings.observe = Some(Arc::new(observer));

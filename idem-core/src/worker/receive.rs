@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::process::Waiting;
 use crate::runtime::{Arrival, Pipeline, Place, Queue};
 use crate::worker::leave;
-use crate::{Delivery, Ordering, Source, Store, Terms};
+use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
 use super::reopen::Reopening;
 
@@ -20,7 +20,7 @@ pub(super) const CLOSE: Duration = Duration::from_secs(5);
 pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    terms: &Terms,
+    options: &SubscribeOptions,
     to: &Arrivals<Src::Acker>,
 ) {
     let settled = || pipeline.settled.load(Relaxed);
@@ -53,7 +53,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
                 if left {
                     pipeline.outage.over().await;
                 }
-                reopening.open(source, terms, settled()).await;
+                reopening.open(source, options, settled()).await;
             } => {}
         }
         // It was changed while the worker ran: an end of the worker would help nobody.
@@ -79,8 +79,9 @@ async fn forward<S: Store, Src: Source>(
             // The queues need no limit: the source hands out no more than may be unsettled.
             Ok((mut delivery, acker)) => {
                 pipeline.recognize(&mut delivery);
-                delivery.lane = delivery.lane.filter(|_| pipeline.settings.ordering != Ordering::None);
-                let place = delivery.lane.map(|lane| pipeline.order.place(lane));
+                delivery.ordering_key =
+                    delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
+                let place = delivery.ordering_key.map(|lane| pipeline.order.place(lane));
                 to.push(delivery, acker, place);
             }
             Err(error) => return error,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::registry::{Registered, Route, Routes};
 use crate::runtime::Settings;
-use crate::store::Fault;
+use crate::store::StoreError;
 use crate::telemetry::Meters;
 use crate::{Error, Store};
 
@@ -17,7 +17,7 @@ pub(super) async fn register<S: Store>(
     handlers: &[Arc<dyn Registered<S>>],
     settings: &Settings,
 ) -> Result<Routes<S>, Error> {
-    let failed = |fault: Fault| Error::Database {
+    let failed = |fault: StoreError| Error::Database {
         what: format!("could not register the handlers of {consumer:?}"),
         source: fault.into(),
     };
@@ -26,14 +26,14 @@ pub(super) async fn register<S: Store>(
     let retentions = store.retention(&ids).await.map_err(failed)?;
     // Before anything is refused, so that of two workers that would refuse each other the second one starts.
     store.seen(&ids).await.map_err(failed)?;
-    if !settings.leave_unregistered {
+    if !settings.allow_unregistered_rows {
         let waiting = store.waiting(consumer).await.map_err(failed)?;
         Unregistered { consumer, names: &names[1..] }
             .check(&waiting, |handler, new| store.cures(consumer, handler, new))?;
     }
     let mut ids = ids.into_iter().zip(retentions);
     let Some((nobody, _)) = ids.next() else {
-        return Err(Error::Refused("the store has registered no handler".to_owned()));
+        return Err(Error::Config("the store has registered no handler".to_owned()));
     };
     let route = |((id, retention), handler): ((_, _), &Arc<dyn Registered<S>>)| Route {
         id,

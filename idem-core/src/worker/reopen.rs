@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use crate::{Source, Terms};
+use crate::{Source, SubscribeOptions};
 
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -35,10 +35,10 @@ impl Reopening {
     }
 
     /// Opens the source, for ever. Cancel safe as far as `open` is.
-    pub(super) async fn open<Src: Source>(&mut self, source: &mut Src, terms: &Terms, settled: u64) {
+    pub(super) async fn open<Src: Source>(&mut self, source: &mut Src, options: &SubscribeOptions, settled: u64) {
         loop {
             tokio::time::sleep(self.wait(settled)).await;
-            match source.open(terms.clone()).await {
+            match source.subscribe(options.clone()).await {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(source = source.name(), error, "the broker is still away"),
             }

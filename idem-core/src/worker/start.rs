@@ -12,7 +12,7 @@ use crate::registry::Routes;
 use crate::runtime::{Brake, Defect, KeyQueue, Leases, Outage, Pace, Pipeline, Preparations, Refusals, Rows};
 use crate::store::Reservation;
 use crate::telemetry::Gauges;
-use crate::{Error, Source, Store, Terms, age};
+use crate::{Error, Source, Store, SubscribeOptions, age};
 
 use super::parts::Parts;
 use super::receive::CLOSE;
@@ -22,7 +22,7 @@ use super::{fitness, register};
 pub(super) struct Started<S: Store, Src> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) source: Src,
-    pub(super) terms: Terms,
+    pub(super) options: SubscribeOptions,
     /// What it was promised of the store's connections, until this is dropped.
     pub(super) connections: Reservation,
 }
@@ -35,15 +35,15 @@ pub(super) async fn start<S: Store, Src: Source>(
     check(&parts)?;
     let connections = parts.store.reserve(parts.settings.connections())?;
     let routes = register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
-    let terms = Terms {
+    let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
-        in_flight: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
-        deadline: parts.settings.deadline,
-        ordering: parts.settings.ordering,
+        max_unsettled: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
+        handler_timeout: parts.settings.deadline,
+        order: parts.settings.order,
         has_history: register::has_history(&parts.consumer, &parts.store).await?,
     };
     let opened = tokio::select! {
-        opened = parts.source.open(terms.clone()) => opened,
+        opened = parts.source.subscribe(options.clone()) => opened,
         () = shutdown => return Ok(None),
     };
     opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
@@ -55,7 +55,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     parts.health.set_broker(true);
     parts.health.set_database(true);
     let (pipeline, source) = assemble(parts, routes);
-    Ok(Some(Started { pipeline, source, terms, connections }))
+    Ok(Some(Started { pipeline, source, options, connections }))
 }
 
 /// Whether settings, handlers and source fit each other.
@@ -75,7 +75,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         system: source.system(),
         routes,
         pace: Pace::new(settings.batch),
-        in_flight: KeyQueue::default(),
+        key_locks: KeyQueue::default(),
         gate,
         leases: Leases::default(),
         refusals: Refusals::default(),
@@ -87,7 +87,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         health,
         gauges: Gauges::new(&consumer),
         lag: watch::Sender::new(source.lag()),
-        parked: Notify::new(),
+        scheduled: Notify::new(),
         rows: Rows::default(),
         order: KeyQueue::default(),
         settled: AtomicU64::new(0),

@@ -7,7 +7,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::process::waiting;
 use crate::runtime::{Pipeline, Queue};
 use crate::store::Reservation;
-use crate::{Ordering, Source, Store, Terms};
+use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
 
 use super::receive::Arrivals;
 use super::start::Started;
@@ -26,14 +26,14 @@ pub(super) struct Tasks<S: Store, Src: Source> {
 
 impl<S: Store, Src: Source> Tasks<S, Src> {
     pub(super) fn spawn(started: Started<S, Src>) -> Self {
-        let Started { pipeline, source, terms, connections } = started;
+        let Started { pipeline, source, options, connections } = started;
         let lanes = Queue::new();
         // With an order, those that wait for their turn store themselves.
         let redelivered = if stores_beside_lanes(&pipeline) { Queue::new() } else { lanes.clone() };
         let queues = Arrivals { lanes, waiting: Queue::new(), redelivered };
         let working = work(&pipeline, &queues);
         let beside = look_after(&pipeline);
-        let receiving = receive(&pipeline, source, terms, queues.clone());
+        let receiving = receive(&pipeline, source, options, queues.clone());
         Self { pipeline, queues, receiving, working, _beside: beside, _connections: connections }
     }
 
@@ -49,7 +49,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
 }
 
 fn stores_beside_lanes<S: Store>(pipeline: &Pipeline<S>) -> bool {
-    !pipeline.settings.inbox && pipeline.settings.ordering == Ordering::None
+    !pipeline.settings.inbox && pipeline.settings.order == DeliveryOrder::None
 }
 
 /// All that takes deliveries and rows all the way.
@@ -61,7 +61,7 @@ fn work<S: Store, A: crate::Acker>(pipeline: &Arc<Pipeline<S>>, queues: &Arrival
         spawn(&mut working, pipeline, "storing", storing);
     }
     if !settings.inbox {
-        for _ in 0..settings.in_flight {
+        for _ in 0..settings.concurrency {
             working.spawn(lane::run(pipeline.clone(), queues.lanes.clone(), queues.waiting.clone()));
         }
         let waiting = waiting::run(pipeline.clone(), queues.waiting.clone(), queues.lanes.clone());
@@ -92,13 +92,13 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
 fn receive<S: Store, Src: Source>(
     pipeline: &Arc<Pipeline<S>>,
     mut source: Src,
-    terms: Terms,
+    options: SubscribeOptions,
     to: Arrivals<Src::Acker>,
 ) -> JoinSet<Src> {
     let mut receiving = JoinSet::new();
     let at = pipeline.clone();
     receiving.spawn(async move {
-        at.defect.task("receiving", receive::run(&at, &mut source, &terms, &to)).await;
+        at.defect.task("receiving", receive::run(&at, &mut source, &options, &to)).await;
         source
     });
     receiving

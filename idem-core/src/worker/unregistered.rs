@@ -21,7 +21,7 @@ impl Unregistered<'_> {
     pub(crate) fn check(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> Result<(), Error> {
         for (text, recently) in self.texts(waiting, cures) {
             if !recently {
-                return Err(Error::Refused(text));
+                return Err(Error::Config(text));
             }
             tracing::warn!("{text}");
         }
@@ -65,9 +65,9 @@ impl Unregistered<'_> {
              one, `#[idempotent(name = {handler:?})]`, or stop the workers of {consumer:?} and rename it{others}: {rename}. \
              If another service or worker has it, give each a consumer name of its own, and let the handler take its \
              claims along while its workers are stopped: {part}. If nobody needs the rows, make dead letters of those that \
-             are parked: {bury}; and discard them, `Inbox::list` with `Filter {{ handler: Some({handler:?}.into()), \
+             are scheduled: {bury}; and discard them, `Inbox::list` with `Filter {{ handler: Some({handler:?}.into()), \
              ..Filter::default() }}` and `Inbox::discard`. To leave them where they are, start with \
-             `.leave_unregistered()`"
+             `.allow_unregistered_rows()`"
         )
     }
 }
@@ -139,7 +139,7 @@ mod tests {
             "[\"invoices\"]",
             "PART refunds",
             "BURY refunds",
-            "leave_unregistered",
+            "allow_unregistered_rows",
         ] {
             assert!(log.contains(part), "{part:?} is not in {log:?}");
         }

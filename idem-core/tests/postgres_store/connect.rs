@@ -41,7 +41,7 @@ impl Role {
 
 fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
     match answer {
-        Err(Error::Refused(why)) => why,
+        Err(Error::Config(why)) => why,
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -140,7 +140,7 @@ async fn who_is_not_let_in_is_told_where_and_as_whom() {
     let wrong = target.clone().password("wrong").to_url_lossy().to_string();
     for (url, part) in [(stranger, "idem_nobody"), (nowhere, "idem_nowhere"), (wrong, role.name.as_str())] {
         let answer = Postgres::options(&url).schema("idem_unused").verify_only().connect().await;
-        if matches!(&answer, Err(Error::Refused(_))) && part == role.name {
+        if matches!(&answer, Err(Error::Config(_))) && part == role.name {
             eprintln!("skipped the wrong password: this server trusts everybody");
             continue;
         }

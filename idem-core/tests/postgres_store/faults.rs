@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::postgres::Txn;
-use idem_core::store::{Claims, Committed, Fault, InboxRows, Kind, Limit, NewRow, Promise, Transactions};
+use idem_core::store::{Claims, Committed, InboxRows, Kind, Limit, NewRow, Promise, StoreError, Transactions};
 use idem_core::{Delivery, Reason};
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -24,7 +24,7 @@ fn raises(code: &str) -> String {
 }
 
 /// Makes a claim and stores its row.
-async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, Fault> {
+async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, StoreError> {
     let (identity, delivery) = (world.identity(key), Delivery::new("orders", key.as_bytes().to_vec()));
     let mut txn = world.store.begin(deadline).await?;
     world.store.claim(&mut txn, &identity, Promise::Waiting).await?;
@@ -33,13 +33,13 @@ async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, Faul
     Ok(txn)
 }
 
-fn whose(fault: &Fault) -> &'static str {
+fn whose(fault: &StoreError) -> &'static str {
     match fault {
-        Fault::Busy => "another transaction's",
-        Fault::Retry(_) => "a race's",
-        Fault::Message(_) => "the message's",
-        Fault::Lost(_) => "the connection's",
-        Fault::Outage(_) => "the database's",
+        StoreError::LockTimeout => "another transaction's",
+        StoreError::Serialization(_) => "a race's",
+        StoreError::Message(_) => "the message's",
+        StoreError::ConnectionLost(_) => "the connection's",
+        StoreError::Unavailable(_) => "the database's",
     }
 }
 
@@ -72,7 +72,7 @@ async fn each_answer_to_a_claim_is_somebodys_fault_and_is_named_with_its_code() 
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         let many = world.store.claim_many(&mut txn, &[&one, &more], Promise::Processed).await.unwrap_err();
         assert_eq!((whose(&direct), whose(&many)), (*fault, *fault), "{code}");
-        if let Fault::Message(error) | Fault::Outage(error) = &direct {
+        if let StoreError::Message(error) | StoreError::Unavailable(error) = &direct {
             assert!(error.to_string().starts_with(&format!("{code}: an answer")), "{error}");
         }
         drop(txn);
@@ -124,8 +124,8 @@ async fn a_constraint_that_is_deferred_to_the_commit_of_a_row_refuses_it() {
 #[tokio::test]
 async fn an_answer_to_a_statement_about_no_message_is_the_databases_fault() {
     let Some(mut world) = world().await else { return };
-    world.park("a", Ok(Duration::ZERO)).await;
-    world.park("dead", Err(Reason::Permanent)).await;
+    world.schedule("a", Ok(Duration::ZERO)).await;
+    world.schedule("dead", Err(Reason::Permanent)).await;
     world.other.execute("ALTER TABLE inbox_messages ADD CONSTRAINT none CHECK (token IS NULL)").await.unwrap();
     let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
     let taken = world.store.take(&handlers, Kind::Ordinary, Limit::rows(1), token, LEASE).await;

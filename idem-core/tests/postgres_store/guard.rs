@@ -1,7 +1,7 @@
 //! Ways in which a handler can break its transaction, and how the commit detects them.
 
 use futures_util::FutureExt;
-use idem_core::store::{Claims, Committed, Fault, InboxRows, Promise, Transactions, Undone};
+use idem_core::store::{Claims, Committed, InboxRows, Promise, StoreError, Transactions, Undone};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};
@@ -277,10 +277,10 @@ async fn a_connection_killed_in_the_handler_is_lost_at_rollback_and_unknown_at_c
         crate::world::gone(&mut world.other, pid).await;
         if commit {
             let answer = world.store.commit(txn).await;
-            assert!(matches!(answer, Committed::Unknown(Fault::Lost(_))), "{answer:?}");
+            assert!(matches!(answer, Committed::Unknown(StoreError::ConnectionLost(_))), "{answer:?}");
         } else {
             let answer = world.store.rollback(txn).await;
-            assert!(matches!(answer, Err(Fault::Lost(_))), "{answer:?}");
+            assert!(matches!(answer, Err(StoreError::ConnectionLost(_))), "{answer:?}");
         }
     }
     assert_eq!(world.claims().await, 0);
@@ -303,7 +303,7 @@ async fn a_transaction_of_our_own_that_was_aborted_does_not_pass_for_committed()
 #[tokio::test]
 async fn a_started_row_is_guarded_as_a_claim_is() {
     let Some(mut world) = world().await else { return };
-    world.park("row", Ok(std::time::Duration::ZERO)).await;
+    world.schedule("row", Ok(std::time::Duration::ZERO)).await;
     let row = world.take(idem_core::store::Kind::Ordinary, 1).await.remove(0);
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut txn, &row).await.unwrap());
@@ -339,12 +339,12 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     assert_eq!(lock_timeout, "7s");
     let mut second = world.store.begin(DEADLINE).await.unwrap();
     let answer = world.store.claim(&mut second, &world.identity("held"), Promise::Processed).await;
-    assert!(matches!(answer, Err(Fault::Busy)), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(second).await.unwrap();
     // A handler timeout shorter than the lock wait is not an outage.
     let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
     let answer = world.store.claim(&mut third, &world.identity("held"), Promise::Processed).await;
-    assert!(matches!(answer, Err(Fault::Busy)), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(third).await.unwrap();
     assert!(matches!(world.store.commit(holder).await, Committed::Done));
     world.end().await;

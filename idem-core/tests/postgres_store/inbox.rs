@@ -31,7 +31,7 @@ async fn survey(world: &World) -> Survey {
 #[tokio::test]
 async fn a_row_that_runs_past_its_lease_is_left_alone() {
     let Some(mut world) = world().await else { return };
-    world.park("slow", Ok(NOW)).await;
+    world.schedule("slow", Ok(NOW)).await;
     assert_eq!(survey(&world).await, Survey { ordinary: true, suspect: false, judge: false });
     let row = world.take(Kind::Ordinary, 1).await.remove(0);
     for (starts, leases) in [(1, 1.0), (4, 5.0)] {
@@ -52,8 +52,8 @@ async fn a_row_that_runs_past_its_lease_is_left_alone() {
 #[tokio::test]
 async fn a_suspect_behind_a_running_one_is_taken() {
     let Some(mut world) = world().await else { return };
-    world.park("first", Ok(NOW)).await;
-    world.park("second", Ok(NOW)).await;
+    world.schedule("first", Ok(NOW)).await;
+    world.schedule("second", Ok(NOW)).await;
     let rows = world.take(Kind::Ordinary, 2).await;
     assert_eq!(rows.len(), 2);
     leases_pass(&mut world, 1.0).await;
@@ -70,7 +70,7 @@ async fn a_suspect_behind_a_running_one_is_taken() {
 #[tokio::test]
 async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
     let Some(world) = world().await else { return };
-    world.park("slow", Ok(NOW)).await;
+    world.schedule("slow", Ok(NOW)).await;
     let row = world.take(Kind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut run, &row).await.unwrap());
@@ -90,7 +90,7 @@ async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
 #[tokio::test]
 async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     let Some(mut world) = world().await else { return };
-    world.park("lost", Ok(NOW)).await;
+    world.schedule("lost", Ok(NOW)).await;
     let row = world.take(Kind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut run, &row).await.unwrap());
@@ -109,7 +109,7 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
 async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_may() {
     let Some(mut world) = world().await else { return };
     let fill = "INSERT INTO inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-                SELECT 1, n::text::bytea, '', 'parked', '', '' FROM generate_series(1, 400) AS n";
+                SELECT 1, n::text::bytea, '', 'scheduled', '', '' FROM generate_series(1, 400) AS n";
     sqlx::query(fill).execute(&mut world.other).await.unwrap();
     let mut takers = Vec::new();
     for _ in 0..8 {
@@ -142,8 +142,8 @@ async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_ma
 #[tokio::test]
 async fn a_row_taken_without_an_answer_is_found_by_its_token() {
     let Some(world) = world().await else { return };
-    world.park("a", Ok(NOW)).await;
-    world.park("b", Ok(NOW)).await;
+    world.schedule("a", Ok(NOW)).await;
+    world.schedule("b", Ok(NOW)).await;
     let row = world.take(Kind::Ordinary, 1).await.remove(0);
     let found = world.store.taken(row.token.unwrap()).await.unwrap();
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [row.id]);
@@ -155,7 +155,7 @@ async fn a_row_taken_without_an_answer_is_found_by_its_token() {
 async fn a_replayed_crash_runs_as_a_suspect_with_no_start() {
     let Some(world) = world().await else { return };
     for reason in [Reason::Crashed, Reason::BrokeConnection] {
-        world.park(reason.as_str(), Err(reason)).await;
+        world.schedule(reason.as_str(), Err(reason)).await;
         let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
         assert_eq!((dead.len(), dead[0].reason), (1, Some(reason)));
         assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
@@ -173,7 +173,7 @@ async fn a_replayed_crash_runs_as_a_suspect_with_no_start() {
 #[tokio::test]
 async fn the_tenth_break_is_the_last() {
     let Some(world) = world().await else { return };
-    world.park("breaker", Ok(NOW)).await;
+    world.schedule("breaker", Ok(NOW)).await;
     for breaks in 1..=10 {
         let kind = if breaks <= 2 { Kind::Ordinary } else { Kind::Suspect };
         let mut row = world.take(kind, 1).await.remove(0);

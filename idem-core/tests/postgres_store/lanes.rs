@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claims, Committed, Fault, Promise, Transactions};
+use idem_core::store::{Claims, Committed, Promise, StoreError, Transactions};
 
 use crate::proxy::Proxy;
 use crate::world::{DEADLINE, backend, gone, lend, world, world_with};
@@ -71,7 +71,7 @@ async fn a_server_that_comes_back_is_not_asked_for_all_connections_at_once() {
         world.store.ping().await
     };
     let (refused, ping) = tokio::join!(futures_util::future::join_all(all), ping);
-    assert!(refused.into_iter().all(|txn| matches!(txn, Err(Fault::Lost(_)))));
+    assert!(refused.into_iter().all(|txn| matches!(txn, Err(StoreError::ConnectionLost(_)))));
     assert!(ping.is_err());
     // Those that wait for their turn time out at about the same time as the first ones, and only then may more
     // connections be opened.
@@ -102,7 +102,7 @@ async fn one_lost_connection_empties_the_pool_and_a_ping_makes_a_new_one() {
         sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut world.other).await.unwrap();
         gone(&mut world.other, *pid).await;
     }
-    assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Lost(_))));
+    assert!(matches!(world.store.begin(DEADLINE).await, Err(StoreError::ConnectionLost(_))));
     world.store.ping().await.unwrap();
     world.process("afterwards").await;
     assert_eq!(proxy.connections(), 4 + 2);
@@ -123,8 +123,8 @@ async fn a_server_that_answers_nothing_is_lost_and_a_commit_without_an_answer_is
     let answer = world.store.commit(committing).await;
     assert!(matches!(answer, Committed::Unknown(_)), "{answer:?}");
     let answer = world.store.rollback(rolling_back).await;
-    assert!(matches!(answer, Err(Fault::Lost(_))), "{answer:?}");
-    assert!(matches!(world.store.begin(DEADLINE).await, Err(Fault::Lost(_))));
+    assert!(matches!(answer, Err(StoreError::ConnectionLost(_))), "{answer:?}");
+    assert!(matches!(world.store.begin(DEADLINE).await, Err(StoreError::ConnectionLost(_))));
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     tokio::time::resume();
     proxy.recover();

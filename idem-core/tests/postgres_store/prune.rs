@@ -23,8 +23,8 @@ async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
     let Some(mut world) = world().await else { return };
     old_claims(&mut world, 7, 8).await;
     old_claims(&mut world, 5, 6).await;
-    world.park("parked", Ok(Duration::ZERO)).await;
-    world.park("dead", Err(Reason::Exhausted)).await;
+    world.schedule("scheduled", Ok(Duration::ZERO)).await;
+    world.schedule("dead", Err(Reason::Exhausted)).await;
     // An old claim with a conflict beside it.
     let identity = world.identity("old-8-1");
     let delivery = idem_core::Delivery::new("orders", &b"another"[..]);

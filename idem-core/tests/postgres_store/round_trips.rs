@@ -52,7 +52,7 @@ async fn a_run_from_the_inbox_costs_four_round_trips_with_its_take() {
     let Some((world, proxy)) = watched().await else { return };
     let mut costs = 0;
     for key in ["warm", "warmer", "hot"] {
-        world.park(key, Ok(std::time::Duration::ZERO)).await;
+        world.schedule(key, Ok(std::time::Duration::ZERO)).await;
         proxy.trips();
         let row = world.take(Kind::Ordinary, 1).await.remove(0);
         let mut txn = world.store.begin(DEADLINE).await.unwrap();

@@ -1,6 +1,6 @@
 //! Changes that a handler makes to its session; the next message does not see them.
 
-use idem_core::store::{Claims, Committed, Fault, Promise, Transactions};
+use idem_core::store::{Claims, Committed, Promise, StoreError, Transactions};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::world::{DEADLINE, World, backend, lend, raw, world, world_with};
@@ -95,7 +95,7 @@ async fn the_last_value_of_a_sequence_ends_with_its_message() {
         } else {
             world.store.rollback(first).await.unwrap();
         }
-        world.park(&format!("parked {commits}"), Ok(DEADLINE)).await;
+        world.schedule(&format!("scheduled {commits}"), Ok(DEADLINE)).await;
         let mut second = world.claimed("second").await;
         assert_eq!(backend(lend(&mut second)).await, session);
         let last = sqlx::query_scalar::<_, i64>("SELECT lastval()").fetch_one(lend(&mut second)).await;
@@ -198,7 +198,7 @@ async fn a_database_that_answers_but_cannot_be_written_is_not_well() {
     world.store.ping().await.unwrap();
     let run = |sql: &'static str| sqlx::raw_sql(sql);
     world.other.execute(run("ALTER TABLE processed_messages RENAME TO elsewhere")).await.unwrap();
-    assert!(matches!(world.store.ping().await, Err(Fault::Outage(_))));
+    assert!(matches!(world.store.ping().await, Err(StoreError::Unavailable(_))));
     world.other.execute(run("ALTER TABLE elsewhere RENAME TO processed_messages")).await.unwrap();
     world.store.ping().await.unwrap();
     assert_eq!(world.claims().await, 0, "it leaves nothing");

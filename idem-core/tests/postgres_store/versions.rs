@@ -15,7 +15,7 @@ impl World {
         let options = || Postgres::options(&self.url).schema(&self.schema);
         let refused = [options().connect().await, options().verify_only().connect().await].map(|answer| match answer {
             Ok(_) => None,
-            Err(Error::Refused(why)) => Some(why),
+            Err(Error::Config(why)) => Some(why),
             Err(other) => panic!("not refused: {other:?}"),
         });
         assert_eq!(refused[0], refused[1]);

@@ -6,7 +6,7 @@ use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
     Claims, Committed, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Promise, Row, Transactions,
 };
-use idem_core::{Delivery, Fingerprint, Key, Lends, Postgres};
+use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;
 
@@ -88,7 +88,7 @@ impl World {
     }
 
     /// Stores a message as scheduled or as a dead letter.
-    pub(crate) async fn park(&self, key: &str, state: Result<Duration, idem_core::Reason>) {
+    pub(crate) async fn schedule(&self, key: &str, state: Result<Duration, idem_core::Reason>) {
         let identity = self.identity(key);
         let delivery = Delivery::new("orders", key.as_bytes().to_vec());
         let mut txn = self.store.begin(DEADLINE).await.unwrap();
@@ -116,7 +116,7 @@ impl World {
 }
 
 pub(crate) fn lend(txn: &mut Txn) -> &mut PgConnection {
-    <Postgres as Lends<PgConnection>>::lend(txn)
+    <Postgres as HasConnection<PgConnection>>::connection(txn)
 }
 
 pub(crate) async fn effect(schema: &str, conn: &mut PgConnection) {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use idem_core::Delivery;
-use idem_core::store::{Claims, Fault, InboxRows, NewRow, Promise, Transactions};
+use idem_core::store::{Claims, InboxRows, NewRow, Promise, StoreError, Transactions};
 
 use crate::world::{LONG, World, run};
 
 /// Makes a claim and stores a row of `bytes` bytes, on a connection with this setting.
-async fn stores(world: &World, key: &str, bytes: usize, set: &'static str) -> Result<(), Fault> {
+async fn stores(world: &World, key: &str, bytes: usize, set: &'static str) -> Result<(), StoreError> {
     let identity = world.identity(key);
     let delivery = Delivery::new("orders", vec![0; bytes]);
     let mut txn = world.store.begin(LONG).await?;
@@ -24,7 +24,7 @@ async fn a_full_and_a_read_only_database_are_the_databases_fault() {
     let world = World::new().await;
     for (set, says) in [("PRAGMA max_page_count = 1", "no room"), ("PRAGMA query_only = 1", "read-only")] {
         let fault = stores(&world, "a", 1_000_000, set).await.unwrap_err();
-        let Fault::Outage(error) = fault else { panic!("{set}: {fault:?}") };
+        let StoreError::Unavailable(error) = fault else { panic!("{set}: {fault:?}") };
         assert!(error.to_string().contains(says), "{set}: {error}");
     }
     stores(&world, "a", 1_000_000, "SELECT 1").await.unwrap();
@@ -37,7 +37,7 @@ async fn a_constraint_of_somebody_else_is_the_messages_fault() {
                    BEGIN SELECT RAISE(ABORT, 'too large'); END";
     world.sql(trigger).await;
     let fault = stores(&world, "a", 101, "SELECT 1").await.unwrap_err();
-    let Fault::Message(error) = fault else { panic!("{fault:?}") };
+    let StoreError::Message(error) = fault else { panic!("{fault:?}") };
     assert!(error.to_string().contains("triggers"), "{error}");
     stores(&world, "b", 100, "SELECT 1").await.unwrap();
 }

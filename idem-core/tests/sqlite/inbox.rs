@@ -37,7 +37,7 @@ async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_c
         .sql(&format!(
             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 89)
              INSERT INTO idem_inbox_messages (created_at, due_at, handler_id, state, key, fingerprint, envelope, payload)
-             SELECT 0, 1000 - i, {} + i % 3, 'parked', CAST('k' || i AS BLOB), x'', x'', x'' FROM n",
+             SELECT 0, 1000 - i, {} + i % 3, 'scheduled', CAST('k' || i AS BLOB), x'', x'', x'' FROM n",
             ids[0].0
         ))
         .await;
@@ -160,14 +160,14 @@ async fn the_level_counts_ordinary_rows_suspects_and_dead_ones_of_these_handlers
     let level = async || world.store.level(&[world.handler]).await.unwrap();
     assert_eq!(level().await, Level::default());
     world.store("later", Ok(LONG)).await;
-    assert_eq!(level().await, Level { parked: 1, dead: 0, oldest_due: None });
+    assert_eq!(level().await, Level { scheduled: 1, dead: 0, oldest_due: None });
     world.store("suspect", Ok(Duration::ZERO)).await;
     world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), Duration::ZERO).await.unwrap();
     world.store("ordinary", Ok(Duration::ZERO)).await;
     world.store("dead", Err(Reason::Permanent)).await;
     world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 5000 WHERE starts > 0 OR state = 'dead'").await;
     let now = level().await;
-    assert_eq!((now.parked, now.dead), (3, 1));
+    assert_eq!((now.scheduled, now.dead), (3, 1));
     assert!((5..60).contains(&now.oldest_due.unwrap().as_secs()), "{now:?}");
     assert_eq!(world.store.level(&[]).await.unwrap(), Level::default());
 }

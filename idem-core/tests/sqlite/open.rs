@@ -212,7 +212,7 @@ async fn starts(dir: &Dir) -> Option<String> {
     let options = || Sqlite::options(&dir.url());
     let refused = [options().connect().await, options().verify_only().connect().await].map(|answer| match answer {
         Ok(_) => None,
-        Err(idem_core::Error::Refused(why)) => Some(why),
+        Err(idem_core::Error::Config(why)) => Some(why),
         Err(other) => panic!("not refused: {other:?}"),
     });
     assert_eq!(refused[0], refused[1]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::sqlite::{SqliteOptions, Txn};
 use idem_core::store::{Claims, Committed, HandlerId, Identity, InboxRows, NewRow, Promise, Transactions};
-use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Sqlite};
+use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Sqlite};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
@@ -114,7 +114,7 @@ impl World {
 
 /// The connection that a handler gets.
 pub(crate) fn lent(txn: &mut Txn) -> &mut SqliteConnection {
-    Sqlite::lend(txn)
+    Sqlite::connection(txn)
 }
 
 /// Runs a handler's statement.

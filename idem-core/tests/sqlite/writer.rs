@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use idem_core::Sqlite;
-use idem_core::store::{Claims, Committed, Fault, InboxRows, Operator, Promise, Transactions};
+use idem_core::store::{Claims, Committed, InboxRows, Operator, Promise, StoreError, Transactions};
 
 use crate::guard::ENDLESS;
 use crate::world::{LONG, World, run};
@@ -73,8 +73,8 @@ async fn another_process_that_holds_the_writer_makes_us_busy_and_nothing_else() 
     let world = World::new().await;
     let mut other = world.outsider().await;
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
-    assert!(matches!(world.store.begin(LONG).await, Err(Fault::Busy)));
-    assert!(matches!(world.store.judge(&[world.handler], LONG).await, Err(Fault::Busy)));
+    assert!(matches!(world.store.begin(LONG).await, Err(StoreError::LockTimeout)));
+    assert!(matches!(world.store.judge(&[world.handler], LONG).await, Err(StoreError::LockTimeout)));
     // Reading continues, and a database that another process writes to is not an outage.
     world.store.survey(&[world.handler], LONG).await.unwrap();
     let begun = Instant::now();
@@ -123,10 +123,10 @@ async fn futures_dropped_at_any_point_leave_no_transaction_behind() {
 #[tokio::test]
 async fn reading_does_not_wait_for_the_writer_and_sees_nothing_of_it() {
     let world = World::new().await;
-    world.store("parked", Ok(Duration::ZERO)).await;
+    world.store("scheduled", Ok(Duration::ZERO)).await;
     let mut txn = world.claimed("k").await;
     run(&mut txn, "DELETE FROM idem_inbox_messages").await.unwrap();
-    assert_eq!(world.store.level(&[world.handler]).await.unwrap().parked, 1);
+    assert_eq!(world.store.level(&[world.handler]).await.unwrap().scheduled, 1);
     assert!(world.store.survey(&[world.handler], LONG).await.unwrap().ordinary);
     let waiting = world.store.waiting("billing").await.unwrap();
     assert_eq!(waiting.iter().map(|waiting| &*waiting.handler).collect::<Vec<_>>(), ["order_paid"]);
@@ -142,7 +142,7 @@ async fn a_file_that_vanished_or_broke_is_an_outage_that_names_it() {
     std::fs::rename(&path, world.dir.path("moved.db")).unwrap();
     // The connection was closed, so the file must be reopened; no empty one is created in its place.
     let fault = world.store.begin(LONG).await.unwrap_err();
-    let Fault::Outage(error) = fault else { panic!("{fault:?}") };
+    let StoreError::Unavailable(error) = fault else { panic!("{fault:?}") };
     assert!(error.to_string().contains(&path), "{error}");
     assert!(!std::fs::exists(&path).unwrap());
 }
@@ -152,6 +152,6 @@ async fn a_writer_that_lost_its_tables_says_what_to_do() {
     let world = World::new().await;
     world.sql("DROP TABLE idem_pruner").await;
     let fault = world.store.ping().await.unwrap_err();
-    let Fault::Outage(error) = fault else { panic!("{fault:?}") };
+    let StoreError::Unavailable(error) = fault else { panic!("{fault:?}") };
     assert!(error.to_string().contains("migrations/sqlite"), "{error}");
 }

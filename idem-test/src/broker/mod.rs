@@ -10,7 +10,7 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::Horizon;
+use idem_core::ReplayWindow;
 use serde::Serialize;
 
 pub use acker::QueueAcker;
@@ -30,13 +30,13 @@ use shared::Shared;
 ///
 /// ```
 /// # use idem_test::{Broker, Publication};
-/// # use idem_core::{Source, Terms, Acker, Settled, BoxError};
+/// # use idem_core::{Source, SubscribeOptions, Acker, Settled, BoxError};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 /// let broker = Broker::new();
 /// let mut orders = broker.queue("orders");
 /// broker.publish("orders", Publication::new("paid").message_id("7"));
 ///
-/// orders.open(Terms::new("billing", 1)).await?;
+/// orders.subscribe(SubscribeOptions::new("billing", 1)).await?;
 /// let (delivery, acker) = orders.next().await?;
 /// assert_eq!(delivery.message_id(), Some("7"));
 /// assert_eq!(acker.ack().await?, Settled::Confirmed);
@@ -72,9 +72,9 @@ impl Broker {
         Ok(())
     }
 
-    /// Sets the replay window: how far back the broker can redeliver. The default is [`Horizon::Unstated`].
-    pub fn horizon(&self, horizon: Horizon) {
-        self.shared.change(|state| state.horizon = Some(horizon));
+    /// Sets the replay window: how far back the broker can redeliver. The default is [`ReplayWindow::Unknown`].
+    pub fn replay_window(&self, window: ReplayWindow) {
+        self.shared.change(|state| state.replay_window = Some(window));
     }
 
     /// Sets how long a delivery may stay unsettled, see

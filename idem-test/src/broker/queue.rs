@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Horizon, Lag, Ordering, Source, Terms};
+use idem_core::{BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
 
 use super::shared::Shared;
 use super::{Counts, QueueAcker};
@@ -22,7 +22,7 @@ pub struct Queue {
 struct Subscription {
     number: u64,
     room: usize,
-    ordering: Ordering,
+    order: DeliveryOrder,
     drained: bool,
 }
 
@@ -76,16 +76,16 @@ impl Source for Queue {
         &self.name
     }
 
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
         self.end();
         let number = self.shared.change(|state| state.subscribe()).ok_or("the broker refuses connections")?;
         self.subscription =
-            Some(Subscription { number, room: terms.in_flight.into(), ordering: terms.ordering, drained: false });
+            Some(Subscription { number, room: options.max_unsettled.into(), order: options.order, drained: false });
         Ok(())
     }
 
-    fn horizon(&self) -> Horizon {
-        self.shared.look(|state| state.horizon).unwrap_or(Horizon::Unstated)
+    fn replay_window(&self) -> ReplayWindow {
+        self.shared.look(|state| state.replay_window).unwrap_or(ReplayWindow::Unknown)
     }
 
     fn unsettled_limit(&self) -> Option<Duration> {
@@ -111,14 +111,14 @@ impl Source for Queue {
 
     async fn next(&mut self) -> Result<(Delivery, QueueAcker), BoxError> {
         let subscription = self.subscription.filter(|subscription| !subscription.drained);
-        let Some(Subscription { number, room, ordering, .. }) = subscription else {
+        let Some(Subscription { number, room, order, .. }) = subscription else {
             return Err("the queue is not subscribed to".into());
         };
         let handed_out = self.shared.when(|state| {
             if !state.is_subscribed(number) {
                 return Some(None);
             }
-            state.hand_out(&self.name, number, room, ordering).map(Some)
+            state.hand_out(&self.name, number, room, order).map(Some)
         });
         let handed_out = handed_out.await.ok_or("the connection was lost")?;
         let (shared, queue) = (self.shared.clone(), self.name.clone());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{Delivery, Horizon, Ordering, Settled};
+use idem_core::{Delivery, DeliveryOrder, ReplayWindow, Settled};
 use tokio::time::Instant;
 
 use super::{Counts, Publication};
@@ -22,7 +22,7 @@ pub(super) struct State {
     pub(super) acks_to_lose: usize,
     pub(super) to_double: usize,
     pub(super) lease: Option<Duration>,
-    pub(super) horizon: Option<Horizon>,
+    pub(super) replay_window: Option<ReplayWindow>,
     pub(super) unsettled_limit: Option<Duration>,
 }
 
@@ -107,18 +107,18 @@ impl State {
 
     // ===== deliveries =====
 
-    /// The next message of a queue, if there is one and the subscription has room for it. Skips messages whose ordering
+    /// The next message of a queue, if there is one and the subscription has room for it. Skips messages whose order
     /// key has an unsettled delivery in another subscription.
     pub(super) fn hand_out(
         &mut self,
         name: &Arc<str>,
         subscription: u64,
         room: usize,
-        ordering: Ordering,
+        order: DeliveryOrder,
     ) -> Option<HandedOut> {
-        let lane = |publication: &Publication| match ordering {
-            Ordering::None => None,
-            Ordering::Queue => Some(0),
+        let lane = |publication: &Publication| match order {
+            DeliveryOrder::None => None,
+            DeliveryOrder::Queue => Some(0),
             _ => Some(publication.lane.unwrap_or(0)),
         };
         let (tag, lease) = (self.last + 1, self.lease);
@@ -160,7 +160,7 @@ impl State {
             .with_properties(publication.properties)
             .with_tombstone(publication.tombstone)
             .with_published_at(publication.published_at)
-            .with_lane(lane)
+            .with_ordering_key(lane)
             .with_partition_key(publication.partition_key)
             .with_unrepresentable(publication.unrepresentable)
             .with_redelivered(message.redelivered);

@@ -40,7 +40,7 @@ impl Process {
     pub(crate) async fn ended(&mut self) -> Result<(), Error> {
         match (&mut self.ended).await {
             Ok(ended) => ended,
-            Err(_) => Err(Error::Refused("the worker panicked".to_owned())),
+            Err(_) => Err(Error::Config("the worker panicked".to_owned())),
         }
     }
 

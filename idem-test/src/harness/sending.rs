@@ -61,13 +61,13 @@ impl<'a, S: Store> Sending<'a, S> {
         self.run(copies, copies).await
     }
 
-    pub(crate) async fn run(self, copies: usize, in_flight: usize) -> Result<Vec<Outcome>, BoxError> {
+    pub(crate) async fn run(self, copies: usize, concurrency: usize) -> Result<Vec<Outcome>, BoxError> {
         let Self { trial, message, processes, crash } = self;
         let known = trial.outcomes().len();
         for _ in 0..copies {
             trial.publish(&message);
         }
-        let start = |crash| trial.start(crash, in_flight);
+        let start = |crash| trial.start(crash, concurrency);
         let mut first = start(crash)?;
         let mut others = (1..processes).map(|_| start(None)).collect::<Result<Vec<_>, _>>()?;
         if let Some(point) = crash {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
 use idem_core::{
-    BoxError, Codec, Error, Extract, Gate, Handler, Inbox, Json, Lends, Outcome, RetryPolicy, Store, Worker,
+    BoxError, Codec, Error, Extract, Gate, Handler, HasConnection, Inbox, Json, Outcome, RetryPolicy, Store, Worker,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -49,7 +49,7 @@ type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send +
 pub(super) struct Start {
     broker: Broker,
     watched: Watched,
-    in_flight: usize,
+    concurrency: usize,
 }
 
 /// The outcomes so far, and a signal that there is a new one.
@@ -103,7 +103,7 @@ impl<F, St> Bench<F, St> {
     where
         H: Handler,
         F: Connect,
-        <F::Output as Connecting>::Store: Lends<H::Connection>,
+        <F::Output as Connecting>::Store: HasConnection<H::Connection>,
         H::Params: Extract<St>,
         St: Clone + Send + Sync + 'static,
         Json: Codec<H::Message>,
@@ -117,7 +117,7 @@ impl<F, St> Bench<F, St> {
                 let store = TappedStore::new(connect.connect().await?, fate.clone());
                 let source = Tapped::new(start.broker.queue(QUEUE), fate);
                 let watched = start.watched;
-                let quick = RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(10));
+                let quick = RetryPolicy::new().min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(10));
                 let worker =
                     Worker::new(CONSUMER, store, source)
                         .state(state)
@@ -126,11 +126,11 @@ impl<F, St> Bench<F, St> {
                 let worker = if H::NEEDS_CLOUD_EVENT { worker.cloud_events() } else { worker };
                 worker
                     .batch(batch)
-                    .in_flight(start.in_flight)
-                    .inbox_in_flight(2)
+                    .concurrency(start.concurrency)
+                    .inbox_concurrency(2)
                     .retry(quick)
-                    .poll(Duration::from_millis(20))
-                    .lease(Duration::from_millis(500))
+                    .poll_interval(Duration::from_millis(20))
+                    .lease_duration(Duration::from_millis(500))
                     .gate(Gate::new())
                     .observe(move |_, outcome| watched.push(outcome.clone()))
                     .run_until(async {
@@ -183,14 +183,14 @@ impl<S: Store> Trial<S> {
         let crashes = Crash::ALL.map(Some);
         let ways = [(10, 1, 1, None), (5, 5, 1, None), (6, 3, 2, None)].into_iter();
         let ways = ways.chain(crashes.into_iter().flat_map(|crash| [(1, 1, 1, crash), (5, 5, 1, crash)]));
-        for (number, (copies, in_flight, processes, crash)) in (1..).zip(ways) {
+        for (number, (copies, concurrency, processes, crash)) in (1..).zip(ways) {
             let before = effect().await?;
             let sending = self.deliver_json(&message(number))?.processes(processes).maybe_crash(crash);
-            sending.run(copies, in_flight).await?;
+            sending.run(copies, concurrency).await?;
             let found = effect().await? - before;
             if found != one {
                 return Err(format!(
-                    "delivered {copies} times, {in_flight} at once, in {processes} processes, crash {crash:?}: the effect \
+                    "delivered {copies} times, {concurrency} at once, in {processes} processes, crash {crash:?}: the effect \
                      was {found}, and that of one message is {one}"
                 )
                 .into());
@@ -237,11 +237,11 @@ impl<S: Store> Trial<S> {
         process.stop().await
     }
 
-    pub(crate) fn start(&self, crash: Option<Crash>, in_flight: usize) -> Result<Process, Error> {
-        let start = Start { broker: self.broker.clone(), watched: self.watched.clone(), in_flight };
+    pub(crate) fn start(&self, crash: Option<Crash>, concurrency: usize) -> Result<Process, Error> {
+        let start = Start { broker: self.broker.clone(), watched: self.watched.clone(), concurrency };
         let launch = |fate, shutdown| (self.launch)(start, fate, shutdown);
         Process::start(Fate::new(crash), launch)
-            .map_err(|error| Error::Refused(format!("a runtime for a worker could not be made: {error}")))
+            .map_err(|error| Error::Config(format!("a runtime for a worker could not be made: {error}")))
     }
 
     pub(crate) fn publish(&self, message: &Publication) {
@@ -254,8 +254,8 @@ impl<S: Store> Trial<S> {
         loop {
             self.broker.idle().await;
             changed.mark_unchanged();
-            let parked = Filter { parked: true, ..Filter::default() };
-            if self.inbox.list(&parked, Page { before: None, limit: 1 }).await?.is_empty() {
+            let scheduled = Filter { scheduled: true, ..Filter::default() };
+            if self.inbox.list(&scheduled, Page { before: None, limit: 1 }).await?.is_empty() {
                 return Ok(());
             }
             // A scheduled row runs, and its outcome is observed. The sender lives in `self`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Claims, Fault, HandlerId, Identity, Promise, Standing};
+use idem_core::store::{Claimed, Claims, HandlerId, Identity, Promise, Standing, StoreError};
 use idem_core::{Key, Store};
 
 use crate::harness::Crash;
@@ -10,20 +10,20 @@ use crate::harness::Crash;
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
         self.within.register(consumer, names).await
     }
 
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
         self.tap.before("seen", &[]).await?;
         self.within.seen(handlers).await
     }
 
-    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+    async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {
         self.within.has_history(consumer).await
     }
 
-    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
         self.within.retention(handlers).await
     }
 
@@ -32,7 +32,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         txn: &mut TappedTxn<S::Txn, T>,
         identity: &Identity,
         promise: Promise,
-    ) -> Result<Claimed, Fault> {
+    ) -> Result<Claimed, StoreError> {
         self.tap.before("claim", identity.key.as_bytes()).await?;
         let claimed = self.within.claim(&mut txn.within, identity, promise).await?;
         if claimed.is_new() {
@@ -46,7 +46,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         deadline: Duration,
         identity: &Identity,
         promise: Promise,
-    ) -> Result<(TappedTxn<S::Txn, T>, Claimed), Fault> {
+    ) -> Result<(TappedTxn<S::Txn, T>, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         self.tap.before("claim", identity.key.as_bytes()).await?;
         let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
@@ -61,7 +61,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         txn: &mut TappedTxn<S::Txn, T>,
         handler: HandlerId,
         key: &Key,
-    ) -> Result<Option<Standing>, Fault> {
+    ) -> Result<Option<Standing>, StoreError> {
         self.within.standing(&mut txn.within, handler, key).await
     }
 
@@ -70,7 +70,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
         promise: Promise,
-    ) -> Result<Vec<Claimed>, Fault> {
+    ) -> Result<Vec<Claimed>, StoreError> {
         for identity in identities {
             self.tap.before("claim", identity.key.as_bytes()).await?;
         }
@@ -85,15 +85,19 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
-    ) -> Result<Vec<Option<Standing>>, Fault> {
+    ) -> Result<Vec<Option<Standing>>, StoreError> {
         self.within.standing_many(&mut txn.within, identities).await
     }
 
-    async fn known(&self, txn: &mut TappedTxn<S::Txn, T>, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+    async fn known(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        ids: &[&Identity],
+    ) -> Result<Vec<Option<Standing>>, StoreError> {
         self.within.known(&mut txn.within, ids).await
     }
 
-    async fn reopen(&self, txn: &mut TappedTxn<S::Txn, T>, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+    async fn reopen(&self, txn: &mut TappedTxn<S::Txn, T>, handler: HandlerId, key: &Key) -> Result<(), StoreError> {
         self.within.reopen(&mut txn.within, handler, key).await
     }
 }

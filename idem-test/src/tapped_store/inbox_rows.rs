@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Store;
-use idem_core::store::{Fault, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Note, Row, Survey};
+use idem_core::store::{HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Note, Row, StoreError, Survey};
 use uuid::Uuid;
 
 use crate::harness::Crash;
@@ -11,27 +11,27 @@ use crate::harness::Crash;
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
-    async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<(), Fault> {
+    async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<(), StoreError> {
         self.tap.before("insert", row.identity.key.as_bytes()).await?;
         self.within.insert(&mut txn.within, row).await
     }
 
-    async fn insert_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+    async fn insert_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
         for row in rows {
             self.tap.before("insert", row.identity.key.as_bytes()).await?;
         }
         self.within.insert_many(&mut txn.within, rows).await
     }
 
-    async fn sight(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), Fault> {
+    async fn sight(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), StoreError> {
         self.within.sight(&mut txn.within, identity).await
     }
 
-    async fn sight_many(&self, txn: &mut TappedTxn<S::Txn, T>, identities: &[&Identity]) -> Result<(), Fault> {
+    async fn sight_many(&self, txn: &mut TappedTxn<S::Txn, T>, identities: &[&Identity]) -> Result<(), StoreError> {
         self.within.sight_many(&mut txn.within, identities).await
     }
 
-    async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, Fault> {
+    async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
         let started = self.within.start(&mut txn.within, row).await?;
         if started {
             self.tap.reach(Crash::AfterClaim).await;
@@ -39,7 +39,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         Ok(started)
     }
 
-    async fn start_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+    async fn start_many(&self, txn: &mut TappedTxn<S::Txn, T>, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
         let started = self.within.start_many(&mut txn.within, rows).await?;
         if started.contains(&true) {
             self.tap.reach(Crash::AfterClaim).await;
@@ -47,11 +47,11 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         Ok(started)
     }
 
-    async fn remove(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, Fault> {
+    async fn remove(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
         self.within.remove(&mut txn.within, row).await
     }
 
-    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, StoreError> {
         self.tap.before("survey", &[]).await?;
         self.within.survey(handlers, lease).await
     }
@@ -63,39 +63,39 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         limit: Limit,
         token: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, StoreError> {
         self.within.take(handlers, kind, limit, token, lease).await
     }
 
-    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
         self.within.count_start(row, lease).await
     }
 
-    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         self.within.extend(token, ids, lease).await
     }
 
-    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
+    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         self.within.taken(token).await
     }
 
-    async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
+    async fn note(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
         self.within.note(row, note).await
     }
 
-    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
-        self.within.is_parked(identity).await
+    async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
+        self.within.is_scheduled(identity).await
     }
 
-    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+    async fn make_due(&self, identity: &Identity) -> Result<(), StoreError> {
         self.within.make_due(identity).await
     }
 
-    async fn unstart(&self, row: &Row) -> Result<(), Fault> {
+    async fn unstart(&self, row: &Row) -> Result<(), StoreError> {
         self.within.unstart(row).await
     }
 
-    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
         self.within.judge(handlers, lease).await
     }
 }

@@ -6,8 +6,8 @@ mod operator;
 mod over;
 mod transactions;
 
-use idem_core::store::Fault;
-use idem_core::{BoxError, Lends, Store};
+use idem_core::store::StoreError;
+use idem_core::{BoxError, HasConnection, Store};
 
 use crate::harness::Crash;
 
@@ -17,7 +17,7 @@ pub(crate) use over::Over;
 pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
     /// Runs before `ping`, `seen`, `survey` and `level`, and before each `claim` and `insert` with the key of the
     /// message.
-    fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), Fault>> + Send {
+    fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
 
@@ -55,8 +55,8 @@ pub(crate) struct TappedTxn<X, T> {
 }
 
 /// Returns the transaction itself, because [`Over`] needs the tap that comes with it.
-impl<S: Store, T: StoreTap> Lends<TappedTxn<S::Txn, T>> for TappedStore<S, T> {
-    fn lend(txn: &mut Self::Txn) -> &mut TappedTxn<S::Txn, T> {
+impl<S: Store, T: StoreTap> HasConnection<TappedTxn<S::Txn, T>> for TappedStore<S, T> {
+    fn connection(txn: &mut Self::Txn) -> &mut TappedTxn<S::Txn, T> {
         txn
     }
 }

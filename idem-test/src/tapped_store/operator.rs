@@ -1,17 +1,17 @@
 //! The operator calls of a tapped store.
 
-use idem_core::store::{Cures, Fault, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, Waiting};
+use idem_core::store::{Cures, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, StoreError, Waiting};
 use idem_core::{Key, Store};
 
 use super::{StoreTap, TappedStore};
 
 impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
-    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, StoreError> {
         self.tap.before("level", &[]).await?;
         self.within.level(handlers).await
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
         self.within.waiting(consumer).await
     }
 
@@ -19,23 +19,23 @@ impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
         self.within.cures(consumer, handler, new)
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
         self.within.list(consumer, filter, page).await
     }
 
-    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, StoreError> {
         self.within.replay(consumer, id, force).await
     }
 
-    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, StoreError> {
         self.within.replay_as(consumer, id, key).await
     }
 
-    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
         self.within.discard(consumer, id).await
     }
 
-    async fn prune(&self) -> Result<Pruned, Fault> {
+    async fn prune(&self) -> Result<Pruned, StoreError> {
         self.within.prune().await
     }
 }

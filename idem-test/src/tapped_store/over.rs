@@ -2,14 +2,14 @@
 
 use std::marker::PhantomData;
 
-use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, Lends};
+use idem_core::{BoxError, Delivery, Fingerprint, Handler, HasConnection, Key, KeyError};
 
 use super::{StoreTap, TappedTxn};
 
 /// The handler `H` of the store `S`, for that store with the tap `T`.
 pub(crate) struct Over<H, S, T>(PhantomData<(H, S, T)>);
 
-impl<H: Handler, S: Lends<H::Connection>, T: StoreTap> Handler for Over<H, S, T> {
+impl<H: Handler, S: HasConnection<H::Connection>, T: StoreTap> Handler for Over<H, S, T> {
     const NAME: &'static str = H::NAME;
     const EVENT: Option<&'static str> = H::EVENT;
     const TOMBSTONES: bool = H::TOMBSTONES;
@@ -32,6 +32,6 @@ impl<H: Handler, S: Lends<H::Connection>, T: StoreTap> Handler for Over<H, S, T>
 
     async fn handle(input: H::Input, params: H::Params, tx: &mut TappedTxn<S::Txn, T>) -> Result<(), BoxError> {
         let TappedTxn { within, tap } = tx;
-        tap.handle(H::handle(input, params, S::lend(within))).await
+        tap.handle(H::handle(input, params, S::connection(within))).await
     }
 }

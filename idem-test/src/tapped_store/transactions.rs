@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Committed, Fate, Fault, Reservation, Ticket, Transactions, Undone};
+use idem_core::store::{Committed, Fate, Reservation, StoreError, Ticket, Transactions, Undone};
 use idem_core::{Error, Store};
 
 use crate::harness::Crash;
@@ -12,7 +12,7 @@ use super::{StoreTap, TappedStore, TappedTxn};
 impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     type Txn = TappedTxn<S::Txn, T>;
 
-    async fn ping(&self) -> Result<(), Fault> {
+    async fn ping(&self) -> Result<(), StoreError> {
         self.tap.before("ping", &[]).await?;
         self.within.ping().await
     }
@@ -21,13 +21,13 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.reserve(connections)
     }
 
-    async fn begin(&self, deadline: Duration) -> Result<Self::Txn, Fault> {
+    async fn begin(&self, deadline: Duration) -> Result<Self::Txn, StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         let within = self.within.begin(deadline).await?;
         Ok(TappedTxn { within, tap: self.tap.clone() })
     }
 
-    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, Fault> {
+    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, StoreError> {
         self.within.between(&mut txn.within).await
     }
 
@@ -46,7 +46,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.deadlocked(error)
     }
 
-    async fn rollback(&self, txn: Self::Txn) -> Result<Undone, Fault> {
+    async fn rollback(&self, txn: Self::Txn) -> Result<Undone, StoreError> {
         self.within.rollback(txn.within).await
     }
 
@@ -54,7 +54,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.ticket(&txn.within)
     }
 
-    async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
+    async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         self.within.fate(ticket).await
     }
 }

@@ -21,12 +21,12 @@ impl Mode {
     /// Sets this mode on a worker that can hold all messages of a test at once.
     pub fn tune<Src: Source>(self, worker: Worker<Postgres, Src, Stage>) -> Worker<Postgres, Src, Stage> {
         // As many inbox rows as deliveries: on Kafka the first deliveries after an assignment are also stored.
-        let worker = worker.inbox_in_flight(16);
+        let worker = worker.inbox_concurrency(16);
         match self {
             Self::Direct => worker,
             Self::Inbox => worker.inbox(),
             // The few messages of a test arrive a moment apart, and should still form a batch.
-            Self::Batch => worker.in_flight(4).batch(16).linger(Duration::from_millis(10)),
+            Self::Batch => worker.concurrency(4).batch(16).linger(Duration::from_millis(10)),
         }
     }
 

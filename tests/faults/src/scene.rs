@@ -104,8 +104,8 @@ impl<S: Site> Scene<S> {
     pub async fn ends_with(&self, orders: impl IntoIterator<Item = Order>, workers: Vec<Running>) -> Vec<Row> {
         let expected: BTreeSet<String> = orders.into_iter().map(|order| order.id).collect();
         self.effects(expected.len()).await;
-        let parked = "SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'parked'";
-        until("nothing waits in the inbox", || async { self.world.number(parked).await == 0 }).await;
+        let scheduled = "SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'scheduled'";
+        until("nothing waits in the inbox", || async { self.world.number(scheduled).await == 0 }).await;
         self.settled().await;
         // Not every broker counts messages that a worker holds, so the workers end first.
         for worker in workers {

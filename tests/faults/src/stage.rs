@@ -91,12 +91,12 @@ impl Stage {
         self.0.open.send_replace(true);
     }
 
-    /// Whether [`open`](Self::open) was called.
+    /// Whether [`subscribe`](Self::open) was called.
     pub fn is_open(&self) -> bool {
         *self.0.open.borrow()
     }
 
-    /// Waits for [`open`](Self::open).
+    /// Waits for [`subscribe`](Self::open).
     pub async fn opened(&self) {
         self.0.open.subscribe().wait_for(|open| *open).await.unwrap();
     }

@@ -33,7 +33,7 @@ pub fn fresh(what: &str) -> String {
 
 /// Retries with delays short enough for a test.
 pub fn quick(attempts: u32) -> RetryPolicy {
-    RetryPolicy::new().attempts(attempts).first(Duration::from_millis(10)).factor(1.0)
+    RetryPolicy::new().max_attempts(attempts).min_delay(Duration::from_millis(10)).factor(1.0)
 }
 
 /// The world of one test.
@@ -117,8 +117,8 @@ impl World {
         let worker = Worker::new(CONSUMER, store.clone(), source)
             .state(self.stage.clone())
             .gate(Gate::new())
-            .poll(Duration::from_millis(50))
-            .lease(Duration::from_secs(1))
+            .poll_interval(Duration::from_millis(50))
+            .lease_duration(Duration::from_secs(1))
             .retry(quick(5))
             .observe(move |delivery, outcome| journal.note(delivery, outcome));
         let worker = tune(worker).handler::<act>();
@@ -134,10 +134,10 @@ impl World {
 
     /// All inbox rows, dead ones first.
     pub async fn rows(&self, store: &Postgres) -> Vec<Row> {
-        let (dead, parked) = (Filter::default(), Filter { parked: true, ..Filter::default() });
+        let (dead, scheduled) = (Filter::default(), Filter { scheduled: true, ..Filter::default() });
         let page = Page { limit: 10_000, ..Page::default() };
         let mut rows = self.inbox(store).list(&dead, page).await.unwrap();
-        rows.extend(self.inbox(store).list(&parked, page).await.unwrap());
+        rows.extend(self.inbox(store).list(&scheduled, page).await.unwrap());
         rows
     }
 

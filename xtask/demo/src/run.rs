@@ -103,7 +103,7 @@ async fn drain<B: Broker>(
         }
         // Each message is processed or dead. Deliveries in transit to a worker are not counted as in hand yet.
         let all = progress.processed + progress.dead >= plan.orders.len() as u64;
-        let settled = all && crew.busy().is_empty() && progress.parked == 0 && broker.left().await? == 0;
+        let settled = all && crew.busy().is_empty() && progress.scheduled == 0 && broker.left().await? == 0;
         // No change for a second: what a killed worker had in hand may be on its way back to the broker.
         if settled && moved.0.elapsed() > Duration::from_secs(1)
             || moved.0.elapsed() > QUIET

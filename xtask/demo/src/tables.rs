@@ -28,7 +28,7 @@ pub(crate) struct Progress {
     /// Claims with a date.
     pub(crate) processed: u64,
     /// Rows that wait in the inbox.
-    pub(crate) parked: u64,
+    pub(crate) scheduled: u64,
     /// Dead letters.
     pub(crate) dead: u64,
 }
@@ -93,7 +93,7 @@ impl Tables {
         )
         .fetch_one(self.connection().await?)
         .await?;
-        Ok(Progress { processed: unsigned(&row, 0), parked: unsigned(&row, 1), dead: unsigned(&row, 2) })
+        Ok(Progress { processed: unsigned(&row, 0), scheduled: unsigned(&row, 1), dead: unsigned(&row, 2) })
     }
 
     /// Makes messages that wait because of a lost connection due now: ten such waits take most of a minute.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idem::{Acker, BoxError, Delivery, Settled, Source, Terms};
+use idem::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
 use idem_test::tap::{AckTap, Tap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -101,8 +101,8 @@ impl Drop for InHand {
 impl Tap for Watch {
     type Ack = WatchAck;
 
-    async fn open<S: Source>(&mut self, source: &mut S, terms: Terms) -> Result<(), BoxError> {
-        source.open(terms).await?;
+    async fn open<S: Source>(&mut self, source: &mut S, options: SubscribeOptions) -> Result<(), BoxError> {
+        source.subscribe(options).await?;
         self.opened.store(true, Ordering::SeqCst);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use idem::{Json, Outcome, Postgres, RetryPolicy, Source, Staffed, Worker};
+use idem::{Json, Outcome, Postgres, RetryPolicy, Source, WithHandlers, Worker};
 use idem_brokers::Broker;
 use idem_test::Tapped;
 use tokio::io::AsyncReadExt;
@@ -57,22 +57,22 @@ pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode, end_at: Option<u6
 
 /// Sets short timeouts, so that what takes minutes in production takes seconds here.
 fn tune<Src: Source>(
-    worker: Worker<Postgres, Src, Watch, Json, Staffed>,
+    worker: Worker<Postgres, Src, Watch, Json, WithHandlers>,
     mode: Mode,
     watch: &Watch,
-) -> Worker<Postgres, Src, Watch, Json, Staffed> {
+) -> Worker<Postgres, Src, Watch, Json, WithHandlers> {
     let journal = watch.journal.clone();
     let worker = worker
-        .retry(RetryPolicy::new().attempts(ATTEMPTS).first(Duration::from_millis(100)).factor(2.0))
-        .deadline(Duration::from_secs(2))
-        .lease(Duration::from_secs(1))
-        .poll(Duration::from_millis(200))
+        .retry(RetryPolicy::new().max_attempts(ATTEMPTS).min_delay(Duration::from_millis(100)).factor(2.0))
+        .handler_timeout(Duration::from_secs(2))
+        .lease_duration(Duration::from_secs(1))
+        .poll_interval(Duration::from_millis(200))
         .observe(move |delivery, outcome| {
             let event = if *outcome == Outcome::Duplicate { Event::Duplicate } else { Event::Written };
             journal.note(event, id(delivery));
         });
     let worker = if mode.inbox { worker.inbox() } else { worker };
-    if mode.batch > 1 { worker.in_flight(BATCHES).batch(mode.batch.into()) } else { worker }
+    if mode.batch > 1 { worker.concurrency(BATCHES).batch(mode.batch.into()) } else { worker }
 }
 
 /// Retries for a minute if the worker cannot start: the servers are being restarted.

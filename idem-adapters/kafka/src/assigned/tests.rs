@@ -6,8 +6,8 @@ fn at(number: i32) -> TopicPartition {
     TopicPartition::new(&"orders".into(), number)
 }
 
-fn with(window: usize, in_flight: usize, offsets: impl IntoIterator<Item = i64>) -> Assigned {
-    let mut assigned = Assigned::new(window, in_flight);
+fn with(window: usize, max_unsettled: usize, offsets: impl IntoIterator<Item = i64>) -> Assigned {
+    let mut assigned = Assigned::new(window, max_unsettled);
     assigned.assign(at(0), Some(0));
     receive(&mut assigned, 0, offsets);
     assigned
@@ -138,7 +138,7 @@ fn one_delivery_of_each_ordering_key_is_with_the_worker() {
     assigned.assign(at(0), None);
     let epoch = assigned.epoch;
     for (offset, key) in [(0, Some(7)), (1, Some(7)), (2, Some(8)), (3, None), (4, Some(7)), (5, None)] {
-        assigned.receive((&at(0), epoch), offset, Delivery::new("orders", "x").with_lane(key));
+        assigned.receive((&at(0), epoch), offset, Delivery::new("orders", "x").with_ordering_key(key));
     }
     let first: Vec<_> = std::iter::from_fn(|| assigned.take()).map(|(ticket, _)| ticket).collect();
     assert_eq!(first.iter().map(|ticket| ticket.offset).collect::<Vec<_>>(), [0, 2, 3, 5]);

@@ -7,7 +7,7 @@ pub(crate) mod relay;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use idem_core::{BoxError, Delivery, Source, Terms};
+use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
 use idem_kafka::{Kafka, KafkaAcker, Options, Topic};
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
@@ -147,17 +147,17 @@ impl World {
     }
 
     /// The source, open.
-    pub(crate) async fn open(&self, in_flight: u16) -> Topic {
+    pub(crate) async fn open(&self, max_unsettled: u16) -> Topic {
         let mut topic = self.topic().await;
-        topic.open(terms(in_flight)).await.unwrap();
+        topic.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         topic
     }
 
     /// The source by way of a relay, open.
-    pub(crate) async fn open_through(&self, relay: &relay::Relay, in_flight: u16) -> Topic {
+    pub(crate) async fn open_through(&self, relay: &relay::Relay, max_unsettled: u16) -> Topic {
         let kafka = options(&relay.broker()).connect().await.unwrap();
         let mut topic = kafka.topic(&self.topic).await.unwrap().group(&self.group);
-        topic.open(terms(in_flight)).await.unwrap();
+        topic.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         topic
     }
 
@@ -245,8 +245,8 @@ pub(crate) fn options(brokers: &str) -> Options {
         .property("topic.metadata.refresh.interval.ms", "300")
 }
 
-pub(crate) fn terms(in_flight: u16) -> Terms {
-    Terms::new(GROUP, in_flight)
+pub(crate) fn subscribe_options(max_unsettled: u16) -> SubscribeOptions {
+    SubscribeOptions::new(GROUP, max_unsettled)
 }
 
 pub(crate) async fn next(topic: &mut Topic) -> (Delivery, KafkaAcker) {

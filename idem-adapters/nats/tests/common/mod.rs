@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{self, Info, pull};
 use async_nats::jetstream::{self, Context, stream};
-use idem_core::{BoxError, Delivery, Source, Terms};
+use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
 use idem_nats::{Nats, NatsAcker, Stream};
 use tokio::time::timeout;
 
@@ -92,29 +92,29 @@ impl World {
     }
 
     /// The source, open.
-    pub(crate) async fn open(&self, in_flight: u16) -> Stream {
+    pub(crate) async fn open(&self, max_unsettled: u16) -> Stream {
         let mut stream = self.source().await;
-        stream.open(terms(in_flight)).await.unwrap();
+        stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         stream
     }
 
     /// The source with a short ack wait, open.
-    pub(crate) async fn open_short(&self, in_flight: u16) -> Stream {
-        self.open_for(in_flight, SHORT).await
+    pub(crate) async fn open_short(&self, max_unsettled: u16) -> Stream {
+        self.open_for(max_unsettled, SHORT).await
     }
 
     /// The source with this ack wait, open.
-    pub(crate) async fn open_for(&self, in_flight: u16, wait: Duration) -> Stream {
+    pub(crate) async fn open_for(&self, max_unsettled: u16, wait: Duration) -> Stream {
         let mut stream = self.source().await.ack_wait(wait);
-        stream.open(terms(in_flight)).await.unwrap();
+        stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         stream
     }
 
     /// The source by way of a relay, with a short ack wait, open.
-    pub(crate) async fn open_through(&self, relay: &relay::Relay, in_flight: u16) -> Stream {
+    pub(crate) async fn open_through(&self, relay: &relay::Relay, max_unsettled: u16) -> Stream {
         let stream = Nats::connect(relay.url()).await.unwrap().stream(&self.stream).await.unwrap();
         let mut stream = stream.ack_wait(SHORT);
-        stream.open(terms(in_flight)).await.unwrap();
+        stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         stream
     }
 
@@ -169,8 +169,8 @@ impl World {
     }
 }
 
-pub(crate) fn terms(in_flight: u16) -> Terms {
-    Terms::new("billing", in_flight)
+pub(crate) fn subscribe_options(max_unsettled: u16) -> SubscribeOptions {
+    SubscribeOptions::new("billing", max_unsettled)
 }
 
 pub(crate) async fn next(stream: &mut Stream) -> (Delivery, NatsAcker) {

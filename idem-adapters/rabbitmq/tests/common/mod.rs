@@ -9,7 +9,7 @@ pub(crate) mod relay;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use idem_core::{BoxError, Delivery, Source, Terms};
+use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
 use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -98,17 +98,17 @@ impl World {
     }
 
     /// The source, open.
-    pub(crate) async fn open(&self, in_flight: u16) -> Queue {
+    pub(crate) async fn open(&self, max_unsettled: u16) -> Queue {
         let mut queue = self.rabbit().await.queue(&self.queue).await.unwrap();
-        queue.open(terms(in_flight)).await.unwrap();
+        queue.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         queue
     }
 
     /// The source by way of a relay, open.
-    pub(crate) async fn open_through(&self, relay: &relay::Relay, in_flight: u16) -> Queue {
+    pub(crate) async fn open_through(&self, relay: &relay::Relay, max_unsettled: u16) -> Queue {
         let rabbit = RabbitMq::connect(relay.url(&self.url)).await.unwrap();
         let mut queue = rabbit.queue(&self.queue).await.unwrap();
-        queue.open(terms(in_flight)).await.unwrap();
+        queue.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         queue
     }
 
@@ -153,8 +153,8 @@ impl World {
     }
 }
 
-pub(crate) fn terms(in_flight: u16) -> Terms {
-    Terms::new("billing", in_flight)
+pub(crate) fn subscribe_options(max_unsettled: u16) -> SubscribeOptions {
+    SubscribeOptions::new("billing", max_unsettled)
 }
 
 pub(crate) async fn next(queue: &mut Queue) -> (Delivery, RabbitMqAcker) {

@@ -6,7 +6,7 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::BoxError;
-use crate::store::Fault;
+use crate::store::StoreError;
 
 /// Why a statement has no result.
 #[derive(Debug)]
@@ -74,26 +74,26 @@ pub(super) enum About {
 
 impl Failure {
     /// Whose fault it is. This is the one table of SQLSTATEs (PostgreSQL manual, appendix A).
-    pub(super) fn fault(self, about: About) -> Fault {
+    pub(super) fn fault(self, about: About) -> StoreError {
         let code = match self {
-            Self::Lost(error) => return Fault::Lost(error),
+            Self::Lost(error) => return StoreError::ConnectionLost(error),
             Self::Refused(ref error) => error.code().to_owned(),
         };
         let error = Box::new(Coded { code: code.clone(), error: self.into_error() });
         match code.as_str() {
-            "55P03" => Fault::Busy,
-            "40001" | "40P01" => Fault::Retry(error),
+            "55P03" => StoreError::LockTimeout,
+            "40001" | "40P01" => StoreError::Serialization(error),
             // Cancelled: its time ran out, or an operator did it. A payload that takes too long does so again.
-            "57014" if about == About::Payloads => Fault::Message(error),
-            "57014" => Fault::Lost(error),
+            "57014" if about == About::Payloads => StoreError::Message(error),
+            "57014" => StoreError::ConnectionLost(error),
             // A constraint that is not idem's: CHECK, EXCLUDE, UNIQUE.
-            "23514" | "23P01" | "23505" if about != About::Nothing => Fault::Message(error),
+            "23514" | "23P01" | "23505" if about != About::Nothing => StoreError::Message(error),
             // Data exceptions, limits of the program (a value that is too large), and a trigger that raises an error.
             code if about != About::Nothing && ["22", "54", "P0"].iter().any(|class| code.starts_with(class)) => {
-                Fault::Message(error)
+                StoreError::Message(error)
             }
             // Among others: 25006 read-only, 42 no table or no right, 53 no room, no memory.
-            _ => Fault::Outage(error),
+            _ => StoreError::Unavailable(error),
         }
     }
 }
@@ -118,16 +118,16 @@ impl std::error::Error for Coded {
 }
 
 /// Of a statement that is about no message.
-impl From<Failure> for Fault {
+impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         failure.fault(About::Nothing)
     }
 }
 
 /// A row that does not look as idem's own statements make it: somebody has changed the tables.
-impl From<sqlx::Error> for Fault {
+impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Outage(error.into())
+        Self::Unavailable(error.into())
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn server(lane: &mut Lane, allow_unsafe: bool, failed: &Failed<
         synchronous_commit: lane.session().synchronous_commit.clone(),
     };
     if let Some(why) = settings.impossible() {
-        return Err(Error::Refused(why));
+        return Err(Error::Config(why));
     }
     settings.unsafe_ones().into_iter().try_for_each(|why| judge(why, allow_unsafe))
 }
@@ -52,7 +52,7 @@ pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> 
         return Ok(());
     }
     let name = super::statement::quoted(schema);
-    Err(Error::Refused(format!(
+    Err(Error::Config(format!(
         "the schema {schema:?} has the name of the role, whose search path begins with \"$user\": what the application \
          makes without naming a schema would land among idem's tables, and hide what it has in other schemas. Choose \
          another one, `.schema(..)`, or name the path: ALTER ROLE {name} SET search_path = public (or {name}, public, if \
@@ -83,7 +83,7 @@ pub(super) async fn tables(
         let (table, logged, role, open): (String, bool, String, bool) =
             read().map_err(|error: sqlx::Error| unclear(error.into()))?;
         if !open {
-            return Err(Error::Refused(format!(
+            return Err(Error::Config(format!(
                 "the role {role:?} may not use the table {table:?} of the schema {schema:?}: GRANT SELECT, INSERT, \
                  UPDATE, DELETE ON ALL TABLES IN SCHEMA {} TO {}",
                 super::statement::quoted(schema),
@@ -148,7 +148,7 @@ fn judge(why: String, allow_unsafe: bool) -> Result<(), Error> {
         tracing::warn!("acked messages may be lost in a crash: {why}");
         return Ok(());
     }
-    Err(Error::Refused(format!("{why}; or accept the loss of messages with `.allow_unsafe_durability()`")))
+    Err(Error::Config(format!("{why}; or accept the loss of messages with `.allow_unsafe_durability()`")))
 }
 
 /// What the server says about itself.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::{Claimed, Claims, Fault, HandlerId, Identity, Promise, Standing};
+use crate::store::{Claimed, Claims, HandlerId, Identity, Promise, Standing, StoreError};
 use crate::{Fingerprint, Key};
 
 use super::answer::About;
@@ -42,7 +42,7 @@ pub(super) fn prepare() -> String {
 
 impl Txn {
     /// What the claim has answered. The number of the transaction comes with it, and how far claims were pruned.
-    fn claimed(&mut self, rows: &[sqlx::postgres::PgRow], identity: &Identity) -> Result<Claimed, Fault> {
+    fn claimed(&mut self, rows: &[sqlx::postgres::PgRow], identity: &Identity) -> Result<Claimed, StoreError> {
         match rows.first() {
             Some(row) => {
                 self.guard(row.try_get(0)?, Some((identity.handler, identity.key)));
@@ -54,28 +54,28 @@ impl Txn {
 }
 
 /// The time in microseconds in the third column of a claim's answer, as a number or, by the simple protocol, as text.
-fn pruned(row: &sqlx::postgres::PgRow) -> Result<Option<std::time::SystemTime>, Fault> {
+fn pruned(row: &sqlx::postgres::PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
     Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
 }
 
 impl Claims for Postgres {
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
         self.intern(consumer, names).await
     }
 
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
         self.note_seen(handlers).await
     }
 
-    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+    async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {
         self.any_claim(consumer).await
     }
 
-    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
         self.retentions(handlers).await
     }
 
-    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, StoreError> {
         let lock_timeout = match promise {
             Promise::Processed => Some(txn.lock_timeout()),
             // No handler follows, only statements of idem's own.
@@ -93,7 +93,7 @@ impl Claims for Postgres {
         deadline: Duration,
         identity: &Identity,
         promise: Promise,
-    ) -> Result<(Txn, Claimed), Fault> {
+    ) -> Result<(Txn, Claimed), StoreError> {
         let mut lane = self.lanes().lent().await?;
         if !lane.is_pooled() {
             lane.prepare_claim(&self.sql().prepare_claim).await?;
@@ -128,7 +128,7 @@ impl Claims for Postgres {
         }
     }
 
-    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
+    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, StoreError> {
         let rows = txn.ask(self.sql().standing.query().bind(handler.0).bind(key.as_bytes())).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let micros: Option<i64> = row.try_get(1)?;
@@ -138,19 +138,19 @@ impl Claims for Postgres {
         }))
     }
 
-    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, Fault> {
+    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, StoreError> {
         self.make_claims(txn, ids, promise).await
     }
 
-    async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+    async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, StoreError> {
         self.read_claims(txn, ids, &self.sql().standing_many).await
     }
 
-    async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, Fault> {
+    async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, StoreError> {
         self.read_claims(txn, ids, &self.sql().known).await
     }
 
-    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), StoreError> {
         txn.ask(self.sql().reopen.query().bind(handler.0).bind(key.as_bytes())).await?;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::BoxError;
-use crate::store::{Committed, Fault, Undone};
+use crate::store::{Committed, StoreError, Undone};
 
 use super::answer::Failure;
 use super::clean::PREPARED;
@@ -29,7 +29,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     let Answer { finished, rows, failure } = answer;
     let failure = match failure {
         None if finished < needed => {
-            return Committed::Unknown(Fault::Lost("the handler left an answer unread".into()));
+            return Committed::Unknown(StoreError::ConnectionLost("the handler left an answer unread".into()));
         }
         None => {
             txn.put_back(&rows).await;
@@ -37,7 +37,7 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
         }
         // Guard and COMMIT were answered; what failed is the cleaning behind them. The connection is closed.
         Some(_) if finished >= needed => return Committed::Done,
-        Some(Failure::Lost(error)) => return Committed::Unknown(Fault::Lost(error)),
+        Some(Failure::Lost(error)) => return Committed::Unknown(StoreError::ConnectionLost(error)),
         Some(failure @ Failure::Refused(_)) => failure,
     };
     refused(txn, finished, failure).await
@@ -79,7 +79,7 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> Committed {
         "22P02" if ended => match fate(txn).await {
             Fate::Undone | Fate::Ended => Committed::RolledBack,
             Fate::Committed => Committed::CommittedEarly,
-            Fate::Unknown(error) => Committed::Unknown(Fault::Lost(error)),
+            Fate::Unknown(error) => Committed::Unknown(StoreError::ConnectionLost(error)),
         },
         "25P02" if txn.xid.is_none() => closed(txn, finished, |_| Committed::Swallowed, failure).await,
         // It may be another transaction that was aborted, after the handler had ended ours.
@@ -87,7 +87,7 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> Committed {
             Fate::Undone => Committed::Swallowed,
             Fate::Ended => Committed::RolledBack,
             Fate::Committed => Committed::CommittedEarly,
-            Fate::Unknown(error) => Committed::Unknown(Fault::Lost(error)),
+            Fate::Unknown(error) => Committed::Unknown(StoreError::ConnectionLost(error)),
         },
         // 57014: the statement's time ran out. A server that was frozen for a while finds that so as soon as it goes on,
         // and nothing was written (PostgreSQL manual, 20.11.1).
@@ -170,7 +170,7 @@ async fn fate(mut txn: Txn) -> Fate {
 }
 
 /// Rolls back. An answered ROLLBACK tells that the connection is alive.
-pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
+pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, StoreError> {
     if !txn.lane.is_sound() {
         return Err(not_answered());
     }
@@ -180,7 +180,7 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, Fault> {
             Fate::Undone => Ok(Undone::RolledBack),
             Fate::Ended => Ok(Undone::Ended),
             Fate::Committed => Ok(Undone::CommittedEarly),
-            Fate::Unknown(error) => Err(Fault::Lost(error)),
+            Fate::Unknown(error) => Err(StoreError::ConnectionLost(error)),
         };
     }
     let text = format!("ROLLBACK{}", txn.cleaning());

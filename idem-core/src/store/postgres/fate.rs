@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{Fate, Fault, Ticket};
+use crate::store::{Fate, StoreError, Ticket};
 
 use super::Postgres;
 use super::answer::Failure;
@@ -25,7 +25,7 @@ const END: &str = "
 impl Postgres {
     /// What became of this transaction of another connection. One that still runs is ended: its client has gone, and it
     /// holds the claim.
-    pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, Fault> {
+    pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         let mut lane = self.lanes().own().await?;
         let rows = match lane.alone(sqlx::query(STATUS).bind(&ticket.number)).await {
             Ok(rows) => rows,

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::store::{
-    Fault, HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, NewRow, Note, Row, Since, Survey, envelope,
+    HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, NewRow, Note, Row, Since, StoreError, Survey, envelope,
 };
 
 use super::answer::About;
@@ -24,7 +24,7 @@ fn over(lease: Duration) -> f64 {
 }
 
 impl InboxRows for Postgres {
-    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), StoreError> {
         let (due, reason) = match row.state {
             Ok(due) => (due, None),
             Err(reason) => (Duration::ZERO, Some(reason.as_str())),
@@ -37,21 +37,21 @@ impl InboxRows for Postgres {
         Ok(())
     }
 
-    async fn insert_many(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+    async fn insert_many(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
         self.insert_rows(txn, rows).await
     }
 
-    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
+    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
         let query = self.sql().sight.query().bind(identity.handler.0);
         txn.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
         Ok(())
     }
 
-    async fn sight_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), Fault> {
+    async fn sight_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), StoreError> {
         self.sight_rows(txn, ids).await
     }
 
-    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
         let lock_timeout = txn.lock_timeout();
         let rows = txn.ask(self.sql().start.query().bind(row.id).bind(row.token).bind(lock_timeout)).await?;
         if let Some(answer) = rows.first() {
@@ -60,19 +60,19 @@ impl InboxRows for Postgres {
         Ok(!rows.is_empty())
     }
 
-    async fn start_many(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+    async fn start_many(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
         self.start_rows(txn, rows).await
     }
 
-    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
         Ok(!txn.ask(self.sql().remove.query().bind(row.id).bind(row.token)).await?.is_empty())
     }
 
-    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, StoreError> {
         self.survey_since(handlers, lease, Since::default()).await
     }
 
-    async fn survey_since(&self, handlers: &[HandlerId], lease: Duration, since: Since) -> Result<Survey, Fault> {
+    async fn survey_since(&self, handlers: &[HandlerId], lease: Duration, since: Since) -> Result<Survey, StoreError> {
         let query = self.sql().survey.query().bind(ids(handlers)).bind(over(lease));
         let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
         let Some(row) = rows.first() else { return Ok(Survey::default()) };
@@ -86,7 +86,7 @@ impl InboxRows for Postgres {
         limit: Limit,
         token: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, StoreError> {
         let statement = match kind {
             Kind::Ordinary => &self.sql().take_ordinary,
             Kind::Suspect => &self.sql().take_suspect,
@@ -99,20 +99,20 @@ impl InboxRows for Postgres {
         rows::all_due(&rows)
     }
 
-    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
         let query = self.sql().count_start.query().bind(row.id).bind(row.token);
         Ok(!self.ask(query.bind(number(row.starts + 1)).bind(secs(lease))).await?.is_empty())
     }
 
-    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         self.ask(self.sql().extend.query().bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
     }
 
-    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
+    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         rows::all(&self.ask(self.sql().taken.query().bind(token)).await?)
     }
 
-    async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
+    async fn note(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
         let (attempts, starts, breaks) = match note {
             Note::Failed { .. } => (1, 0, 0),
             Note::Broke { .. } => (0, 1, 1),
@@ -133,26 +133,26 @@ impl InboxRows for Postgres {
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
 
-    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
-        let query = self.sql().is_parked.query().bind(identity.handler.0);
+    async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
+        let query = self.sql().is_scheduled.query().bind(identity.handler.0);
         let rows = self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
         Ok(!rows.is_empty())
     }
 
-    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+    async fn make_due(&self, identity: &Identity) -> Result<(), StoreError> {
         let query = self.sql().make_due.query().bind(identity.handler.0);
         self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(|_| ())
     }
 
-    async fn unstart(&self, row: &Row) -> Result<(), Fault> {
+    async fn unstart(&self, row: &Row) -> Result<(), StoreError> {
         match self.ask(self.sql().unstart.query().bind(row.id)).await {
             // It runs, and its outcome sets the starts.
-            Err(Fault::Busy) => Ok(()),
+            Err(StoreError::LockTimeout) => Ok(()),
             answer => answer.map(|_| ()),
         }
     }
 
-    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
         Ok(self.ask(self.sql().judge.query().bind(ids(handlers)).bind(over(lease))).await?.len() as u64)
     }
 }

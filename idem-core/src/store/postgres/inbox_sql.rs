@@ -16,16 +16,16 @@ pub(super) const START: &str = "
     SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
 
 /// The words of the index of ordinary rows, which a statement has to repeat to be given the index.
-pub(super) const ORDINARY: &str = "i.state = 'parked' AND i.starts = 0 AND i.breaks <= 1";
+pub(super) const ORDINARY: &str = "i.state = 'scheduled' AND i.starts = 0 AND i.breaks <= 1";
 /// The same of the index of rows that may have ended a process or a connection, without those that are to be judged.
-pub(super) const SUSPECT: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts < 4";
-const JUDGED: &str = "i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= 4";
+pub(super) const SUSPECT: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts < 4";
+const JUDGED: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= 4";
 const _: () = assert!(MAX_STARTS == 4);
 
 pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
         (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error)
-    VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'parked' ELSE 'dead' END,
+    VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'scheduled' ELSE 'dead' END,
             now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9)
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1";
 
@@ -51,7 +51,7 @@ pub(super) fn note() -> String {
             breaks = CASE WHEN $3 > 0 THEN 0 ELSE breaks + $5 END,
             due_at = coalesce(now() + $6::float8 * interval '1 second', due_at),
             reason = {reason},
-            state = CASE WHEN {reason} IS NULL THEN 'parked' ELSE 'dead' END,
+            state = CASE WHEN {reason} IS NULL THEN 'scheduled' ELSE 'dead' END,
             died_at = CASE WHEN {reason} IS NOT NULL THEN now() END,
             error = coalesce($8, error)
         WHERE id = $1 AND token = $2 RETURNING 1"
@@ -60,11 +60,11 @@ pub(super) fn note() -> String {
 
 pub(super) const IS_PARKED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
-    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'";
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'scheduled'";
 
 pub(super) const MAKE_DUE: &str = "
     UPDATE {schema}.inbox_messages SET due_at = now()
-    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'parked'
+    WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'scheduled'
         AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > now()";
 
 pub(super) const COUNT_START: &str = "
@@ -113,7 +113,7 @@ pub(super) fn take(which: &str, starts: u32) -> String {
 pub(super) fn taken() -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
-        WHERE i.state = 'parked' AND (i.starts >= 1 OR i.breaks >= 2) AND i.token = $1 ORDER BY i.id"
+        WHERE i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.token = $1 ORDER BY i.id"
     )
 }
 

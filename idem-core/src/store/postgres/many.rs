@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Row as _;
 
 use crate::Fingerprint;
-use crate::store::{Claimed, Fault, Identity, NewRow, Promise, Row, Standing, envelope};
+use crate::store::{Claimed, Identity, NewRow, Promise, Row, Standing, StoreError, envelope};
 
 use super::rows::{number, secs, time};
 use super::statement::Statement;
@@ -111,7 +111,7 @@ pub(super) const INSERT: &str = "
     INSERT INTO {schema}.inbox_messages AS i
         (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error)
     SELECT new.handler_id, new.key, new.fingerprint, new.payload, new.envelope, new.attempts,
-           CASE WHEN new.reason IS NULL THEN 'parked' ELSE 'dead' END, now() + new.due * interval '1 second',
+           CASE WHEN new.reason IS NULL THEN 'scheduled' ELSE 'dead' END, now() + new.due * interval '1 second',
            new.reason, CASE WHEN new.reason IS NOT NULL THEN now() END, new.error
     FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int[], $7::float8[], $8::text[],
                 $9::bytea[])
@@ -138,7 +138,7 @@ impl Postgres {
         txn: &mut Txn,
         identities: &[&Identity],
         promise: Promise,
-    ) -> Result<Vec<Claimed>, Fault> {
+    ) -> Result<Vec<Claimed>, StoreError> {
         let own = txn.lock_wait();
         let handlers_own = match promise {
             Promise::Processed => Some(txn.lock_timeout()),
@@ -196,7 +196,7 @@ impl Postgres {
         txn: &mut Txn,
         identities: &[&Identity],
         statement: &Statement,
-    ) -> Result<Vec<Option<Standing>>, Fault> {
+    ) -> Result<Vec<Option<Standing>>, StoreError> {
         let (handlers, keys) = columns(identities);
         let rows = txn.ask(statement.query().bind(&handlers).bind(&keys)).await?;
         let mut found = HashMap::<(i32, &[u8]), Standing>::with_capacity(rows.len());
@@ -209,14 +209,14 @@ impl Postgres {
         Ok(handlers.into_iter().zip(keys).map(|at| found.remove(&at)).collect())
     }
 
-    pub(super) async fn sight_rows(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), Fault> {
+    pub(super) async fn sight_rows(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
         let (handlers, keys) = columns(identities);
         let query = self.sql().sight_many.query().bind(handlers).bind(keys);
         txn.ask(query.bind(fingerprints(identities))).await?;
         Ok(())
     }
 
-    pub(super) async fn start_rows(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, Fault> {
+    pub(super) async fn start_rows(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
         let lock_timeout = txn.lock_timeout();
         let ids = rows.iter().map(|row| row.id).collect::<Vec<_>>();
         let tokens = rows.iter().map(|row| row.token).collect::<Vec<_>>();
@@ -230,7 +230,7 @@ impl Postgres {
         Ok(ids.iter().map(|id| started.contains(id)).collect())
     }
 
-    pub(super) async fn insert_rows(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+    pub(super) async fn insert_rows(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
         let identities = rows.iter().map(|row| row.identity).collect::<Vec<_>>();
         let (handlers, keys) = columns(&identities);
         let payloads = rows.iter().map(|row| &row.delivery.payload()[..]).collect::<Vec<_>>();

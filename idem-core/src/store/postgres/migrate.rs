@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Applies what is missing, or says what is missing.
 pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed: &Failed<'_>) -> Result<(), Error> {
     let explain = |failure: Failure| match failure.code() {
-        Some("42501") => Error::Refused(format!(
+        Some("42501") => Error::Config(format!(
             "the role may not create or read idem's tables in the schema {schema:?} ({}): run the files of \
              idem-core/migrations/postgres as a role that may, as their heads say, and connect with `.verify_only()`",
             failure.into_error()
@@ -49,7 +49,7 @@ pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed
     }
     if verify_only {
         let files = missing.iter().map(|(_, file, _)| *file).collect::<Vec<_>>().join(", ");
-        return Err(Error::Refused(format!(
+        return Err(Error::Config(format!(
             "the schema {schema:?} lacks {files}: run it from idem-core/migrations/postgres as a role that may create \
              tables, as its head says, or connect once without `.verify_only()`"
         )));

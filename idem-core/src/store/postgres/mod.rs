@@ -64,7 +64,7 @@ use crate::Error;
 
 use self::answer::About;
 
-use super::{Fault, Lends};
+use super::{HasConnection, StoreError};
 
 pub use options::PostgresOptions;
 pub use txn::Txn;
@@ -115,11 +115,11 @@ impl Postgres {
     }
 
     /// One statement that is committed by itself.
-    async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+    async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Nothing, query).await
     }
 
-    async fn ask_about(&self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+    async fn ask_about(&self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         let mut lane = self.lanes().own().await?;
         let answer = lane.alone(query).await;
         lane.put_back();
@@ -140,8 +140,8 @@ impl fmt::Debug for Postgres {
     }
 }
 
-impl Lends<PgConnection> for Postgres {
-    fn lend(txn: &mut Txn) -> &mut PgConnection {
+impl HasConnection<PgConnection> for Postgres {
+    fn connection(txn: &mut Txn) -> &mut PgConnection {
         txn.connection()
     }
 }

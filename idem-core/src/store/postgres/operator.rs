@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use sqlx::Row as _;
 
-use crate::store::{Cures, Fault, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, Waiting};
+use crate::store::{Cures, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, StoreError, Waiting};
 use crate::{Key, Reason};
 
 use super::rows::{self, COLUMNS, ids};
 use super::{Postgres, statement};
 
 pub(super) const LEVEL: &str = "
-    SELECT count(*) FILTER (WHERE state = 'parked'), count(*) FILTER (WHERE state = 'dead'),
-           (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'parked' AND due_at <= now())) * 1000000)::bigint
+    SELECT count(*) FILTER (WHERE state = 'scheduled'), count(*) FILTER (WHERE state = 'dead'),
+           (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'scheduled' AND due_at <= now())) * 1000000)::bigint
     FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";
 
 /// The state is a constant of the text, which gives dead rows their own index.
@@ -35,7 +35,7 @@ pub(super) fn replay() -> String {
             WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET state = 'parked', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
+            SET state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
                 breaks = CASE WHEN found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
             FROM found WHERE i.id = found.id AND found.reason <> '{}' AND ($3 OR found.reason NOT IN ('{}', '{}'))
         )
@@ -62,7 +62,7 @@ pub(super) fn replay_as() -> String {
             ON CONFLICT (handler_id, key) DO NOTHING RETURNING 1
         ), moved AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET key = $3, state = 'parked', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
+            SET key = $3, state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
                 breaks = 0
             FROM found, claimed WHERE i.id = found.id RETURNING 1
         )
@@ -90,18 +90,18 @@ pub(super) fn discard() -> String {
 }
 
 impl Operator for Postgres {
-    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, StoreError> {
         let rows = self.ask(self.sql().level.query().bind(ids(handlers))).await?;
         let Some(row) = rows.first() else { return Ok(Level::default()) };
         let oldest: Option<i64> = row.try_get(2)?;
         Ok(Level {
-            parked: row.try_get::<i64, _>(0)?.unsigned_abs(),
+            scheduled: row.try_get::<i64, _>(0)?.unsigned_abs(),
             dead: row.try_get::<i64, _>(1)?.unsigned_abs(),
             oldest_due: oldest.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
         })
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
         self.handlers_waiting(consumer).await
     }
 
@@ -110,14 +110,14 @@ impl Operator for Postgres {
         Cures::new(|table| format!("{schema}.{table}"), "now()", consumer, handler, new)
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
-        let statement = if filter.parked { &self.sql().list_parked } else { &self.sql().list_dead };
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
+        let statement = if filter.scheduled { &self.sql().list_scheduled } else { &self.sql().list_dead };
         let query = statement.query().bind(consumer).bind(page.before).bind(filter.handler.as_deref());
         let query = query.bind(filter.reason.map(Reason::as_str)).bind(i64::from(page.limit));
         rows::all(&self.ask(query).await?)
     }
 
-    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, StoreError> {
         let rows = self.ask(self.sql().replay.query().bind(consumer).bind(id).bind(force)).await?;
         let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
         let reason: String = row.try_get(0)?;
@@ -128,17 +128,17 @@ impl Operator for Postgres {
         })
     }
 
-    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, StoreError> {
         let rows = self.ask(self.sql().replay_as.query().bind(consumer).bind(id).bind(key.as_bytes())).await?;
         let Some(row) = rows.first() else { return Ok(Replayed::NotFound) };
         Ok(if row.try_get(0)? { Replayed::Due } else { Replayed::KeyTaken })
     }
 
-    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
         Ok(!self.ask(self.sql().discard.query().bind(consumer).bind(id)).await?.is_empty())
     }
 
-    async fn prune(&self) -> Result<Pruned, Fault> {
+    async fn prune(&self) -> Result<Pruned, StoreError> {
         self.prune_claims().await
     }
 }

@@ -119,7 +119,7 @@ impl PostgresOptions {
     /// Connects, migrates idem's tables (or verifies them) and checks the settings of the server.
     ///
     /// # Errors
-    /// [`Error::Refused`] for an option or a setting that cannot work or that would lose messages, for tables that lack a
+    /// [`Error::Config`] for an option or a setting that cannot work or that would lose messages, for tables that lack a
     /// column, and for tables that a newer version of idem has changed so that this one may not use them; the text names the
     /// cure. [`Error::Database`] where the URL is wrong, the server is away or does not let us in.
     pub async fn connect(self) -> Result<Postgres, Error> {
@@ -133,7 +133,7 @@ impl PostgresOptions {
             // pgbouncer's words, and RDS Proxy's, about a setting that is sent when a session starts.
             let text = error.to_string();
             match text.contains("unsupported startup parameter") || text.contains("command-line options") {
-                true => Error::Refused(format!("{name} is a pooler ({error}): say `.pgbouncer()`")),
+                true => Error::Config(format!("{name} is a pooler ({error}): say `.pgbouncer()`")),
                 false => failed("cannot connect to", error),
             }
         })?;
@@ -173,7 +173,7 @@ impl PostgresOptions {
         } else {
             return Ok(());
         };
-        Err(Error::Refused(why))
+        Err(Error::Config(why))
     }
 
     fn target(&self) -> Result<PgConnectOptions, Error> {

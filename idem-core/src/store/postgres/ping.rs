@@ -3,7 +3,7 @@
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use crate::store::Fault;
+use crate::store::StoreError;
 
 use super::Postgres;
 use super::begin;
@@ -11,7 +11,7 @@ use super::limits::OWN;
 
 /// Writes and commits, as the work of a worker does: a database that is read-only, full or without its tables answers a
 /// `SELECT 1` as ever, and consumption would go on and pause for each message. No handler has the number 0.
-pub(super) async fn ping(store: &Postgres) -> Result<(), Fault> {
+pub(super) async fn ping(store: &Postgres) -> Result<(), StoreError> {
     let mut lane = store.lanes().own_at_once().await?;
     let begin = begin::text(lane.session(), lane.kind(), OWN);
     let key = Uuid::new_v4().simple();

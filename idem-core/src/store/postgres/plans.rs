@@ -14,7 +14,7 @@ use super::{Postgres, inbox_sql, many, prune};
 /// Half of each million belongs to another consumer, which nobody serves at the moment.
 const FILL: &str = "
     INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, state, envelope, payload)
-    SELECT 1 + n % 4, int4send(n), '', now() + (n - 1000000) * interval '1 second', 'parked', '', ''
+    SELECT 1 + n % 4, int4send(n), '', now() + (n - 1000000) * interval '1 second', 'scheduled', '', ''
     FROM generate_series(1, 2000000) AS n";
 
 /// Buffers that the statement touched, and the indexes that it used.
@@ -190,7 +190,7 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
         SET statement_timeout = 0;
         ALTER TABLE {schema}.inbox_messages SET UNLOGGED, SET (autovacuum_enabled = off);
         INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, starts, state, envelope, payload)
-        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', n / 2 % 2, 'parked',
+        SELECT 1 + n % 2, int4send(n), '', now() - n * interval '1 millisecond' - interval '120 second', n / 2 % 2, 'scheduled',
                '', ''
         FROM generate_series(1, 40000) AS n";
     conn.execute(sqlx::raw_sql(in_schema(taken))).await.unwrap();
@@ -199,7 +199,7 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let due = "
         DELETE FROM {schema}.inbox_messages;
         INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-        SELECT 1, int4send(n), '', 'parked', '', '' FROM generate_series(1, 10) AS n;
+        SELECT 1, int4send(n), '', 'scheduled', '', '' FROM generate_series(1, 10) AS n;
         ANALYZE {schema}.inbox_messages; SET plan_cache_mode = force_generic_plan";
     conn.execute(sqlx::raw_sql(in_schema(due))).await.unwrap();
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::{Fault, Pruned};
+use crate::store::{Pruned, StoreError};
 
 use super::Postgres;
 use super::begin;
@@ -57,7 +57,7 @@ pub(super) const DELETE: &str = "
     SELECT count(*) FROM gone";
 
 impl Postgres {
-    pub(super) async fn prune_claims(&self) -> Result<Pruned, Fault> {
+    pub(super) async fn prune_claims(&self) -> Result<Pruned, StoreError> {
         let mut lane = self.lanes().own().await?;
         let pooled = lane.is_pooled();
         if !pooled && !self.advise(&mut lane, &self.sql().prune_lock).await? {
@@ -83,7 +83,7 @@ impl Postgres {
 
     /// How many were found and deleted; `None` where another pruner is at work. Where anything fails the connection is
     /// closed, with the transaction and the lock.
-    async fn prune_chunk(&self, lane: &mut Lane) -> Result<Option<(usize, u64)>, Fault> {
+    async fn prune_chunk(&self, lane: &mut Lane) -> Result<Option<(usize, u64)>, StoreError> {
         let begin = begin::text(lane.session(), lane.kind(), PATIENCE);
         lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
         if lane.is_pooled() && !self.advise(lane, &self.sql().prune_lock_chunk).await? {
@@ -99,7 +99,7 @@ impl Postgres {
         Ok(Some((places.len(), deleted.unsigned_abs())))
     }
 
-    async fn advise(&self, lane: &mut Lane, statement: &Statement) -> Result<bool, Fault> {
+    async fn advise(&self, lane: &mut Lane, statement: &Statement) -> Result<bool, StoreError> {
         let rows = lane.bound(OWN, statement.query().bind(self.schema())).await?;
         Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{Fault, HandlerId, Waiting};
+use crate::store::{HandlerId, StoreError, Waiting};
 
 use super::Postgres;
 use super::rows::ids;
@@ -59,13 +59,13 @@ pub(super) const HAS_HISTORY: &str = "
             OR EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)))";
 
 impl Postgres {
-    pub(super) async fn any_claim(&self, consumer: &str) -> Result<bool, Fault> {
+    pub(super) async fn any_claim(&self, consumer: &str) -> Result<bool, StoreError> {
         let rows = self.ask(self.sql().has_history.query().bind(consumer)).await?;
-        let row = rows.first().ok_or_else(|| Fault::Outage("the store answered nothing".into()))?;
+        let row = rows.first().ok_or_else(|| StoreError::Unavailable("the store answered nothing".into()))?;
         Ok(row.try_get(0)?)
     }
 
-    pub(super) async fn intern(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+    pub(super) async fn intern(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
         let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let retention = secs(self.0.retention);
         self.ask(self.sql().intern.query().bind(consumer).bind(&names).bind(retention)).await?;
@@ -79,21 +79,21 @@ impl Postgres {
         let found = names.iter().map(|name| ids.get(name).copied());
         found
             .collect::<Option<_>>()
-            .ok_or_else(|| Fault::Outage("a handler was deleted while it was registered".into()))
+            .ok_or_else(|| StoreError::Unavailable("a handler was deleted while it was registered".into()))
     }
 
-    pub(super) async fn retentions(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+    pub(super) async fn retentions(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
         let rows = self.ask(self.sql().retention.query().bind(ids(handlers))).await?;
         let micros = rows.iter().map(|row| row.try_get::<Option<i64>, _>(0)).collect::<Result<Vec<_>, _>>()?;
         let duration = |micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0));
         Ok(micros.into_iter().map(|micros| micros.map(duration)).collect())
     }
 
-    pub(super) async fn note_seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+    pub(super) async fn note_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
         self.ask(self.sql().seen.query().bind(ids(handlers))).await.map(drop)
     }
 
-    pub(super) async fn handlers_waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+    pub(super) async fn handlers_waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
         let rows = self.ask(self.sql().waiting.query().bind(consumer)).await?;
         let waiting = |row: &PgRow| {
             let seen = Duration::from_micros(u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0));

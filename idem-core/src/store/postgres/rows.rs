@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{Fault, HandlerId, Identity, Row, envelope};
+use crate::store::{HandlerId, Identity, Row, StoreError, envelope};
 use crate::{Fingerprint, Key, Reason};
 
 /// What [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds: no calendar is needed.
@@ -15,12 +15,12 @@ pub(super) const COLUMNS: &str = "
     (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint";
 
 /// All of them.
-pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, Fault> {
+pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
     Ok(rows.iter().map(decode).collect::<Result<_, _>>()?)
 }
 
 /// All of them, with a column more behind [`COLUMNS`]: for how long they had been due.
-pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, Fault> {
+pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
     let decode = |row: &PgRow| {
         let micros: i64 = row.try_get(17)?;
         Ok(Row { waited: Some(Duration::from_micros(u64::try_from(micros).unwrap_or(0))), ..decode(row)? })

@@ -3,34 +3,34 @@
 use std::time::Duration;
 
 use crate::Error;
-use crate::store::{Committed, Fate, Fault, Reservation, Ticket, Transactions, Undone};
+use crate::store::{Committed, Fate, Reservation, StoreError, Ticket, Transactions, Undone};
 
 use super::{Postgres, Txn, answer, commit, ping, txn};
 
 impl Transactions for Postgres {
     type Txn = Txn;
 
-    async fn ping(&self) -> Result<(), Fault> {
+    async fn ping(&self) -> Result<(), StoreError> {
         ping::ping(self).await
     }
 
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
         Reservation::of(&self.0.left, connections).ok_or_else(|| {
             let taken = self.0.connections.saturating_sub(self.0.left.available_permits());
-            Error::Refused(format!(
+            Error::Config(format!(
                 "the worker needs {connections} connections at once, and the store has {} of which {taken} are set aside: \
-                 give the store `.connections({})` or more, or the worker less `.in_flight(..)`",
+                 give the store `.connections({})` or more, or the worker less `.concurrency(..)`",
                 self.0.connections,
                 taken.saturating_add(connections)
             ))
         })
     }
 
-    async fn begin(&self, deadline: Duration) -> Result<Txn, Fault> {
+    async fn begin(&self, deadline: Duration) -> Result<Txn, StoreError> {
         txn::begin(self.lanes(), deadline).await
     }
 
-    async fn between(&self, txn: &mut Txn) -> Result<bool, Fault> {
+    async fn between(&self, txn: &mut Txn) -> Result<bool, StoreError> {
         txn::between(txn).await
     }
 
@@ -46,7 +46,7 @@ impl Transactions for Postgres {
         answer::is_deadlock(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
+    async fn rollback(&self, txn: Txn) -> Result<Undone, StoreError> {
         commit::rollback(txn).await
     }
 
@@ -54,7 +54,7 @@ impl Transactions for Postgres {
         txn.ticket()
     }
 
-    async fn fate(&self, ticket: &Ticket) -> Result<Fate, Fault> {
+    async fn fate(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         self.fate_of(ticket).await
     }
 }

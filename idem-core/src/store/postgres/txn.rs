@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 
 use crate::Key;
-use crate::store::{Fault, HandlerId, Ticket};
+use crate::store::{HandlerId, StoreError, Ticket};
 
 use super::answer::{About, Failure};
 use super::begin;
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Txn {
 }
 
 /// Begins, with the limits of a handler of this deadline.
-pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Fault> {
+pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, StoreError> {
     let mut lane = lanes.lent().await?;
     let text = begin::text(lane.session(), lane.kind(), deadline);
     // On any failure the lane is dropped: a transaction may be open in it.
@@ -55,7 +55,7 @@ pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, Faul
 
 /// Gets the transaction ready for the next one of several handlers. `false` where the one before it has ended the
 /// transaction, or aborted it. Where nothing can be written outside of idem's transactions, that is left to the guard.
-pub(super) async fn between(txn: &mut Txn) -> Result<bool, Fault> {
+pub(super) async fn between(txn: &mut Txn) -> Result<bool, StoreError> {
     txn.shared = true;
     let resets = txn.lane.resets();
     if txn.lane.session().read_only && !resets {
@@ -81,8 +81,8 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, Fault> {
     }
 }
 
-pub(super) fn not_answered() -> Fault {
-    Fault::Lost("a statement of this transaction was not answered".into())
+pub(super) fn not_answered() -> StoreError {
+    StoreError::ConnectionLost("a statement of this transaction was not answered".into())
 }
 
 impl Txn {
@@ -103,23 +103,26 @@ impl Txn {
     }
 
     /// One of idem's own statements, for the messages of this transaction.
-    pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+    pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Messages, query).await
     }
 
     /// One that writes payloads.
-    pub(super) async fn ask_payloads(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+    pub(super) async fn ask_payloads(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Payloads, query).await
     }
 
-    async fn ask_about(&mut self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Fault> {
+    async fn ask_about(&mut self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.fresh = false;
         self.lane.bound(OWN, query).await.map_err(|failure| failure.fault(about))
     }
 
     /// One that fails where another transaction has inserted the same key meanwhile. `None` then, in a transaction that
     /// has begun anew.
-    pub(super) async fn ask_alone(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Option<Vec<PgRow>>, Fault> {
+    pub(super) async fn ask_alone(
+        &mut self,
+        query: Query<'_, Pg, PgArguments>,
+    ) -> Result<Option<Vec<PgRow>>, StoreError> {
         self.fresh = false;
         match self.lane.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),

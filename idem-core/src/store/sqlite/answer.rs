@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::BoxError;
-use crate::store::Fault;
+use crate::store::StoreError;
 
 /// SQLITE_ERROR: among others, "no such savepoint" and "no transaction is active".
 pub(super) const ERROR: i32 = 1;
@@ -36,35 +36,37 @@ const MISMATCH: i32 = 20;
 
 /// Classifies an error in one of idem's own statements, which is about messages or not. This is the only table of
 /// result codes.
-fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> Fault {
+fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
     match code(&error) {
-        Some(BUSY | LOCKED) => Fault::Busy,
+        Some(BUSY | LOCKED) => StoreError::LockTimeout,
         // A CHECK constraint or a trigger that was added to idem's tables.
-        Some(CONSTRAINT | TOO_BIG | MISMATCH) if about_messages => Fault::Message(named(file, error)),
-        Some(INTERRUPT) => Fault::Lost(named(file, error)),
+        Some(CONSTRAINT | TOO_BIG | MISMATCH) if about_messages => StoreError::Message(named(file, error)),
+        Some(INTERRUPT) => StoreError::ConnectionLost(named(file, error)),
         // The connection's thread has ended.
-        None if matches!(error, sqlx::Error::WorkerCrashed | sqlx::Error::Io(_)) => Fault::Lost(named(file, error)),
+        None if matches!(error, sqlx::Error::WorkerCrashed | sqlx::Error::Io(_)) => {
+            StoreError::ConnectionLost(named(file, error))
+        }
         // Among others: no table (1), read-only (8), the file cannot be read or written (10), damaged (11), full (13).
-        _ => Fault::Outage(named(file, error)),
+        _ => StoreError::Unavailable(named(file, error)),
     }
 }
 
 /// Classifies an error in one of idem's own statements that is not about a message.
-pub(super) fn fault(file: &Path, error: sqlx::Error) -> Fault {
+pub(super) fn fault(file: &Path, error: sqlx::Error) -> StoreError {
     whose(file, error, false)
 }
 
 /// Classifies an error in one of idem's own statements that is about one message, or about several that can be tried
 /// singly.
-pub(super) fn fault_of_message(file: &Path, error: sqlx::Error) -> Fault {
+pub(super) fn fault_of_message(file: &Path, error: sqlx::Error) -> StoreError {
     whose(file, error, true)
 }
 
 /// Classifies an error after which a transaction was neither committed nor rolled back for certain.
-pub(super) fn unknown(file: &Path, error: sqlx::Error) -> Fault {
+pub(super) fn unknown(file: &Path, error: sqlx::Error) -> StoreError {
     match fault(file, error) {
-        fault @ (Fault::Lost(_) | Fault::Outage(_)) => fault,
-        other => Fault::Lost(other.into()),
+        fault @ (StoreError::ConnectionLost(_) | StoreError::Unavailable(_)) => fault,
+        other => StoreError::ConnectionLost(other.into()),
     }
 }
 

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::sql::{duration, time};
 use super::{Sqlite, Txn, register};
-use crate::store::{Claimed, Claims, Fault, HandlerId, Identity, Promise, Standing};
+use crate::store::{Claimed, Claims, HandlerId, Identity, Promise, Standing, StoreError};
 use crate::{Fingerprint, Key};
 
 /// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
@@ -34,7 +34,7 @@ pub(super) async fn claim_many(
     txn: &mut Txn,
     identities: &[&Identity],
     promise: Promise,
-) -> Result<Vec<Claimed>, Fault> {
+) -> Result<Vec<Claimed>, StoreError> {
     let mut claimed = Vec::with_capacity(identities.len());
     for identity in identities {
         let one = insert(store, txn.connection(), identity, promise).await;
@@ -76,29 +76,29 @@ pub(super) async fn is_dated(
 }
 
 impl Claims for Sqlite {
-    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+    async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
         register::register(self, consumer, names).await
     }
 
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), Fault> {
+    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
         register::seen(self, handlers).await
     }
 
-    async fn has_history(&self, consumer: &str) -> Result<bool, Fault> {
+    async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {
         register::has_history(self, consumer).await
     }
 
-    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+    async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
         register::retention(self, handlers).await
     }
 
-    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, Fault> {
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, StoreError> {
         let claimed = claim_many(self, txn, &[identity], promise).await?;
         Ok(claimed.first().copied().unwrap_or(Claimed::Found))
     }
 
     /// The transaction is the single writer, so no other connection can delete the claim before it ends.
-    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, Fault> {
+    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, StoreError> {
         let read = async {
             let query = sqlx::query(self.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());
             let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(None) };
@@ -110,11 +110,11 @@ impl Claims for Sqlite {
         read.await.map_err(|error| self.file.fault(error))
     }
 
-    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, Fault> {
+    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, StoreError> {
         claim_many(self, txn, ids, promise).await
     }
 
-    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), Fault> {
+    async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), StoreError> {
         let query = sqlx::query(self.prefix.sql(REOPEN)).bind(handler.0).bind(key.as_bytes());
         query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
     }

@@ -11,11 +11,11 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    Fault, HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row,
+    HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, StoreError,
     Survey, envelope,
 };
 
-pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), StoreError> {
     let query = sqlx::query(store.prefix.sql(inbox_sql::INSERT))
         .bind(row.identity.handler.0)
         .bind(row.identity.key.as_bytes())
@@ -29,18 +29,18 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
     query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault_of_message(error))
 }
 
-pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
     let query = sqlx::query(store.prefix.sql(inbox_sql::REMOVE)).bind(row.id).bind(row.token);
     let done = query.execute(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))?;
     Ok(done.rows_affected() == 1)
 }
 
 impl InboxRows for Sqlite {
-    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), Fault> {
+    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), StoreError> {
         insert(self, txn, row).await
     }
 
-    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), Fault> {
+    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::SIGHT))
             .bind(identity.handler.0)
             .bind(identity.key.as_bytes())
@@ -49,7 +49,7 @@ impl InboxRows for Sqlite {
     }
 
     /// Two statements, since SQLite has none that changes two tables; nobody sees what is between them.
-    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+    async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
         if !remove(self, txn, row).await? {
             return Ok(false);
         }
@@ -60,11 +60,11 @@ impl InboxRows for Sqlite {
         Ok(true)
     }
 
-    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, Fault> {
+    async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
         remove(self, txn, row).await
     }
 
-    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, Fault> {
+    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, StoreError> {
         let mut reader = self.file.reader().await?;
         let read = async {
             let row = sqlx::query(self.prefix.sql(inbox_sql::SURVEY))
@@ -89,7 +89,7 @@ impl InboxRows for Sqlite {
         limit: Limit,
         token: Uuid,
         lease: Duration,
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, StoreError> {
         let text = match kind {
             Kind::Ordinary => inbox_sql::TAKE_ORDINARY,
             Kind::Suspect => inbox_sql::TAKE_SUSPECT,
@@ -122,12 +122,12 @@ impl InboxRows for Sqlite {
         Ok(taken)
     }
 
-    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, Fault> {
+    async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::COUNT_START)).bind(row.id).bind(row.token);
         Ok(self.change(query.bind(row.starts + 1).bind(millis(lease))).await? == 1)
     }
 
-    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), Fault> {
+    async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         let ids = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         let query =
             sqlx::query(self.prefix.sql(inbox_sql::EXTEND)).bind(format!("[{ids}]")).bind(token).bind(millis(lease));
@@ -135,7 +135,7 @@ impl InboxRows for Sqlite {
     }
 
     /// Through the writer's queue, not as a reader: the connection whose answer was lost is closed before.
-    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, Fault> {
+    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         let mut lane = self.file.lane().await?;
         let taken = sqlx::query(self.prefix.sql(inbox_sql::TAKEN)).bind(token).fetch_all(lane.connection()).await;
         let taken = taken.and_then(|taken: Vec<SqliteRow>| rows(&taken)).map_err(|error| self.file.fault(error))?;
@@ -143,7 +143,7 @@ impl InboxRows for Sqlite {
         Ok(taken)
     }
 
-    async fn note(&self, row: &Row, note: &Note) -> Result<bool, Fault> {
+    async fn note(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
         let (text, due, reason, error) = match note {
             Note::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
             Note::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
@@ -163,7 +163,7 @@ impl InboxRows for Sqlite {
         Ok(self.change_of_message(query).await? == 1)
     }
 
-    async fn is_parked(&self, identity: &Identity) -> Result<bool, Fault> {
+    async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
         let mut reader = self.file.reader().await?;
         let query = sqlx::query(self.prefix.sql(inbox_sql::IS_PARKED))
             .bind(identity.handler.0)
@@ -174,7 +174,7 @@ impl InboxRows for Sqlite {
         Ok(row.is_some())
     }
 
-    async fn make_due(&self, identity: &Identity) -> Result<(), Fault> {
+    async fn make_due(&self, identity: &Identity) -> Result<(), StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::MAKE_DUE))
             .bind(identity.handler.0)
             .bind(identity.key.as_bytes())
@@ -182,11 +182,11 @@ impl InboxRows for Sqlite {
         self.change(query).await.map(|_| ())
     }
 
-    async fn unstart(&self, row: &Row) -> Result<(), Fault> {
+    async fn unstart(&self, row: &Row) -> Result<(), StoreError> {
         self.change(sqlx::query(self.prefix.sql(inbox_sql::UNSTART)).bind(row.id)).await.map(|_| ())
     }
 
-    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, Fault> {
+    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::JUDGE))
             .bind(ids(handlers))
             .bind(MAX_STARTS)

@@ -5,7 +5,7 @@
 pub(super) const INSERT: &str = r#"
 INSERT INTO "idem_inbox_messages"
     (handler_id, key, fingerprint, payload, envelope, attempts, error, state, reason, created_at, due_at, died_at)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'parked' ELSE 'dead' END, ?8,
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'scheduled' ELSE 'dead' END, ?8,
     {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END
 WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = sightings + 1"#;
@@ -26,20 +26,20 @@ SELECT
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
             SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks <= 1 AND due_at <= {now}
+            WHERE handler_id = h.value AND state = 'scheduled' AND starts = 0 AND breaks <= 1 AND due_at <= {now}
         )
     ) AS ordinary,
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
             SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 2) AND starts < ?2
+            WHERE handler_id = h.value AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2) AND starts < ?2
                 AND due_at <= {now}
         )
     ) AS suspect,
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
             SELECT 1 FROM "idem_inbox_messages"
-            WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 2) AND starts >= ?2
+            WHERE handler_id = h.value AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2) AND starts >= ?2
                 AND due_at < {now} - ?3
         )
     ) AS judge"#;
@@ -51,7 +51,7 @@ pub(super) const DUE: &str = r#"
 SELECT m.id, {now} - m.due_at AS waited, length(m.payload) + length(m.envelope) AS bytes FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
     SELECT i.id FROM "idem_inbox_messages" AS i
-    WHERE i.handler_id = h.value AND i.state = 'parked' AND i.starts = 0 AND i.breaks <= 1 AND i.due_at <= {now}
+    WHERE i.handler_id = h.value AND i.state = 'scheduled' AND i.starts = 0 AND i.breaks <= 1 AND i.due_at <= {now}
     ORDER BY i.due_at LIMIT ?2
 )
 ORDER BY m.due_at LIMIT ?2"#;
@@ -69,7 +69,7 @@ WHERE id IN (
     SELECT m.id FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
     WHERE m.id IN (
         SELECT i.id FROM "idem_inbox_messages" AS i
-        WHERE i.handler_id = h.value AND i.state = 'parked' AND "#,
+        WHERE i.handler_id = h.value AND i.state = 'scheduled' AND "#,
             $kind,
             r#" AND i.due_at <= {now}
         ORDER BY i.due_at LIMIT ?2
@@ -88,14 +88,14 @@ pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE 
 /// `?3` the wait, `?4` the reason of its death if it dies, `?5` the error, `?6` `?7` what is added.
 pub(super) const FAILED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, attempts = attempts + 1, starts = 0, breaks = 0, error = ?5,
-    due_at = {now} + ?3, reason = ?4, state = CASE WHEN ?4 IS NULL THEN 'parked' ELSE 'dead' END,
+    due_at = {now} + ?3, reason = ?4, state = CASE WHEN ?4 IS NULL THEN 'scheduled' ELSE 'dead' END,
     died_at = CASE WHEN ?4 IS NOT NULL THEN {now} END
 WHERE id = ?1 AND token = ?2"#;
 
 pub(super) const BROKE: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = max(starts - 1, 0), breaks = breaks + 1, error = ?5,
     due_at = {now} + ?3, reason = CASE WHEN breaks + 1 >= ?6 THEN ?4 END,
-    state = CASE WHEN breaks + 1 >= ?6 THEN 'dead' ELSE 'parked' END,
+    state = CASE WHEN breaks + 1 >= ?6 THEN 'dead' ELSE 'scheduled' END,
     died_at = CASE WHEN breaks + 1 >= ?6 THEN {now} END
 WHERE id = ?1 AND token = ?2"#;
 
@@ -121,16 +121,16 @@ UPDATE "idem_inbox_messages" SET due_at = {now} + ?3
 WHERE id IN (SELECT value FROM json_each(?1)) AND token = ?2"#;
 
 pub(super) const IS_PARKED: &str = r#"
-SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'parked'"#;
+SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'"#;
 
 pub(super) const MAKE_DUE: &str = r#"
 UPDATE "idem_inbox_messages" SET due_at = {now}
-WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'parked'
+WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'
     AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now}"#;
 
 pub(super) const UNSTART: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
 
 pub(super) const JUDGE: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}
-WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 2)
+WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
     AND starts >= ?2 AND due_at < {now} - ?3"#;

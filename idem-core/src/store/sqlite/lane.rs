@@ -14,7 +14,7 @@ use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard, oneshot};
 
 use super::answer;
 use super::watch::Watch;
-use crate::store::Fault;
+use crate::store::StoreError;
 
 /// All connections of this process to one file, shared by all handles and prefixes.
 pub(super) struct File {
@@ -81,18 +81,18 @@ impl File {
     }
 
     /// Waits for the writing connection. Dropping the future while it waits leaves the queue.
-    pub(super) async fn lane(&self) -> Result<Lane, Fault> {
+    pub(super) async fn lane(&self) -> Result<Lane, StoreError> {
         let slot = self.writer.clone().lock_owned().await;
         self.open(slot).await
     }
 
     /// Returns the writing connection if it is free.
-    pub(super) async fn lane_if_free(&self) -> Option<Result<Lane, Fault>> {
+    pub(super) async fn lane_if_free(&self) -> Option<Result<Lane, StoreError>> {
         let slot = self.writer.clone().try_lock_owned().ok()?;
         Some(self.open(slot).await)
     }
 
-    async fn open(&self, mut slot: OwnedMutexGuard<Slot>) -> Result<Lane, Fault> {
+    async fn open(&self, mut slot: OwnedMutexGuard<Slot>) -> Result<Lane, StoreError> {
         if let Some(writer) = slot.idle.take() {
             return Ok(Lane { writer, slot });
         }
@@ -108,7 +108,7 @@ impl File {
 
     /// Returns a connection for reading, which no writer blocks (WAL). Return it with [`Reader::give_back`]; dropping
     /// it closes the connection.
-    pub(super) async fn reader(&self) -> Result<Reader<'_>, Fault> {
+    pub(super) async fn reader(&self) -> Result<Reader<'_>, StoreError> {
         let mut slot = self.reader.lock().await;
         let connection = match slot.take() {
             Some(connection) => connection,
@@ -118,12 +118,12 @@ impl File {
     }
 
     /// Classifies an error in one of idem's own statements.
-    pub(super) fn fault(&self, error: sqlx::Error) -> Fault {
+    pub(super) fn fault(&self, error: sqlx::Error) -> StoreError {
         answer::fault(&self.path, error)
     }
 
     /// Classifies an error in one of idem's own statements that is about a message.
-    pub(super) fn fault_of_message(&self, error: sqlx::Error) -> Fault {
+    pub(super) fn fault_of_message(&self, error: sqlx::Error) -> StoreError {
         answer::fault_of_message(&self.path, error)
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     let failed = |error: sqlx::Error| Error::Database { what: answer::trouble(path, &error), source: error.into() };
     let mode = wal(connection).await.map_err(failed)?;
     if mode != "wal" {
-        return Err(Error::Refused(format!(
+        return Err(Error::Config(format!(
             "the SQLite file {} stays in journal mode {mode:?}, in which readers block the writer: keep it on a local \
              disk, where WAL works",
             path.display()
@@ -60,7 +60,7 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
     let path = path.display();
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *connection).await.map_err(failed)?;
     if mode != "wal" {
-        return Err(Error::Refused(format!(
+        return Err(Error::Config(format!(
             "the SQLite file {path} is in journal mode {mode:?}: run `PRAGMA journal_mode = WAL` on it once, or connect \
              once without verify_only()"
         )));
@@ -70,7 +70,7 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
     if missing.is_empty() {
         return columns(connection, &place, prefix).await.map_err(failed)?;
     }
-    Err(Error::Refused(format!(
+    Err(Error::Config(format!(
         "the SQLite file {path} lacks migration {} under the prefix {:?}: connect once without verify_only(), or run it by \
          hand from idem-core/migrations/sqlite",
         missing.join(", "),

@@ -39,7 +39,7 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::Semaphore;
 
-use super::{Committed, Fault, Lends};
+use super::{Committed, HasConnection, StoreError};
 use crate::Error;
 
 pub use options::SqliteOptions;
@@ -49,7 +49,7 @@ pub use txn::Txn;
 ///
 /// SQLite has one writer at a time. All handles of a process to one file, whatever their prefix, share one writing
 /// connection and take turns in the order in which they came; processes wait for each other for at most 5 seconds, and
-/// what they could not get is [`Fault::Busy`]. A transaction is the writer from `begin` until it ends, so handlers run
+/// what they could not get is [`StoreError::LockTimeout`]. A transaction is the writer from `begin` until it ends, so handlers run
 /// one after the other. Reading does not wait (the file is in WAL mode).
 ///
 /// What a handler should know: a failed statement does not abort its transaction, unlike PostgreSQL, so that a handler
@@ -87,7 +87,7 @@ impl Sqlite {
     async fn change(
         &self,
         query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, StoreError> {
         let mut lane = self.file.lane().await?;
         let done = query.execute(lane.connection()).await.map_err(|error| self.file.fault(error))?;
         lane.give_back();
@@ -98,7 +98,7 @@ impl Sqlite {
     async fn change_of_message(
         &self,
         query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, StoreError> {
         let mut lane = self.file.lane().await?;
         let done = query.execute(lane.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
         lane.give_back();
@@ -106,23 +106,23 @@ impl Sqlite {
     }
 
     /// Begins a transaction of idem's own, in which no handler runs.
-    async fn transaction(&self) -> Result<Txn, Fault> {
+    async fn transaction(&self) -> Result<Txn, StoreError> {
         txn::begin(self, Duration::MAX).await
     }
 
     /// Ends a transaction of idem's own.
-    async fn finish(&self, txn: Txn, commit: bool) -> Result<(), Fault> {
+    async fn finish(&self, txn: Txn, commit: bool) -> Result<(), StoreError> {
         if !commit {
             return txn::rollback(self, txn).await.map(drop);
         }
         match txn::commit(self, txn).await {
             Committed::Done => Ok(()),
-            Committed::Retry(_) => Err(Fault::Busy),
+            Committed::Retry(_) => Err(StoreError::LockTimeout),
             Committed::Unknown(fault) => Err(fault),
-            Committed::Refused(error) => Err(Fault::Outage(error)),
+            Committed::Refused(error) => Err(StoreError::Unavailable(error)),
             // No handler had it in hand.
             Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly | Committed::CommitRefused => {
-                Err(Fault::Busy)
+                Err(StoreError::LockTimeout)
             }
         }
     }
@@ -138,8 +138,8 @@ impl fmt::Debug for Sqlite {
     }
 }
 
-impl Lends<SqliteConnection> for Sqlite {
-    fn lend(txn: &mut Txn) -> &mut SqliteConnection {
+impl HasConnection<SqliteConnection> for Sqlite {
+    fn connection(txn: &mut Txn) -> &mut SqliteConnection {
         txn.connection()
     }
 }

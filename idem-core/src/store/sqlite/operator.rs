@@ -6,7 +6,8 @@ use sqlx::sqlite::SqliteConnection;
 use super::sql::{duration, ids, row};
 use super::{Sqlite, claims, prune, register};
 use crate::store::{
-    Claimed, Cures, Fault, Filter, HandlerId, Identity, Level, Operator, Page, Promise, Pruned, Replayed, Row, Waiting,
+    Claimed, Cures, Filter, HandlerId, Identity, Level, Operator, Page, Promise, Pruned, Replayed, Row, StoreError,
+    Waiting,
 };
 use crate::{Fingerprint, Key, Reason};
 
@@ -15,11 +16,11 @@ pub(super) const LEVEL: &str = r#"
 SELECT
     (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND starts = 0 AND breaks <= 1
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND starts = 0 AND breaks <= 1
     ) + (
         SELECT count(*) FROM "idem_inbox_messages"
-        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'parked' AND (starts >= 1 OR breaks >= 2)
-    ) AS parked,
+        WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
+    ) AS scheduled,
     (
         SELECT count(*) FROM "idem_inbox_messages"
         WHERE +handler_id IN (SELECT value FROM json_each(?1)) AND state = 'dead'
@@ -28,11 +29,11 @@ SELECT
         SELECT min(due_at) FROM (
             SELECT (
                 SELECT min(due_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'parked' AND starts = 0 AND breaks <= 1
+                WHERE handler_id = h.value AND state = 'scheduled' AND starts = 0 AND breaks <= 1
             ) AS due_at FROM json_each(?1) AS h
             UNION ALL SELECT (
                 SELECT min(due_at) FROM "idem_inbox_messages"
-                WHERE handler_id = h.value AND state = 'parked' AND (starts >= 1 OR breaks >= 2)
+                WHERE handler_id = h.value AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
             ) FROM json_each(?1) AS h
         )
         WHERE due_at <= {now}
@@ -52,7 +53,7 @@ ORDER BY id DESC LIMIT ?5"#
         )
     };
 }
-const PARKED: &str = list!("'parked'");
+const PARKED: &str = list!("'scheduled'");
 pub(super) const DEAD: &str = list!("'dead'");
 
 const FIND: &str = r#"
@@ -84,7 +85,7 @@ async fn find(
 /// A row that ended processes or connections runs as a suspect again: breaks is set to 2 to mark it, because starts is
 /// reset to 0.
 const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET state = 'parked', due_at = {now}, token = NULL, starts = 0,
+UPDATE "idem_inbox_messages" SET state = 'scheduled', due_at = {now}, token = NULL, starts = 0,
     breaks = CASE WHEN reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
@@ -99,21 +100,21 @@ UPDATE "idem_processed_messages" SET processed_at = {now}
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NULL"#;
 
 impl Operator for Sqlite {
-    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, Fault> {
+    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, StoreError> {
         let mut reader = self.file.reader().await?;
         let read = async {
             let query = sqlx::query(self.prefix.sql(LEVEL)).bind(ids(handlers));
             let row = query.fetch_one(&mut reader.connection).await?;
             let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
             let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);
-            Ok(Level { parked: count("parked")?, dead: count("dead")?, oldest_due })
+            Ok(Level { scheduled: count("scheduled")?, dead: count("dead")?, oldest_due })
         };
         let level = read.await.map_err(|error| self.file.fault(error))?;
         reader.give_back();
         Ok(level)
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
         register::waiting(self, consumer).await
     }
 
@@ -121,9 +122,9 @@ impl Operator for Sqlite {
         register::cures(self, consumer, handler, new)
     }
 
-    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, Fault> {
+    async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
         let mut reader = self.file.reader().await?;
-        let query = sqlx::query(self.prefix.sql(if filter.parked { PARKED } else { DEAD }))
+        let query = sqlx::query(self.prefix.sql(if filter.scheduled { PARKED } else { DEAD }))
             .bind(page.before.unwrap_or(i64::MAX))
             .bind(filter.reason.map(Reason::as_str))
             .bind(consumer)
@@ -135,7 +136,7 @@ impl Operator for Sqlite {
         Ok(rows)
     }
 
-    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, Fault> {
+    async fn replay(&self, consumer: &str, id: i64, force: bool) -> Result<Replayed, StoreError> {
         let mut txn = self.transaction().await?;
         let work = async {
             let answer = match find(self, txn.connection(), consumer, id).await? {
@@ -156,7 +157,7 @@ impl Operator for Sqlite {
     }
 
     /// Claims the new key for the row, then moves the row to it; from then on the row owns its claim.
-    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, Fault> {
+    async fn replay_as(&self, consumer: &str, id: i64, key: &Key) -> Result<Replayed, StoreError> {
         let mut txn = self.transaction().await?;
         let work = async {
             let Some(Dead { handler, fingerprint, reason: Some(Reason::Conflict) }) =
@@ -178,7 +179,7 @@ impl Operator for Sqlite {
 
     /// Runs in one transaction. A conflict row and a row without a key own no claim: the claim of that key belongs to
     /// another message.
-    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, Fault> {
+    async fn discard(&self, consumer: &str, id: i64) -> Result<bool, StoreError> {
         let mut txn = self.transaction().await?;
         let work = async {
             let query = sqlx::query(self.prefix.sql(DISCARD)).bind(id).bind(consumer);
@@ -197,7 +198,7 @@ impl Operator for Sqlite {
         Ok(discarded)
     }
 
-    async fn prune(&self) -> Result<Pruned, Fault> {
+    async fn prune(&self) -> Result<Pruned, StoreError> {
         prune::prune(self).await
     }
 }

@@ -66,7 +66,7 @@ impl SqliteOptions {
     /// Each commit is synced to disk (`synchronous = FULL`): nothing can be lost after an ack.
     ///
     /// # Errors
-    /// [`Error::Refused`] if a setting cannot work: an in-memory database, `mode=ro`, a retention of zero, an invalid
+    /// [`Error::Config`] if a setting cannot work: an in-memory database, `mode=ro`, a retention of zero, an invalid
     /// prefix, tables that lack a column, or tables that a newer version of idem has changed so that this one must not
     /// use them; with [`verify_only`](Self::verify_only), a file without the tables of this version.
     /// [`Error::Database`] if the file cannot be opened or written. The text names the file and the fix.
@@ -199,5 +199,5 @@ fn check(path: &Path, verify_only: bool) -> Result<(), Error> {
 }
 
 fn refuse<T>(why: String) -> Result<T, Error> {
-    Err(Error::Refused(why))
+    Err(Error::Config(why))
 }

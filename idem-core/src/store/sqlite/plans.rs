@@ -77,7 +77,7 @@ async fn the_level_is_counted_in_indexes() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_listed_without_reading_what_is_parked() {
+async fn dead_letters_are_listed_without_reading_what_is_scheduled() {
     let plan = plan(operator::DEAD).await;
     assert!(plan.contains("messages_dead") && !plan.contains("TEMP B-TREE"), "{plan}");
 }

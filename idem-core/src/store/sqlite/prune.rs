@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Sqlite;
 use super::sql::millis;
-use crate::store::{Fault, Pruned};
+use crate::store::{Pruned, StoreError};
 
 /// How many claims one transaction deletes: it occupies the single writer for about 10 ms.
 const CHUNK: usize = 1000;
@@ -43,7 +43,7 @@ UPDATE "idem_handlers" SET pruned_through = max(coalesce(pruned_through, 0), ?2)
 
 /// Pauses after each chunk for as long as the chunk took, so that claims of other processes, which poll for the write
 /// lock, can proceed. Claims of this process wait in the same fair queue.
-pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, Fault> {
+pub(super) async fn prune(store: &Sqlite) -> Result<Pruned, StoreError> {
     let token = Uuid::new_v4();
     let mut pruned = Pruned::default();
     let mut from = (0, 0);
@@ -69,7 +69,7 @@ struct Chunk {
 }
 
 /// Runs one transaction; `None` while another pruner is active. The last chunk releases the turn.
-async fn chunk(store: &Sqlite, token: Uuid, from: (i64, i64)) -> Result<Option<Chunk>, Fault> {
+async fn chunk(store: &Sqlite, token: Uuid, from: (i64, i64)) -> Result<Option<Chunk>, StoreError> {
     let mut txn = store.transaction().await?;
     let work = async {
         let enter = sqlx::query(store.prefix.sql(ENTER)).bind(token).bind(millis(TURN));

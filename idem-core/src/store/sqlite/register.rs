@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Sqlite;
 use super::lane::Lane;
 use super::sql::{NOW, duration, ids, millis};
-use crate::store::{Cures, Fault, HandlerId, Waiting};
+use crate::store::{Cures, HandlerId, StoreError, Waiting};
 
 const INTERN: &str = r#"
 INSERT INTO "idem_handlers" (consumer, name, retention) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
@@ -18,7 +18,7 @@ const RETENTION: &str = r#"SELECT retention FROM "idem_handlers" WHERE id = ?1"#
 
 const NUMBER: &str = r#"SELECT id FROM "idem_handlers" WHERE consumer = ?1 AND name = ?2"#;
 
-pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, Fault> {
+pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
     let mut txn = store.transaction().await?;
     let work = async {
         let mut handlers = Vec::with_capacity(names.len());
@@ -37,7 +37,7 @@ pub(super) async fn register(store: &Sqlite, consumer: &str, names: &[&str]) -> 
     Ok(handlers)
 }
 
-pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, Fault> {
+pub(super) async fn retention(store: &Sqlite, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
     let mut reader = store.file.reader().await?;
     let mut retentions = Vec::with_capacity(handlers.len());
     for handler in handlers {
@@ -58,7 +58,7 @@ UPDATE "idem_handlers" SET seen_at = {now}
 WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000"#;
 
 /// Reads first, because reading never waits: then only one of the file's workers has to write.
-pub(super) async fn seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<(), Fault> {
+pub(super) async fn seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<(), StoreError> {
     let handlers = ids(handlers);
     let mut reader = store.file.reader().await?;
     let query = sqlx::query_scalar(store.prefix.sql(STALE)).bind(&handlers);
@@ -75,7 +75,7 @@ SELECT name, {now} - seen_at FROM "idem_handlers" AS h
 WHERE consumer = ?1 AND EXISTS (SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.id)
 ORDER BY name"#;
 
-pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<Waiting>, Fault> {
+pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
     let mut reader = store.file.reader().await?;
     let query = sqlx::query_as(store.prefix.sql(WAITING)).bind(consumer);
     let rows: Vec<(String, i64)> =
@@ -95,7 +95,7 @@ SELECT EXISTS (
     WHERE consumer = ?1 AND (pruned_through IS NOT NULL
         OR EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id)))"#;
 
-pub(super) async fn has_history(store: &Sqlite, consumer: &str) -> Result<bool, Fault> {
+pub(super) async fn has_history(store: &Sqlite, consumer: &str) -> Result<bool, StoreError> {
     let mut reader = store.file.reader().await?;
     let query = sqlx::query_scalar(store.prefix.sql(HAS_HISTORY)).bind(consumer);
     let any = query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
@@ -107,7 +107,7 @@ pub(super) async fn has_history(store: &Sqlite, consumer: &str) -> Result<bool, 
 const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
 
 /// If another task writes or waits for the writer, that task finds out whether writing works, and a read suffices here.
-pub(super) async fn ping(store: &Sqlite) -> Result<(), Fault> {
+pub(super) async fn ping(store: &Sqlite) -> Result<(), StoreError> {
     let Some(lane) = store.file.lane_if_free().await else {
         let mut reader = store.file.reader().await?;
         let query = sqlx::query(store.prefix.sql(r#"SELECT id FROM "idem_pruner""#));
@@ -122,7 +122,7 @@ pub(super) async fn ping(store: &Sqlite) -> Result<(), Fault> {
             Ok(())
         }
         // Another process writes, so writing is possible.
-        Err(Fault::Busy) => Ok(()),
+        Err(StoreError::LockTimeout) => Ok(()),
         Err(fault) => Err(fault),
     }
 }

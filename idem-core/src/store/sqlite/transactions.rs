@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use super::{Sqlite, Txn, register, txn};
 use crate::Error;
-use crate::store::{Committed, Fate, Fault, Reservation, Ticket, Transactions, Undone};
+use crate::store::{Committed, Fate, Reservation, StoreError, Ticket, Transactions, Undone};
 
 impl Transactions for Sqlite {
     type Txn = Txn;
 
-    async fn ping(&self) -> Result<(), Fault> {
+    async fn ping(&self) -> Result<(), StoreError> {
         register::ping(self).await
     }
 
     /// Accepts any number: callers wait in the queue for the writer.
     fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        let refused = || Error::Refused(format!("{connections} connections at once are more than can be counted"));
+        let refused = || Error::Config(format!("{connections} connections at once are more than can be counted"));
         Reservation::of(&self.left, connections).ok_or_else(refused)
     }
 
-    async fn begin(&self, deadline: Duration) -> Result<Txn, Fault> {
+    async fn begin(&self, deadline: Duration) -> Result<Txn, StoreError> {
         txn::begin(self, deadline).await
     }
 
@@ -27,7 +27,7 @@ impl Transactions for Sqlite {
         txn::commit(self, txn).await
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<Undone, Fault> {
+    async fn rollback(&self, txn: Txn) -> Result<Undone, StoreError> {
         txn::rollback(self, txn).await
     }
 
@@ -35,7 +35,7 @@ impl Transactions for Sqlite {
         txn.commit_was_refused().then(Ticket::default)
     }
 
-    async fn fate(&self, _: &Ticket) -> Result<Fate, Fault> {
+    async fn fate(&self, _: &Ticket) -> Result<Fate, StoreError> {
         Ok(Fate::CommitRefused)
     }
 }

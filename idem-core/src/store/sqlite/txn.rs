@@ -9,7 +9,7 @@ use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::lane::Lane;
 use super::{Sqlite, claims};
 use crate::Key;
-use crate::store::{Committed, Fault, HandlerId, Undone};
+use crate::store::{Committed, HandlerId, StoreError, Undone};
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
 /// interrupts the running statement and closes the connection.
@@ -47,11 +47,11 @@ impl Txn {
     }
 }
 
-pub(super) async fn begin(store: &Sqlite, deadline: Duration) -> Result<Txn, Fault> {
+pub(super) async fn begin(store: &Sqlite, deadline: Duration) -> Result<Txn, StoreError> {
     let mut lane = store.file.lane().await?;
     if let Err(error) = lane.run("BEGIN IMMEDIATE").await {
         let fault = store.file.fault(error);
-        if matches!(fault, Fault::Busy) {
+        if matches!(fault, StoreError::LockTimeout) {
             lane.give_back();
         }
         return Err(fault);
@@ -108,7 +108,7 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
     }
 }
 
-pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, Fault> {
+pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, StoreError> {
     txn.lane.watch().unlimited();
     let ours = match txn.guarded {
         Some(_) => txn.lane.run(r#"ROLLBACK TO "idem_guard""#).await,

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{Operator, Replayed};
-use idem_core::{Horizon, Reason, RetryPolicy};
+use idem_core::{Reason, ReplayWindow, RetryPolicy};
 
 use crate::Publication;
 use crate::conformance::store::Setup;
@@ -133,7 +133,7 @@ pub async fn of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it<
 /// It has a claim, which is never pruned, so that it can wait for any time.
 pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
     let line = Line::with(world, Setup { retention: Some(HOUR), ..Setup::default() }).await;
-    let late = RetryPolicy::new().first(HOUR).longest(HOUR);
+    let late = RetryPolicy::new().min_delay(HOUR).max_delay(HOUR);
     line.publish(ago(Order::new("a", &[Act::Fail, Act::Ok]), 4 * HOUR));
     line.run_with(Settings { retry: late, ..Settings::default() }, 1).await;
     line.publish(Order::ok("seen"));
@@ -141,14 +141,14 @@ pub async fn a_row_of_the_inbox_is_never_too_old<W: World>(world: W) {
     prune(&line, 3 * HOUR).await;
     let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", 3 * HOUR));
     line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
-    assert_eq!(line.run(3).await, ["parked 1", "processed", "processed"]);
+    assert_eq!(line.run(3).await, ["scheduled 1", "processed", "processed"]);
     assert_eq!(line.effects("a").await, 1);
 }
 
 /// A worker looks for rows that became due since its last poll, and every few seconds for all due rows.
 pub async fn a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs<W: World>(world: W) {
     let line = Line::new(world).await;
-    let late = RetryPolicy::new().first(HOUR).longest(HOUR);
+    let late = RetryPolicy::new().min_delay(HOUR).max_delay(HOUR);
     line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
     let worker = line.start_with(Settings { retry: late, ..Settings::default() });
     line.outcomes(1).await;
@@ -156,7 +156,7 @@ pub async fn a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs<W: World
     line.outcomes(2).await;
     let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", 9 * HOUR));
     line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
-    assert_eq!(line.outcomes(3).await, ["parked 1", "processed", "processed"]);
+    assert_eq!(line.outcomes(3).await, ["scheduled 1", "processed", "processed"]);
     worker.stop().await;
 }
 
@@ -165,15 +165,17 @@ pub async fn a_broker_that_keeps_messages_for_longer_refuses_the_start<W: World>
     let line = Line::new(world).await;
     let day = 24 * HOUR;
     line.publish(Order::ok("a"));
-    line.broker.horizon(Horizon::Within(8 * day));
+    line.broker.replay_window(ReplayWindow::Within(8 * day));
     let refused = line.start().refused().await;
     for said in ["orders", "8 days", "7 days", ".retention(", "let the broker keep"] {
         assert!(refused.contains(said), "{refused}");
     }
     let counts = line.queue.counts();
     assert_eq!((counts.ready, counts.acks, line.desk.runs("a")), (1, 0, 0));
-    for (n, horizon) in [Horizon::Within(7 * day), Horizon::Unlimited, Horizon::Unstated].into_iter().enumerate() {
-        line.broker.horizon(horizon);
+    for (n, window) in
+        [ReplayWindow::Within(7 * day), ReplayWindow::Unlimited, ReplayWindow::Unknown].into_iter().enumerate()
+    {
+        line.broker.replay_window(window);
         line.publish(Order::ok(&n.to_string()));
         line.run(n + 2).await;
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use idem_core::store::Fault;
-use idem_core::{BoxError, Delivery, Health, Source, Terms};
+use idem_core::store::StoreError;
+use idem_core::{BoxError, Delivery, Health, Source, SubscribeOptions};
 use tokio::sync::watch;
 
 use crate::Tapped;
@@ -36,7 +36,11 @@ impl Away {
                 method == "ping"
             });
             let is_asked = matches!(method, "ping" | "claim" | "insert");
-            if is_asked && away.load(Relaxed) { Do::Fail(Fault::Outage("the test says so".into())) } else { Do::Work }
+            if is_asked && away.load(Relaxed) {
+                Do::Fail(StoreError::Unavailable("the test says so".into()))
+            } else {
+                Do::Work
+            }
         }
     }
 
@@ -75,7 +79,7 @@ pub async fn an_outage_that_is_long_for_the_broker_costs_one_return<W: World>(wo
     // redelivered messages are then duplicates.
     let again = if W::INBOX { 0 } else { held };
     let outcomes = line.outcomes(3 + again).await;
-    let known = outcomes.iter().filter(|outcome| matches!(outcome.as_str(), "parked 0" | "duplicate")).count();
+    let known = outcomes.iter().filter(|outcome| matches!(outcome.as_str(), "scheduled 0" | "duplicate")).count();
     let processed = outcomes.iter().filter(|outcome| *outcome == "processed").count();
     assert_eq!((known, processed, outcomes.len()), (again, 3, 3 + again), "{outcomes:?}");
     soon(line.queue.idle()).await;
@@ -112,7 +116,7 @@ struct Useless {
 impl Tap for Useless {
     type Ack = ();
 
-    async fn open<S: Source>(&mut self, _: &mut S, _: Terms) -> Result<(), BoxError> {
+    async fn open<S: Source>(&mut self, _: &mut S, _: SubscribeOptions) -> Result<(), BoxError> {
         self.opened.send_modify(|opened| *opened += 1);
         Ok(())
     }

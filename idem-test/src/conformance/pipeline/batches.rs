@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::{Claims, Identity, Promise, Transactions};
-use idem_core::{Fingerprint, Key, Lends, Reason};
+use idem_core::{Fingerprint, HasConnection, Key, Reason};
 
 use crate::Tapped;
 use crate::conformance::soon;
@@ -18,7 +18,7 @@ use super::{Line, Order, Settings, World};
 
 /// Prefetches what the cases publish. The poll interval is long: storing a message wakes the worker.
 fn wide() -> Settings {
-    Settings { in_flight: 100, poll: Duration::from_secs(600), ..Settings::default() }
+    Settings { concurrency: 100, poll: Duration::from_secs(600), ..Settings::default() }
 }
 
 /// How many messages [`blocked`] publishes.
@@ -34,7 +34,7 @@ async fn blocked<W: World>(line: &Line<W>) -> (Running, <W::Store as Transaction
     let mut block = line.store.begin(Duration::from_secs(30)).await.unwrap();
     if W::FEATURES.concurrent {
         let lock = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", line.world.own("inbox_messages"));
-        W::execute(<W::Store as Lends<W::Connection>>::lend(&mut block), &lock).await.unwrap();
+        W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut block), &lock).await.unwrap();
     }
     for n in 1..BEFORE {
         line.publish(Order::ok(&format!("before {n}")));

@@ -20,7 +20,7 @@ fn unknown(n: usize) -> Publication {
 pub async fn a_queue_that_dies_whole_pauses_until_an_operator_resumes_it<W: World>(world: W) {
     let line = Line::new(world).await;
     (0..80).for_each(|n| line.publish_raw(unknown(n)));
-    let settings = Settings { in_flight: 4, ..Settings::default() };
+    let settings = Settings { concurrency: 4, ..Settings::default() };
     let shown = watch::Sender::default();
     let worker = line.start_with(Settings { health: Some(shown.clone()), ..settings });
     let health = shown.borrow().clone().unwrap();

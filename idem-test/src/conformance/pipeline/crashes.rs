@@ -7,7 +7,7 @@ use idem_core::store::{
     Claims, Committed, Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Operator, Page, Promise,
     Transactions,
 };
-use idem_core::{Delivery, Fingerprint, Gate, Key, Lends, Reason};
+use idem_core::{Delivery, Fingerprint, Gate, HasConnection, Key, Reason};
 use uuid::Uuid;
 
 use crate::conformance::soon;
@@ -22,7 +22,7 @@ use super::{Order, World};
 /// A trial of the suite's handler; each process has a separate store.
 pub(super) async fn trial<W: World>(world: Arc<W>, desk: Desk) -> Trial<W::Store>
 where
-    W::Store: Lends<W::Connection>,
+    W::Store: HasConnection<W::Connection>,
 {
     let connect = move || {
         let world = world.clone();
@@ -42,19 +42,19 @@ pub(super) fn order(order: Order) -> crate::Publication {
 pub async fn every_way_to_deliver_has_one_effect<W: World>(world: W) {
     let line = Line::new(world).await;
     let trial = trial(line.world.clone(), line.desk.clone()).await;
-    for (copies, in_flight, processes) in [(1, 1, 1), (10, 1, 1), (5, 5, 1), (6, 3, 2)] {
+    for (copies, concurrency, processes) in [(1, 1, 1), (10, 1, 1), (5, 5, 1), (6, 3, 2)] {
         for crash in [None].into_iter().chain(Crash::ALL.map(Some)) {
             for acts in [&[Act::Ok][..], &[Act::Fail, Act::Ok]] {
                 let fails = acts[0] == Act::Fail;
                 // A failing message also reaches the commit points: those of the transaction that schedules it.
-                let id = format!("{copies} {in_flight} {processes} {crash:?} {fails}");
+                let id = format!("{copies} {concurrency} {processes} {crash:?} {fails}");
                 let sending = trial.deliver(order(Order::new(&id, acts))).processes(processes);
                 let sending = match crash {
                     Some(crash) => sending.crash(crash),
                     None => sending,
                 };
                 // Another process may be faster everywhere, so that the first one never reaches its point.
-                match sending.run(copies, in_flight).await {
+                match sending.run(copies, concurrency).await {
                     Err(error) if processes > 1 && error.to_string().contains("never reached") => {}
                     outcomes => drop(outcomes.unwrap_or_else(|error| panic!("{id}: {error}"))),
                 }
@@ -95,7 +95,7 @@ pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
     let gate = Gate::new();
     let workers = [(); 2].map(|()| line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() }));
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
-    park(&line, "billing", Order::ok("neighbour")).await;
+    schedule(&line, "billing", Order::ok("neighbour")).await;
     never_runs(&line, "neighbour").await;
     line.desk.go.send_replace(true);
     assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
@@ -142,7 +142,7 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
     let line = Line::new(world).await;
     // Due only when the other message runs.
     let left = suspect_for(&line, 1, Duration::from_secs(3)).await;
-    park(&line, "billing", Order::new("running", &[Act::Wait])).await;
+    schedule(&line, "billing", Order::new("running", &[Act::Wait])).await;
     let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     if !W::FEATURES.concurrent {
@@ -151,7 +151,7 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
         worker.stop().await;
         return;
     }
-    let filter = Filter { parked: true, ..Filter::default() };
+    let filter = Filter { scheduled: true, ..Filter::default() };
     let row = async || {
         let rows = line.store.list("billing", &filter, Page::default()).await.unwrap();
         rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
@@ -188,7 +188,7 @@ async fn suspect<W: World>(line: &Line<W>, starts: u32) {
 
 /// Like [`suspect`], with a lease. Returns the token of the last process.
 async fn suspect_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> Option<Uuid> {
-    let handler = park(line, "billing", Order::new("suspect", &[Act::Wait])).await;
+    let handler = schedule(line, "billing", Order::new("suspect", &[Act::Wait])).await;
     let take = async |kind| {
         let token = Uuid::new_v4();
         let mut rows = line.store.take(&[handler], kind, Limit::rows(1), token, lease).await.unwrap();
@@ -210,7 +210,7 @@ pub async fn a_crash_while_a_row_runs_has_one_effect<W: World>(world: W) {
     for point in [Crash::InHandler, Crash::BeforeCommit, Crash::AfterCommit] {
         let id = format!("{point:?}");
         // Only the row exists, so that its run is the first to reach the point.
-        park(&line, "trial", Order::ok(&id)).await;
+        schedule(&line, "trial", Order::ok(&id)).await;
         let process = trial.start(Some(point), 1).unwrap();
         soon(process.fate.sealed()).await;
         drop(process);
@@ -221,7 +221,7 @@ pub async fn a_crash_while_a_row_runs_has_one_effect<W: World>(world: W) {
 }
 
 /// Stores a scheduled message that is due now, as a worker would.
-async fn park<W: World>(line: &Line<W>, consumer: &str, order: Order) -> HandlerId {
+async fn schedule<W: World>(line: &Line<W>, consumer: &str, order: Order) -> HandlerId {
     let handler = line.store.register(consumer, &["", "orders"]).await.unwrap()[1];
     let delivery = Delivery::new("orders", serde_json::to_vec(&order).unwrap());
     let fingerprint = Fingerprint::of(delivery.payload());

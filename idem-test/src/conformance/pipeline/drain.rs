@@ -16,7 +16,7 @@ pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W
         line.publish(Order::new("runs", &[Act::Wait]));
         line.publish(Order::ok(&n.to_string()));
     }
-    let worker = line.start_with(Settings { in_flight: 2, ..Settings::default() });
+    let worker = line.start_with(Settings { concurrency: 2, ..Settings::default() });
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     let ended = worker.shut_down();
     line.desk.go.send_replace(true);
@@ -44,7 +44,7 @@ pub async fn the_end_of_the_patience_rolls_back_and_releases<W: World>(world: W)
     assert_eq!((counts.acks, counts.ready, counts.unsettled), (acks, 1 - acks, 0));
     assert_eq!(line.effects("a").await, 0);
     line.desk.go.send_replace(true);
-    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
 }
 

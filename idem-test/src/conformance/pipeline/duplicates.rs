@@ -18,7 +18,7 @@ pub async fn a_message_is_processed_and_acked<W: World>(world: W) {
     line.publish(Order::ok("a"));
     assert_eq!(line.run(1).await, ["processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.queue.counts().acks), (1, 1, 1));
-    assert!(line.parked().await.is_empty() && line.dead().await.is_empty());
+    assert!(line.scheduled().await.is_empty() && line.dead().await.is_empty());
 }
 
 /// A copy that arrives after the first is acked, and its handler is not called.
@@ -66,7 +66,7 @@ pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Wait]));
     line.publish(Order::new("a", &[Act::Wait]));
-    let settings = Settings { in_flight: 1, ..Settings::default() };
+    let settings = Settings { concurrency: 1, ..Settings::default() };
     let workers = [line.start_with(settings.clone()), line.start_with(settings)];
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     soon(line.queue.delivered(2)).await;
@@ -88,7 +88,7 @@ pub async fn copies_at_two_workers_are_handled_once<W: World>(world: W) {
 /// database, as an effect or as a dead letter. Neither is taken for a copy of the other.
 pub async fn a_message_that_fails_beside_another_of_its_key_is_not_lost<W: World>(world: W) {
     let line = Line::new(world).await;
-    let settings = Settings { in_flight: 1, ..Settings::default() };
+    let settings = Settings { concurrency: 1, ..Settings::default() };
     let workers = [line.start_with(settings.clone()), line.start_with(settings)];
     for round in 0..20 {
         let id = round.to_string();
@@ -105,15 +105,15 @@ pub async fn a_message_that_fails_beside_another_of_its_key_is_not_lost<W: World
 }
 
 /// While a message waits for its next attempt, a copy of it already is a duplicate.
-pub async fn a_copy_of_a_parked_message_is_a_duplicate<W: World>(world: W) {
+pub async fn a_copy_of_a_scheduled_message_is_a_duplicate<W: World>(world: W) {
     let line = Line::new(world).await;
     let order = Order::new("a", &[Act::Fail, Act::Ok]);
     line.publish(order.clone());
-    let late = RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
-    assert_eq!(line.run_with(Settings { retry: late, ..Settings::default() }, 1).await, ["parked 1"]);
+    let late = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    assert_eq!(line.run_with(Settings { retry: late, ..Settings::default() }, 1).await, ["scheduled 1"]);
     line.publish(order);
-    assert_eq!(line.run(2).await, ["parked 1", "duplicate"]);
-    assert_eq!((line.effects("a").await, line.desk.runs("a"), line.parked().await.len()), (0, 1, 1));
+    assert_eq!(line.run(2).await, ["scheduled 1", "duplicate"]);
+    assert_eq!((line.effects("a").await, line.desk.runs("a"), line.scheduled().await.len()), (0, 1, 1));
 }
 
 /// The ack was lost with the connection: the broker redelivers, and the claim is found.
@@ -166,7 +166,7 @@ pub async fn two_consumers_each_have_their_effect<W: World>(world: W) {
 pub async fn redelivered_messages_are_stored_before_they_run<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_redelivered(Order::ok("a")).await;
-    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
     line.publish_redelivered(Order::ok("a")).await;
     line.runs_to(Settings::default(), &["duplicate"]).await;
@@ -187,7 +187,7 @@ pub async fn never_acks_before_commit<W: World>(world: W) {
     let acks = witness.acks();
     // Handlers run one after the other, so that the number of messages taken over identifies the current one.
     let worker =
-        line.start_at(Tapped::new(line.queue.clone(), witness), Settings { in_flight: 1, ..Settings::default() });
+        line.start_at(Tapped::new(line.queue.clone(), witness), Settings { concurrency: 1, ..Settings::default() });
     soon(line.queue.settled(messages)).await;
     worker.stop().await;
     let taken_over = acks.lock().unwrap().clone();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use idem_core::store::Transactions;
-use idem_core::{Key, Lends, Reason};
+use idem_core::{HasConnection, Key, Reason};
 
 use crate::conformance::soon;
 
@@ -78,16 +78,16 @@ async fn among_others<W: World>(line: &Line<W>, round: usize, order: Order, dead
     others[..5].iter().for_each(|other| line.publish(other.clone()));
     line.publish(order);
     others[5..].iter().for_each(|other| line.publish(other.clone()));
-    let worker = line.start_with(Settings { in_flight: 1, linger: Duration::from_millis(300), ..hasty() });
+    let worker = line.start_with(Settings { concurrency: 1, linger: Duration::from_millis(300), ..hasty() });
     soon(async {
-        while line.dead().await.len() < dead || !line.parked().await.is_empty() {
+        while line.dead().await.len() < dead || !line.scheduled().await.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
     soon(line.queue.idle()).await;
     soon(async {
-        while !line.parked().await.is_empty() {
+        while !line.scheduled().await.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
@@ -145,10 +145,10 @@ pub async fn a_handler_checks_its_constraints_among_others<W: World>(world: W) {
 pub async fn a_statement_that_outlives_its_handler_is_charged_once<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Stuck, Act::Fail]));
-    let late = idem_core::RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
+    let late = idem_core::RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
     let outcomes = line.run_with(Settings { retry: late, ..hasty() }, 1).await;
-    assert_eq!((outcomes, line.desk.runs("a")), (vec!["parked 1".to_owned()], 1));
-    let row = &line.parked().await[0];
+    assert_eq!((outcomes, line.desk.runs("a")), (vec!["scheduled 1".to_owned()], 1));
+    let row = &line.scheduled().await[0];
     assert!(row.error.contains("deadline") || row.error.contains("interrupted"), "{:?}", row.error);
     assert_eq!((row.attempts, row.starts, row.breaks, line.effects("a").await), (1, 0, 0, 0));
 }
@@ -160,7 +160,7 @@ async fn blocked<W: World>(line: &Line<W>, settings: Settings) -> (Running, <W::
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     let mut block = line.store.begin(Duration::from_secs(60)).await.unwrap();
     let lock = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", line.world.own("inbox_messages"));
-    W::execute(<W::Store as Lends<W::Connection>>::lend(&mut block), &lock).await.unwrap();
+    W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut block), &lock).await.unwrap();
     line.desk.go.send_replace(true);
     waits(line, true).await;
     (worker, block)
@@ -184,7 +184,7 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
     }
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_secs(2)));
-    let late = idem_core::RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
+    let late = idem_core::RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
     let (worker, block) = blocked(&line, Settings { retry: late, ..Settings::default() }).await;
     // Each try ends with a lock timeout.
     for _ in 0..3 {
@@ -193,10 +193,10 @@ pub async fn a_failure_is_recorded_again_and_the_handler_not_run_again<W: World>
     }
     assert_eq!((line.queue.counts().unsettled, line.queue.counts().redeliveries), (1, 0));
     line.store.rollback(block).await.unwrap();
-    assert_eq!(line.outcomes(1).await, ["parked 1"]);
+    assert_eq!(line.outcomes(1).await, ["scheduled 1"]);
     soon(line.queue.idle()).await;
     worker.stop().await;
-    assert_eq!((line.desk.runs("a"), line.parked().await[0].attempts), (1, 1));
+    assert_eq!((line.desk.runs("a"), line.scheduled().await[0].attempts), (1, 1));
 }
 
 /// A drain releases the delivery.
@@ -210,6 +210,6 @@ pub async fn a_drain_releases_a_failure_that_is_not_recorded<W: World>(world: W)
     let counts = line.queue.counts();
     assert_eq!((counts.acks, counts.ready, counts.unsettled), (0, 1, 0));
     line.store.rollback(block).await.unwrap();
-    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
     assert_eq!(line.effects("a").await, 1);
 }

@@ -89,7 +89,7 @@ pub async fn what_a_message_came_with_is_the_same_wherever_it_runs<W: World>(wor
         let (before, seen) = (line.outcomes(0).await.len(), line.desk.log().len());
         line.publish_raw(message);
         run(&line, before + 2).await;
-        assert_eq!(line.outcomes(0).await[before..], ["parked 1", "dead: permanent"]);
+        assert_eq!(line.outcomes(0).await[before..], ["scheduled 1", "dead: permanent"]);
         let dead = line.one_dead().await;
         let known = all(&dead.delivery);
         assert_eq!(line.inbox().replay(dead.id).await.unwrap(), Replayed::Due);

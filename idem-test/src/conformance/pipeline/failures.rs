@@ -16,7 +16,7 @@ async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &st
     line.publish(Order::ok("neighbour"));
     let mut outcomes = line.run_with(settings.clone(), 4).await;
     outcomes.sort();
-    assert_eq!(outcomes, ["parked 1", "parked 2", "processed", "processed"]);
+    assert_eq!(outcomes, ["scheduled 1", "scheduled 2", "processed", "processed"]);
     // Together with its neighbour it may have run once more, uncharged.
     let most = if W::BATCH > 1 { 4 } else { 3 };
     assert!((3..=most).contains(&line.desk.runs("a")), "{}", line.desk.runs("a"));
@@ -24,26 +24,26 @@ async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &st
 
     // The error of the attempt is kept.
     line.publish(Order::new("b", &[act]));
-    let late = idem_core::RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
+    let late = idem_core::RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
     line.run_with(Settings { retry: late, ..settings }, 5).await;
-    let row = &line.parked().await[0];
+    let row = &line.scheduled().await[0];
     assert!(row.error.contains(error), "{:?}", row.error);
     assert_eq!((row.attempts, row.starts, row.breaks, row.token), (1, 0, 0, None));
     assert_eq!(line.effects("b").await, 0);
 }
 
 /// A returned error.
-pub async fn an_error_rolls_back_and_parks<W: World>(world: W) {
+pub async fn an_error_rolls_back_and_schedules<W: World>(world: W) {
     fails_once(world, Act::Fail, Settings::default(), "attempt 1 has failed").await;
 }
 
 /// A panic costs one attempt and nothing else.
-pub async fn a_panic_rolls_back_and_parks<W: World>(world: W) {
+pub async fn a_panic_rolls_back_and_schedules<W: World>(world: W) {
     fails_once(world, Act::Panic, Settings::default(), "the handler panics").await;
 }
 
 /// A handler that exceeds the handler timeout is dropped.
-pub async fn a_deadline_rolls_back_and_parks<W: World>(world: W) {
+pub async fn a_deadline_rolls_back_and_schedules<W: World>(world: W) {
     let settings = Settings { deadline: Duration::from_secs(1), ..Settings::default() };
     fails_once(world, Act::Hang, settings, "deadline").await;
 }
@@ -59,7 +59,7 @@ pub async fn retries_end_as_exhausted_after_five_attempts<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Fail]));
     let outcomes = line.run(5).await;
-    assert_eq!(outcomes, ["parked 1", "parked 2", "parked 3", "parked 4", "dead: exhausted"]);
+    assert_eq!(outcomes, ["scheduled 1", "scheduled 2", "scheduled 3", "scheduled 4", "dead: exhausted"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (0, 5));
     let dead = line.one_dead().await;
     assert_eq!((dead.reason, dead.attempts, dead.error.as_str()), (Some(Reason::Exhausted), 5, "attempt 5 has failed"));
@@ -74,7 +74,7 @@ pub async fn a_permanent_error_is_dead_at_once<W: World>(world: W) {
     line.publish(Order::new("a", &[Act::Permanent]));
     assert_eq!(line.run(1).await, ["dead: permanent"]);
     line.publish_redelivered(Order::new("b", &[Act::Fail, Act::Permanent])).await;
-    line.runs_to(Settings::default(), &["parked 0", "parked 1", "dead: permanent"]).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "scheduled 1", "dead: permanent"]).await;
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.dead().await.len()), (0, 1, 2));
 }
 
@@ -152,12 +152,12 @@ pub async fn a_commit_by_the_handler_is_dead_and_its_effect_stands<W: World>(wor
 pub async fn a_commit_by_the_handler_in_a_retry_is_dead_as_well<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Fail, Act::Commit]));
-    assert_eq!(line.run(2).await, ["parked 1", "dead: committed by its handler"]);
+    assert_eq!(line.run(2).await, ["scheduled 1", "dead: committed by its handler"]);
     let dead = line.one_dead().await;
     let stands = i64::from(!W::FEATURES.refuses_commit);
     assert_eq!((dead.attempts, line.effects("a").await, line.desk.runs("a")), (2, stands, 2));
     line.publish(Order::new("b", &[Act::Fail, Act::Rollback]));
-    assert_eq!(line.run(4).await[2..], ["parked 1", "dead: rolled back by its handler"]);
+    assert_eq!(line.run(4).await[2..], ["scheduled 1", "dead: rolled back by its handler"]);
     assert_eq!((line.effects("b").await, line.dead().await.len()), (0, 2));
 }
 
@@ -167,7 +167,7 @@ pub async fn a_nested_transaction_is_no_abuse<W: World>(world: W) {
     line.publish(Order::new("a", &[Act::Nested]));
     line.runs_to(Settings::default(), &["processed"]).await;
     line.publish_redelivered(Order::new("b", &[Act::Nested])).await;
-    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
     assert_eq!((line.effects("a").await, line.effects("b").await, line.effects("nested").await), (1, 1, 2));
 }
 
@@ -181,7 +181,7 @@ pub async fn a_lost_race_is_retried_in_place<W: World>(world: W) {
     assert_eq!(line.run(1).await, ["processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 3));
     line.publish_redelivered(Order::new("b", &[Act::LostRace, Act::LostRace, Act::Ok])).await;
-    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
     assert_eq!((line.effects("b").await, line.desk.runs("b")), (1, 3));
 }
 
@@ -194,7 +194,7 @@ pub async fn lost_races_without_end_are_a_failure<W: World>(world: W) {
     let mut acts = vec![Act::LostRace; 6];
     acts.push(Act::Ok);
     line.publish(Order::new("a", &acts));
-    assert_eq!(line.run(2).await, ["parked 1", "processed"]);
+    assert_eq!(line.run(2).await, ["scheduled 1", "processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 7));
 }
 
@@ -211,7 +211,7 @@ pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W
     let inbox = line.world.own("inbox_messages");
     let earlier = W::earlier("created_at", Duration::from_secs(1));
     let hurry =
-        format!("UPDATE {inbox} SET due_at = {earlier} WHERE token IS NULL AND breaks > 0 AND state = 'parked'");
+        format!("UPDATE {inbox} SET due_at = {earlier} WHERE token IS NULL AND breaks > 0 AND state = 'scheduled'");
     let mut others = 0;
     while line.dead().await.is_empty() {
         let id = format!("other-{others}");
@@ -223,7 +223,7 @@ pub async fn a_message_that_breaks_its_connection_is_given_up_and_others_go_on<W
     soon(line.queue.idle()).await;
     // A settled message may only be stored.
     soon(async {
-        while !line.parked().await.is_empty() {
+        while !line.scheduled().await.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })

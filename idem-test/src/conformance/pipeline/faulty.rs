@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use idem_core::store::Fault;
+use idem_core::store::StoreError;
 
 use crate::tapped_store::StoreTap;
 
 /// The action of a store method.
 pub(super) enum Do {
     Work,
-    Fail(Fault),
+    Fail(StoreError),
     Panic,
     Hang,
 }
@@ -28,7 +28,7 @@ impl Faulty {
 }
 
 impl StoreTap for Faulty {
-    async fn before(&self, method: &'static str, key: &[u8]) -> Result<(), Fault> {
+    async fn before(&self, method: &'static str, key: &[u8]) -> Result<(), StoreError> {
         match (self.0)(method, key) {
             Do::Work => Ok(()),
             Do::Fail(fault) => Err(fault),

@@ -1,4 +1,4 @@
-//! Ordering keys that pass to another worker or connection.
+//! DeliveryOrder keys that pass to another worker or connection.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub async fn a_drain_gives_a_lane_back_that_waits<W: World>(world: W) {
     worker.stop().await;
     let counts = line.queue.counts();
     assert_eq!((counts.acks, counts.ready, counts.unsettled), (0, 2, 0));
-    assert_eq!((line.desk.log(), line.parked().await.len()), (vec!["a".to_owned()], 1));
+    assert_eq!((line.desk.log(), line.scheduled().await.len()), (vec!["a".to_owned()], 1));
     hurry(&line).await;
     line.run_with(ordered(), 3).await;
     assert_eq!(line.desk.log(), ["a", "a", "b"]);
@@ -73,7 +73,7 @@ pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world
     for n in 2..32 {
         line.publish(Order::ok(&format!("f{n}")));
     }
-    let first = line.start_with(Settings { in_flight: 2, ..ordered() });
+    let first = line.start_with(Settings { concurrency: 2, ..ordered() });
     waits(&line, 1).await;
     soon(line.queue.delivered(32)).await;
     // The first worker has no room for `x`, so its delivery shows that the second one is running.
@@ -131,7 +131,7 @@ pub async fn what_is_no_longer_ours_leaves_its_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));
     line.publish(lane(1, Order::ok("b")));
-    let worker = line.start_with(Settings { in_flight: 3, ..patient() });
+    let worker = line.start_with(Settings { concurrency: 3, ..patient() });
     line.outcomes(1).await;
     soon(line.queue.delivered(2)).await;
     line.broker.disconnect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Ordering, RetryPolicy, Source, Terms};
+use idem_core::{DeliveryOrder, RetryPolicy, Source, SubscribeOptions};
 
 use crate::Publication;
 use crate::conformance::soon;
@@ -12,13 +12,13 @@ use super::{Line, Order, Settings, World};
 
 /// Ordered by key, with immediate retries.
 pub(super) fn ordered() -> Settings {
-    Settings { ordering: Ordering::Key, ..Settings::default() }
+    Settings { order: DeliveryOrder::Key, ..Settings::default() }
 }
 
 /// Ordered by key, with retries later than any test.
 pub(super) fn patient() -> Settings {
     let hour = Duration::from_secs(3600);
-    Settings { retry: RetryPolicy::new().first(hour).longest(hour), ..ordered() }
+    Settings { retry: RetryPolicy::new().min_delay(hour).max_delay(hour), ..ordered() }
 }
 
 pub(super) fn lane(lane: u64, order: Order) -> Publication {
@@ -29,7 +29,9 @@ pub(super) fn lane(lane: u64, order: Order) -> Publication {
 pub(super) async fn hurry<W: World>(line: &Line<W>) {
     let (inbox, earlier) = (line.world.own("inbox_messages"), W::earlier("due_at", Duration::from_secs(9000)));
     line.world
-        .run(&format!("UPDATE {inbox} SET due_at = {earlier} WHERE state = 'parked' AND (attempts > 0 OR starts > 0)"))
+        .run(&format!(
+            "UPDATE {inbox} SET due_at = {earlier} WHERE state = 'scheduled' AND (attempts > 0 OR starts > 0)"
+        ))
         .await;
 }
 
@@ -40,7 +42,7 @@ pub(super) async fn waits<W: World>(line: &Line<W>, runs: usize) {
 /// Publishes messages that the broker then marks as redelivered.
 async fn again<W: World>(line: &Line<W>, orders: impl IntoIterator<Item = Order>) {
     let mut queue = line.queue.clone();
-    queue.open(Terms::new("billing", 100)).await.unwrap();
+    queue.subscribe(SubscribeOptions::new("billing", 100)).await.unwrap();
     for order in orders {
         line.publish(order);
         soon(queue.next()).await.unwrap();
@@ -70,10 +72,13 @@ pub async fn a_lane_keeps_its_order_over_failures<W: World>(world: W) {
     line.publish(Order::ok("b"));
     line.publish(Order::new("c", &[Act::Fail, Act::Ok]));
     line.publish(Order::ok("d"));
-    let settings = Settings { ordering: Ordering::Queue, ..ordered() };
+    let settings = Settings { order: DeliveryOrder::Queue, ..ordered() };
     let outcomes = line.run_with(settings, 7).await;
     assert_eq!(line.desk.log(), ["a", "a", "a", "b", "c", "c", "d"]);
-    assert_eq!(outcomes, ["parked 1", "parked 2", "processed", "processed", "parked 1", "processed", "processed"]);
+    assert_eq!(
+        outcomes,
+        ["scheduled 1", "scheduled 2", "processed", "processed", "scheduled 1", "processed", "processed"]
+    );
     assert_eq!(line.queue.counts().acks, 4);
 }
 
@@ -83,7 +88,7 @@ pub async fn other_lanes_go_on_while_one_waits<W: World>(world: W) {
     line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));
     line.publish(lane(1, Order::ok("b")));
     let worker = line.start_with(patient());
-    assert_eq!(line.outcomes(1).await, ["parked 1"]);
+    assert_eq!(line.outcomes(1).await, ["scheduled 1"]);
     for id in ["x", "y", "z"] {
         line.publish(lane(2, Order::ok(id)));
     }
@@ -114,7 +119,7 @@ pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
     for id in ["x", "y", "z"] {
         line.publish(lane(2, Order::ok(id)));
     }
-    let worker = line.start_with(Settings { in_flight: 2, ..ordered() });
+    let worker = line.start_with(Settings { concurrency: 2, ..ordered() });
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
     // The first message of key 1 begins before or after that of key 2: each has a lane to run in.
     let log = || line.desk.log().into_iter().filter(|id| id != "a").collect::<Vec<_>>();
@@ -135,10 +140,10 @@ pub async fn what_waits_for_its_row_costs_no_lane<W: World>(world: W) {
     for id in ["x", "y", "z"] {
         line.publish(lane(9, Order::ok(id)));
     }
-    let worker = line.start_with(Settings { in_flight: 2, ..patient() });
+    let worker = line.start_with(Settings { concurrency: 2, ..patient() });
     let mut outcomes = line.outcomes(8).await;
     outcomes.sort();
-    assert_eq!(outcomes, [["parked 1"; 5].as_slice(), &["processed"; 3]].concat());
+    assert_eq!(outcomes, [["scheduled 1"; 5].as_slice(), &["processed"; 3]].concat());
     let log = line.desk.log();
     assert!(!log.iter().any(|id| id.starts_with("behind")), "{log:?}");
     hurry(&line).await;
@@ -171,12 +176,12 @@ pub async fn a_lane_waits_for_the_row_of_a_known_message<W: World>(world: W) {
     let a = Order::new("a", &[Act::Fail, Act::Wait]);
     line.publish(a.clone());
     // Unordered, so that it is acked while its row waits.
-    line.run_with(Settings { ordering: Ordering::None, ..patient() }, 1).await;
+    line.run_with(Settings { order: DeliveryOrder::None, ..patient() }, 1).await;
     line.publish(lane(1, a));
     line.publish(lane(1, Order::ok("b")));
     line.publish(lane(2, Order::ok("x")));
     let worker = line.start_with(patient());
-    assert_eq!(line.outcomes(2).await, ["parked 1", "processed"]);
+    assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
     a_while().await;
     assert_eq!(line.desk.log(), ["a", "x"]);
     hurry(&line).await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{Codec, Delivery, Error, Gate, Inbox, Outcome, Source, Staffed, Store, Terms, Worker};
+use idem_core::{Codec, Delivery, Error, Gate, Inbox, Outcome, Source, Store, SubscribeOptions, WithHandlers, Worker};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -107,7 +107,7 @@ impl<W: World> Line<W> {
     /// Like [`publish_redelivered`](Self::publish_redelivered), for a message as it is.
     pub(super) async fn publish_raw_redelivered(&self, message: Publication) {
         let mut queue = self.queue.clone();
-        queue.open(Terms::new("billing", 100)).await.unwrap();
+        queue.subscribe(SubscribeOptions::new("billing", 100)).await.unwrap();
         self.publish_raw(message);
         soon(queue.next()).await.unwrap();
         queue.close().await;
@@ -150,14 +150,14 @@ impl<W: World> Line<W> {
 
     pub(super) fn run_until_told<S: Store, Src: Source, C: Send + Sync + 'static>(
         &self,
-        worker: Worker<S, Src, Desk, C, Staffed>,
+        worker: Worker<S, Src, Desk, C, WithHandlers>,
         settings: Settings,
     ) -> Running {
         let (observed, changed) = (self.observed.clone(), self.changed.clone());
         let observe = move |_: &Delivery, outcome: &Outcome| {
             let word = word(outcome);
             // Storing a message is not an outcome where every message is stored.
-            if !W::INBOX || word != "parked 0" {
+            if !W::INBOX || word != "scheduled 0" {
                 observed.lock().unwrap().push(word);
             }
             changed.send_replace(());
@@ -170,16 +170,16 @@ impl<W: World> Line<W> {
         let worker = worker
             .batch(W::BATCH)
             .linger(settings.linger)
-            .in_flight(settings.in_flight)
-            .inbox_in_flight(2)
-            .deadline(settings.deadline)
+            .concurrency(settings.concurrency)
+            .inbox_concurrency(2)
+            .handler_timeout(settings.deadline)
             .prepare_timeout(settings.prepare_timeout)
             .retry(settings.retry)
-            .payload_limit(settings.payload_limit)
-            .lease(Duration::from_secs(5))
-            .poll(settings.poll)
-            .drain(settings.drain)
-            .ordering(settings.ordering)
+            .max_payload(settings.max_payload)
+            .lease_duration(Duration::from_secs(5))
+            .poll_interval(settings.poll)
+            .shutdown_timeout(settings.drain)
+            .order(settings.order)
             .gate(settings.gate.unwrap_or_else(Gate::new))
             .observe(observe);
         let worker = match settings.unfit_limit {
@@ -221,7 +221,7 @@ impl<W: World> Line<W> {
     /// outcome, which is not expected where every message is stored.
     pub(super) async fn runs_to(&self, settings: Settings, further: &[&str]) {
         let known = self.outcomes(0).await.len();
-        let further: Vec<_> = further.iter().filter(|outcome| !W::INBOX || **outcome != "parked 0").collect();
+        let further: Vec<_> = further.iter().filter(|outcome| !W::INBOX || **outcome != "scheduled 0").collect();
         let outcomes = self.run_with(settings, known + further.len()).await;
         assert_eq!(outcomes[known..].iter().collect::<Vec<_>>(), further);
     }
@@ -253,9 +253,9 @@ impl<W: World> Line<W> {
         self.inbox().list(&Filter::default(), Page::default()).await.unwrap()
     }
 
-    pub(super) async fn parked(&self) -> Vec<Row> {
-        let parked = Filter { parked: true, ..Filter::default() };
-        self.inbox().list(&parked, Page::default()).await.unwrap()
+    pub(super) async fn scheduled(&self) -> Vec<Row> {
+        let scheduled = Filter { scheduled: true, ..Filter::default() };
+        self.inbox().list(&scheduled, Page::default()).await.unwrap()
     }
 
     /// The only dead letter.
@@ -269,7 +269,7 @@ impl<W: World> Line<W> {
 /// An outcome as text, without the delays, which jitter varies.
 fn word(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Parked { attempt, .. } => format!("parked {attempt}"),
+        Outcome::Scheduled { attempt, .. } => format!("scheduled {attempt}"),
         Outcome::Dead { reason } => format!("dead: {reason}"),
         outcome => outcome.as_str().to_owned(),
     }

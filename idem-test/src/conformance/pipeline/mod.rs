@@ -152,7 +152,7 @@ macro_rules! pipeline_suite {
             a_duplicate_is_acked_and_not_handled
             copies_at_once_are_handled_once
             copies_at_two_workers_are_handled_once
-            a_copy_of_a_parked_message_is_a_duplicate
+            a_copy_of_a_scheduled_message_is_a_duplicate
             a_copy_after_a_lost_ack_is_a_duplicate
             a_conflict_is_dead_beside_the_first
             a_message_that_fails_beside_another_of_its_key_is_not_lost
@@ -161,9 +161,9 @@ macro_rules! pipeline_suite {
             redelivered_messages_are_stored_before_they_run
             a_redelivered_message_is_stored_while_no_lane_is_free
             // failures
-            an_error_rolls_back_and_parks
-            a_panic_rolls_back_and_parks
-            a_deadline_rolls_back_and_parks
+            an_error_rolls_back_and_schedules
+            a_panic_rolls_back_and_schedules
+            a_deadline_rolls_back_and_schedules
             a_panic_as_a_late_handler_is_dropped_is_its_failure
             retries_end_as_exhausted_after_five_attempts
             a_permanent_error_is_dead_at_once
@@ -265,7 +265,7 @@ macro_rules! pipeline_suite {
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts
             rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure
-            parked_rows_of_a_handler_that_nobody_has_can_be_discarded
+            scheduled_rows_of_a_handler_that_nobody_has_can_be_discarded
             a_handler_takes_its_claims_along_to_a_consumer_of_its_own
             a_rename_never_replaces_a_handler_that_has_claims
             workers_show_that_their_handlers_are_alive

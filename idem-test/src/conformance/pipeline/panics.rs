@@ -1,7 +1,7 @@
 //! Failures outside of handlers. A panic in a user's code costs its message, a panic in one of the worker's tasks ends
 //! the worker, and failing gauges cost nothing.
 
-use idem_core::store::Fault;
+use idem_core::store::StoreError;
 use idem_core::{Error, Reason};
 use tokio::sync::watch;
 
@@ -51,7 +51,7 @@ pub async fn a_panic_on_a_message_ends_the_worker_and_loses_nothing<W: World>(wo
     assert!(matches!(ended, Err(Error::Panicked { .. })), "{ended:?}");
     let counts = line.queue.counts();
     assert_eq!((counts.deliveries, counts.acks, counts.ready), (1, 0, 1), "it was tried once, and is back");
-    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
     assert_eq!(line.effects("a").await, 1);
 }
 
@@ -64,7 +64,7 @@ pub async fn gauges_that_fail_or_hang_are_no_outage<W: World>(world: W) {
         let hook = move |at: &str, _: &[u8]| match at {
             "level" => {
                 asked.send_replace(true);
-                if hangs { Do::Hang } else { Do::Fail(Fault::Outage("too slow".into())) }
+                if hangs { Do::Hang } else { Do::Fail(StoreError::Unavailable("too slow".into())) }
             }
             // An outage would never end.
             "ping" => Do::Hang,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Acker, BoxError, Delivery, Ordering, RetryPolicy, Settled, Source, Terms};
+use idem_core::{Acker, BoxError, Delivery, DeliveryOrder, RetryPolicy, Settled, Source, SubscribeOptions};
 use tokio::sync::watch;
 
 use crate::Queue;
@@ -20,7 +20,7 @@ pub async fn a_redelivered_message_is_stored_while_no_lane_is_free<W: World>(wor
     line.publish(Order::ok("redelivered"));
     let source = Again::new(&line);
     let go = source.go.clone();
-    let worker = line.start_at(source, Settings { in_flight: 1, ..Settings::default() });
+    let worker = line.start_at(source, Settings { concurrency: 1, ..Settings::default() });
     stored(&line).await;
     go.send_replace(true);
     let claims = line.world.own("processed_messages");
@@ -36,7 +36,7 @@ pub async fn an_ack_that_is_never_answered_ends<W: World>(world: W) {
     line.publish(Order::ok("b"));
     let source = Again { marks: false, ..Again::new(&line) };
     let never = source.go.clone();
-    let worker = line.start_at(source, Settings { in_flight: 1, ..Settings::default() });
+    let worker = line.start_at(source, Settings { concurrency: 1, ..Settings::default() });
     let claims = line.world.own("processed_messages");
     until(&line, 2, &format!("SELECT count(*) FROM {claims} WHERE processed_at IS NOT NULL")).await;
     worker.stop().await;
@@ -50,8 +50,8 @@ pub async fn a_redelivered_message_is_stored_before_its_turn<W: World>(world: W)
     line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
     line.publish(Order::ok("redelivered"));
     let hour = Duration::from_secs(3600);
-    let retry = RetryPolicy::new().first(hour).longest(hour);
-    let settings = Settings { ordering: Ordering::Key, retry, ..Settings::default() };
+    let retry = RetryPolicy::new().min_delay(hour).max_delay(hour);
+    let settings = Settings { order: DeliveryOrder::Key, retry, ..Settings::default() };
     let first = line.start_at(Again::new(&line), settings.clone());
     stored(&line).await;
     line.outcomes(1).await;
@@ -114,8 +114,8 @@ impl Source for Again {
         self.queue.name()
     }
 
-    async fn open(&mut self, terms: Terms) -> Result<(), BoxError> {
-        self.queue.open(Terms { in_flight: terms.in_flight + 1, ..terms }).await
+    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+        self.queue.subscribe(SubscribeOptions { max_unsettled: options.max_unsettled + 1, ..options }).await
     }
 
     async fn next(&mut self) -> Result<(Delivery, AgainAcker), BoxError> {

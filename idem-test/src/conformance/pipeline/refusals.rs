@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use idem_core::Ordering;
-use idem_core::store::Fault;
+use idem_core::DeliveryOrder;
+use idem_core::store::StoreError;
 use tokio::sync::watch;
 
 use crate::Publication;
@@ -82,7 +82,7 @@ pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world
     publish("bad", 1);
     publish("behind", 1);
     let (settings, shown) = watched(1);
-    let worker = line.start_with(Settings { ordering: Ordering::Key, ..settings });
+    let worker = line.start_with(Settings { order: DeliveryOrder::Key, ..settings });
     let watched = Watched::of(shown).await;
     for n in 0..10 {
         publish(&n.to_string(), 2);
@@ -110,7 +110,7 @@ pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
     let counts = line.queue.counts();
     assert_eq!((counts.acks, counts.ready, counts.unsettled), (1, 1, 0));
     allow(&line, "processed_messages").await;
-    line.runs_to(Settings::default(), &["parked 0", "processed"]).await;
+    line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
 }
 
 /// A failure whose row is refused: the message is stored as soon as possible, and its handler does not run before that.
@@ -144,7 +144,7 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
     watched.was_always_ready();
     allow(&line, "inbox_messages").await;
     // The run that could not be recorded was not charged.
-    assert_eq!(line.outcomes(53).await[50..], ["parked 0", "parked 1", "processed"]);
+    assert_eq!(line.outcomes(53).await[50..], ["scheduled 0", "scheduled 1", "processed"]);
     soon(line.queue.idle()).await;
     worker.stop().await;
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, runs + 2));
@@ -165,7 +165,7 @@ pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) 
     line.outcomes(50 + first).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     watched.was_always_ready();
-    let row = line.parked().await.remove(0);
+    let row = line.scheduled().await.remove(0);
     assert_eq!((row.attempts, row.breaks), (0, 0));
     allow(&line, "processed_messages").await;
     assert_eq!(line.outcomes(51 + first).await[50 + first], "processed");
@@ -208,7 +208,7 @@ pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<
                 return Do::Work;
             }
             tries.fetch_add(1, SeqCst);
-            Do::Fail(Fault::Outage("no space left on device".into()))
+            Do::Fail(StoreError::Unavailable("no space left on device".into()))
         }
     };
     let (settings, shown) = watched(8);

@@ -21,7 +21,7 @@ pub async fn a_replay_runs_it_once<W: World>(world: W) {
     outcomes.sort();
     assert_eq!(outcomes, ["duplicate", "processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
-    assert!(line.dead().await.is_empty() && line.parked().await.is_empty());
+    assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());
 }
 
 /// An operator may repeat the command.
@@ -82,7 +82,7 @@ pub async fn a_replay_of_an_unknown_type_finds_its_handler<W: World>(world: W) {
     let id = line.one_dead().await.id;
     assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::Due);
     let both = Settings { both: true, ..Settings::default() };
-    line.runs_to(both.clone(), &["parked 0", "processed"]).await;
+    line.runs_to(both.clone(), &["scheduled 0", "processed"]).await;
     assert_eq!(line.effects("refund a").await, 1);
 
     line.publish_raw(refund("b"));
@@ -93,5 +93,5 @@ pub async fn a_replay_of_an_unknown_type_finds_its_handler<W: World>(world: W) {
     assert_eq!(line.inbox().replay(id).await.unwrap(), Replayed::Due);
     line.runs_to(both, &["duplicate"]).await;
     assert_eq!(line.effects("refund b").await, 1);
-    assert!(line.dead().await.is_empty() && line.parked().await.is_empty());
+    assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());
 }

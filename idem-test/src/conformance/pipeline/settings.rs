@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Gate, Health, Ordering, RetryPolicy};
+use idem_core::{DeliveryOrder, Gate, Health, RetryPolicy};
 use tokio::sync::watch;
 
 /// The settings of a worker.
@@ -11,16 +11,16 @@ pub(super) struct Settings {
     /// The process to which the worker belongs; `None` is a separate one.
     pub(super) gate: Option<Gate>,
     pub(super) consumer: &'static str,
-    pub(super) in_flight: usize,
+    pub(super) concurrency: usize,
     pub(super) deadline: Duration,
     pub(super) prepare_timeout: Duration,
     pub(super) retry: RetryPolicy,
-    pub(super) payload_limit: usize,
+    pub(super) max_payload: usize,
     pub(super) drain: Duration,
     pub(super) poll: Duration,
     pub(super) event_type: Option<&'static str>,
     pub(super) both: bool,
-    pub(super) ordering: Ordering,
+    pub(super) order: DeliveryOrder,
     pub(super) linger: Duration,
     pub(super) unfit_limit: Option<(usize, usize)>,
     /// Receives the health of the worker.
@@ -32,16 +32,16 @@ impl Default for Settings {
         Self {
             gate: None,
             consumer: "billing",
-            in_flight: 8,
+            concurrency: 8,
             deadline: Duration::from_secs(30),
             prepare_timeout: Duration::from_secs(10),
-            retry: RetryPolicy::new().first(Duration::from_millis(1)).longest(Duration::from_millis(5)),
-            payload_limit: 1024 * 1024,
+            retry: RetryPolicy::new().min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(5)),
+            max_payload: 1024 * 1024,
             drain: Duration::from_secs(30),
             poll: Duration::from_millis(20),
             event_type: None,
             both: false,
-            ordering: Ordering::None,
+            order: DeliveryOrder::None,
             linger: Duration::ZERO,
             unfit_limit: Some((50, 100)),
             health: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::{Claims, Identity, Promise, Transactions};
-use idem_core::{Fingerprint, Key, Ordering, Reason};
+use idem_core::{DeliveryOrder, Fingerprint, Key, Reason};
 
 use crate::conformance::soon;
 use crate::conformance::store::Setup;
@@ -16,7 +16,7 @@ use super::{Line, Order, Settings, World};
 
 /// One lane, so that messages published while it is busy are there when it asks again.
 fn one_lane() -> Settings {
-    Settings { in_flight: 1, ..Settings::default() }
+    Settings { concurrency: 1, ..Settings::default() }
 }
 
 /// Starts a worker that takes these messages together: they arrive while it runs an earlier one. One more follows them.
@@ -79,7 +79,7 @@ pub async fn a_failure_in_a_batch_costs_one_more_round<W: World>(world: W) {
     orders.insert(4, Order::new("fails", &[Act::Fail, Act::Ok]).by_attempt());
     let worker = taken_together(&line, &orders).await;
     let outcomes = ends(&line, worker, 10).await;
-    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("parked 1", "processed"), "{outcomes:?}");
+    assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("scheduled 1", "processed"), "{outcomes:?}");
     each_has_one_effect(&line, &orders).await;
     assert_eq!(line.desk.runs("fails"), 3);
     for n in 0..8 {
@@ -97,7 +97,7 @@ async fn one_swallows<W: World>(world: W, place: usize) {
     orders.insert(place, Order::new("swallows", &[Act::Swallow, Act::Fail, Act::Permanent]).by_attempt());
     let worker = taken_together(&line, &orders).await;
     let outcomes = ends(&line, worker, 12).await;
-    assert_eq!(outcomes[..3], ["dead: permanent", "parked 1", "parked 2"]);
+    assert_eq!(outcomes[..3], ["dead: permanent", "scheduled 1", "scheduled 2"]);
     assert!(outcomes[3..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
     assert_eq!(line.one_dead().await.attempts, 3);
     each_has_one_effect(&line, &numbers(9)).await;
@@ -199,7 +199,7 @@ pub async fn batches_that_deadlock_get_through<W: World>(world: W) {
     }
     let orders: Vec<Order> = (0..60).map(|n| Order::new(&n.to_string(), &[Act::Touch(n * 7 % 4)])).collect();
     orders.iter().for_each(|order| line.publish(order.clone()));
-    let outcomes = line.run_with(Settings { in_flight: 4, ..Settings::default() }, 60).await;
+    let outcomes = line.run_with(Settings { concurrency: 4, ..Settings::default() }, 60).await;
     assert!(outcomes.iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
     each_has_one_effect(&line, &orders).await;
 }
@@ -251,8 +251,8 @@ pub async fn a_batch_lingers_for_what_comes<W: World>(world: W) {
 /// Settings that exclude each other are refused at the start, with the remedy.
 pub async fn a_batch_refuses_an_order<W: World>(world: W) {
     let line = Line::new(world).await;
-    let refused = line.start_with(Settings { ordering: Ordering::Key, ..Settings::default() }).refused().await;
-    assert!(refused.contains(".batch(..)") && refused.contains(".ordering(..)"), "{refused}");
+    let refused = line.start_with(Settings { order: DeliveryOrder::Key, ..Settings::default() }).refused().await;
+    assert!(refused.contains(".batch(..)") && refused.contains(".order(..)"), "{refused}");
 }
 
 /// An error that reports a lost race against a concurrent transaction, but which the handler causes itself each time.

@@ -55,7 +55,7 @@ pub async fn a_tombstone_reaches_a_handler_that_takes_it<W: World>(world: W) {
     assert_eq!(line.effects("gone").await, 1);
 
     line.publish_raw(row("b").header("fails", "once"));
-    assert_eq!(line.run(4).await[2..], ["parked 1", "processed"]);
+    assert_eq!(line.run(4).await[2..], ["scheduled 1", "processed"]);
     assert_eq!((line.desk.runs("gone"), line.effects("gone").await), (3, 2));
 }
 
@@ -122,7 +122,7 @@ pub async fn a_tombstone_tells_what_was_deleted<W: World>(world: W) {
     worker.stop().await;
     outcomes.sort();
     let processed = "processed";
-    assert_eq!(outcomes, ["dead: no key", "duplicate", "parked 1", processed, processed, processed, processed]);
+    assert_eq!(outcomes, ["dead: no key", "duplicate", "scheduled 1", processed, processed, processed, processed]);
     for name in ["deleted k1", "deleted k2", "deleted fails"] {
         assert_eq!(line.effects(&format!("{name} without a subject")).await, 1, "{name}");
     }

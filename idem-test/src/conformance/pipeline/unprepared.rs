@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Ordering, Reason, RetryPolicy};
+use idem_core::{DeliveryOrder, Reason, RetryPolicy};
 
 use crate::Publication;
 use crate::conformance::soon;
@@ -25,13 +25,13 @@ async fn rows<W: World>(line: &Line<W>, schema: &'static str, ids: &[&str]) {
     let (registry, before) = (Registry::default(), line.outcomes(0).await.len());
     registry.answers(schema, Answer::Known);
     let due = Duration::from_secs(1);
-    let retry = RetryPolicy::new().first(due).longest(due);
+    let retry = RetryPolicy::new().min_delay(due).max_delay(due);
     let worker = line.start_with_codec(registry.codec(), Settings { retry, ..Settings::default() });
     for id in ids {
         line.publish(of_schema(schema, Order::new(id, &[Act::Fail, Act::Ok]).by_attempt()));
     }
     let outcomes = line.outcomes(before + ids.len()).await;
-    assert!(outcomes[before..].iter().all(|outcome| outcome == "parked 1"), "{outcomes:?}");
+    assert!(outcomes[before..].iter().all(|outcome| outcome == "scheduled 1"), "{outcomes:?}");
     soon(line.queue.idle()).await;
     worker.stop().await;
 }
@@ -46,7 +46,7 @@ pub async fn a_codec_sees_the_headers_and_the_content_type<W: World>(world: W) {
     let mut payload = forwards.payload().to_vec();
     payload.reverse();
     line.publish(Publication::new(payload).content_type(BACKWARDS).header("schema", "v1"));
-    assert_eq!(line.outcomes(2).await, ["parked 1", "processed"]);
+    assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
     worker.stop().await;
     assert_eq!((line.effects("a").await, registry.times_asked()), (1, 1));
 }
@@ -72,7 +72,7 @@ pub async fn a_registry_that_is_away_costs_no_attempt_and_no_dead_letter<W: Worl
     soon(line.queue.settled(20)).await;
     let counts = line.queue.counts();
     assert_eq!((counts.unsettled, counts.ready), (3, 0), "{counts:?}");
-    assert!(line.dead().await.is_empty() && line.parked().await.is_empty());
+    assert!(line.dead().await.is_empty() && line.scheduled().await.is_empty());
     registry.answers("v1", Answer::Known);
     line.outcomes(if W::INBOX { 23 } else { 24 }).await;
     soon(line.queue.idle()).await;
@@ -92,8 +92,8 @@ pub async fn a_row_whose_registry_is_away_is_charged_with_nothing<W: World>(worl
     let worker = line.start_with_codec(registry.codec(), Settings::default());
     registry.asked(3).await;
     line.publish(Order::ok("other"));
-    assert_eq!(line.outcomes(2).await, ["parked 1", "processed"]);
-    let row = line.parked().await.remove(0);
+    assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
+    let row = line.scheduled().await.remove(0);
     assert_eq!((row.attempts, row.breaks, row.error.as_str()), (1, 0, "attempt 1 has failed"));
     registry.answers("v1", Answer::Known);
     assert_eq!(line.outcomes(3).await[2], "processed");
@@ -134,7 +134,7 @@ pub async fn a_preparation_that_hangs_holds_up_nothing_but_its_message<W: World>
     let registry = Registry::default();
     registry.answers("v1", Answer::Hang);
     registry.answers("v2", Answer::Hang);
-    let worker = line.start_with_codec(registry.codec(), Settings { in_flight: 2, ..patient() });
+    let worker = line.start_with_codec(registry.codec(), Settings { concurrency: 2, ..patient() });
     line.publish(of_schema("v2", Order::ok("direct")));
     registry.asked(4).await;
     for n in 0..20 {
@@ -167,7 +167,7 @@ pub async fn a_preparation_that_hangs_is_tried_again<W: World>(world: W) {
     assert!(line.dead().await.is_empty());
     registry.answers("v1", Answer::Known);
     registry.answers("v2", Answer::Known);
-    assert_eq!(line.outcomes(3).await, ["parked 1", "processed", "processed"]);
+    assert_eq!(line.outcomes(3).await, ["scheduled 1", "processed", "processed"]);
     soon(line.queue.idle()).await;
     worker.stop().await;
 }
@@ -205,7 +205,7 @@ pub async fn a_drain_releases_what_its_codec_prepares_for<W: World>(world: W) {
     line.outcomes(if W::INBOX { 3 } else { 4 }).await;
     soon(line.queue.idle()).await;
     worker.stop().await;
-    assert_eq!((line.effects("a").await, line.effects("row").await, line.parked().await.len()), (1, 1, 0));
+    assert_eq!((line.effects("a").await, line.effects("row").await, line.scheduled().await.len()), (1, 1, 0));
 }
 
 /// A first delivery and a redelivery: no message of its ordering key passes it, and other keys do not wait for it.
@@ -219,7 +219,7 @@ pub async fn what_its_codec_prepares_for_keeps_its_place<W: World>(world: W) {
     line.publish(lane(1, plain("behind it")));
     line.publish(lane(2, of_schema("v1", Order::ok("first"))));
     line.publish(lane(2, plain("behind the first")));
-    let settings = Settings { in_flight: 1, ordering: Ordering::Key, ..patient() };
+    let settings = Settings { concurrency: 1, order: DeliveryOrder::Key, ..patient() };
     let worker = line.start_with_codec(registry.codec(), settings);
     registry.asked(2).await;
     for n in 0..10 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Fault, Filter, Operator, Page, SEEN_RECENTLY};
+use idem_core::store::{Filter, Operator, Page, SEEN_RECENTLY, StoreError};
 use idem_core::{Reason, RetryPolicy, Worker};
 use tokio::sync::watch;
 
@@ -15,7 +15,7 @@ use super::orders::{Act, Orders};
 use super::{Line, Order, Settings, World};
 
 fn once() -> Settings {
-    Settings { retry: RetryPolicy::new().attempts(1), ..Settings::default() }
+    Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() }
 }
 
 /// With the refund handler besides the order handler.
@@ -91,7 +91,7 @@ pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W
     let refused = line.start().refused().await;
     let cures = line.store.cures("billing", "refunds", "orders");
     let named =
-        ["\"billing\"", "\"refunds\"", "24 hours", "name = \"refunds\"", "leave_unregistered", "Inbox::discard"];
+        ["\"billing\"", "\"refunds\"", "24 hours", "name = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
     for cure in named.into_iter().chain([&*cures.rename, &cures.part, &cures.bury]) {
         assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
     }
@@ -110,11 +110,11 @@ pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W
 }
 
 /// The operator's commands discard dead letters only.
-pub async fn parked_rows_of_a_handler_that_nobody_has_can_be_discarded<W: World>(world: W) {
+pub async fn scheduled_rows_of_a_handler_that_nobody_has_can_be_discarded<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish_raw(refund("a", Act::Fail));
-    let later = RetryPolicy::new().first(Duration::from_secs(3600)).longest(Duration::from_secs(3600));
-    line.runs_to(Settings { retry: later, ..newer() }, &["parked 1"]).await;
+    let later = RetryPolicy::new().min_delay(Duration::from_secs(3600)).max_delay(Duration::from_secs(3600));
+    line.runs_to(Settings { retry: later, ..newer() }, &["scheduled 1"]).await;
     unseen(&line, SEEN_RECENTLY).await;
     line.start().refused().await;
     line.world.run(&line.store.cures("billing", "refunds", "orders").bury).await;
@@ -188,7 +188,7 @@ pub async fn signs_of_life_that_fail_or_hang_are_no_outage<W: World>(world: W) {
                     // The start itself must not continue without a database.
                     (1, _) => Do::Work,
                     (_, true) => Do::Hang,
-                    (_, false) => Do::Fail(Fault::Outage("too slow".into())),
+                    (_, false) => Do::Fail(StoreError::Unavailable("too slow".into())),
                 }
             }
             // An outage would never end.

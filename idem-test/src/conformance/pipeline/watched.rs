@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use super::Settings;
 
 /// Settings that expose the health of their worker.
-pub(super) fn watched(in_flight: usize) -> (Settings, watch::Sender<Option<Health>>) {
+pub(super) fn watched(concurrency: usize) -> (Settings, watch::Sender<Option<Health>>) {
     let health = watch::Sender::default();
-    (Settings { in_flight, health: Some(health.clone()), ..Settings::default() }, health)
+    (Settings { concurrency, health: Some(health.clone()), ..Settings::default() }, health)
 }
 
 /// Whether a worker became not ready after it was first ready.

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use idem_core::{Lag, Source};
 
-use super::{Publication, World, ack, counted, next, open, soon, take, terms};
+use super::{Publication, World, ack, counted, next, open, soon, subscribe_options, take};
 
 /// The lag is reported while a `next` waits, under the source name that deliveries have, and follows settling.
 pub async fn lag_is_what_waits_at_the_broker<W: World>(world: W) {
@@ -54,7 +54,7 @@ pub async fn lag_ends_no_subscription<W: World>(world: W) {
     while soon(source.next()).await.is_ok() {}
     // It returns an error or a value, but does not wait forever.
     let _ = soon(old.read()).await;
-    soon(source.open(terms(2))).await.unwrap();
+    soon(source.subscribe(subscribe_options(2))).await.unwrap();
     let _ = soon(old.read()).await;
     world.publish(Publication::new("after")).await;
     let name = take(&mut source).await.source().to_owned();

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use idem_core::{Acker, Settled, Source};
 
-use super::{Publication, World, ack, next, nothing_comes, open, soon, take, terms, until_ready};
+use super::{Publication, World, ack, next, nothing_comes, open, soon, subscribe_options, take, until_ready};
 
 /// The end of the stream is an error, also for a `next` that waits: a source that has lost its broker never looks idle.
 pub async fn a_lost_connection_is_an_error_of_next<W: World>(world: W) {
@@ -26,7 +26,7 @@ pub async fn open_again_after_a_loss_works<W: World>(world: W) {
     let (_, unsettled) = next(&mut source).await;
     lose(&world, &mut source).await;
 
-    soon(source.open(terms(4))).await.unwrap();
+    soon(source.subscribe(subscribe_options(4))).await.unwrap();
     if W::FEATURES.survives {
         ack(unsettled).await;
     } else {
@@ -45,7 +45,7 @@ pub async fn a_stale_ack_settles_nothing_else<W: World>(world: W) {
     let mut source = open(&world, 4).await;
     let (_, old) = next(&mut source).await;
     lose(&world, &mut source).await;
-    soon(source.open(terms(4))).await.unwrap();
+    soon(source.subscribe(subscribe_options(4))).await.unwrap();
     if W::FEATURES.survives {
         world.publish(Publication::new("b")).await;
         let (_, _new) = next(&mut source).await;
@@ -74,7 +74,7 @@ pub async fn a_stale_release_brings_back_nothing_else<W: World>(world: W) {
     let mut source = open(&world, 4).await;
     let (_, old) = next(&mut source).await;
     lose(&world, &mut source).await;
-    soon(source.open(terms(4))).await.unwrap();
+    soon(source.subscribe(subscribe_options(4))).await.unwrap();
     if W::FEATURES.survives {
         assert_ne!(soon(old.release()).await.unwrap(), Settled::Stale);
         if !W::FEATURES.releases {

@@ -8,7 +8,7 @@ mod transport;
 
 use std::time::Duration;
 
-use idem_core::{Acker, Delivery, Settled, Source, Terms};
+use idem_core::{Acker, Delivery, Settled, Source, SubscribeOptions};
 
 use crate::Publication;
 
@@ -120,15 +120,15 @@ macro_rules! source_suite {
     };
 }
 
-/// The terms that most cases use.
-fn terms(in_flight: u16) -> Terms {
-    Terms::new("billing", in_flight)
+/// The options that most cases use.
+fn subscribe_options(max_unsettled: u16) -> SubscribeOptions {
+    SubscribeOptions::new("billing", max_unsettled)
 }
 
 /// An open source.
-async fn open<W: World>(world: &W, in_flight: u16) -> W::Source {
+async fn open<W: World>(world: &W, max_unsettled: u16) -> W::Source {
     let mut source = world.source().await;
-    soon(source.open(terms(in_flight))).await.unwrap();
+    soon(source.subscribe(subscribe_options(max_unsettled))).await.unwrap();
     source
 }
 

@@ -60,7 +60,7 @@ pub async fn dropping_unsettled_and_closing_brings_it_back_as_redelivered<W: Wor
     assert_eq!(second.redelivered(), W::FEATURES.redelivered);
 }
 
-/// The prefetch comes from the terms: another delivery arrives only once one is settled.
+/// The prefetch comes from the options: another delivery arrives only once one is settled.
 pub async fn no_more_than_in_flight_are_unsettled<W: World>(world: W) {
     for number in 0..4u8 {
         world.publish(Publication::new(vec![number])).await;

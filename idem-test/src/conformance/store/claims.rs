@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Claims, Fault, Identity, InboxRows, Promise, Transactions};
+use idem_core::store::{Claimed, Claims, Identity, InboxRows, Promise, StoreError, Transactions};
 use idem_core::{Fingerprint, Key};
 
 use super::stage::register;
@@ -20,7 +20,7 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = stage.world.store(super::Setup::default()).await.unwrap();
     stage.process("dated").await;
-    stage.park("waiting").await;
+    stage.schedule("waiting").await;
     for store in [&stage.store, &other] {
         for key in ["dated", "waiting"] {
             for promise in [Promise::Processed, Promise::Waiting] {
@@ -42,7 +42,7 @@ pub async fn an_uncommitted_claim_is_waited_for_then_busy<W: World>(world: W) {
         let mut second = stage.begin().await;
         let waited = std::time::Instant::now();
         let claimed = stage.store.claim(&mut second, &stage.id("a"), Promise::Processed).await;
-        assert!(matches!(claimed, Err(Fault::Busy)), "{claimed:?}");
+        assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{claimed:?}");
         assert!(waited.elapsed() > Duration::from_millis(100), "it must wait for a short while");
         stage.store.rollback(second).await.unwrap();
     } else {
@@ -114,7 +114,7 @@ pub async fn the_standing_tells_fingerprint_and_age<W: World>(world: W) {
     let age = standing.age.unwrap();
     assert!((Duration::from_secs(3599)..Duration::from_secs(3700)).contains(&age), "{age:?}");
 
-    stage.park("b").await;
+    stage.schedule("b").await;
     assert!(stage.is_waiting("b").await);
 }
 
@@ -173,5 +173,5 @@ pub async fn an_empty_fingerprint_is_a_fingerprint<W: World>(world: W) {
     let identity = Identity { fingerprint: Fingerprint::none(), ..stage.id("a") };
     stage.row(&identity, true, Ok(Duration::ZERO)).await;
     assert_eq!(stage.standing("a").await.unwrap().fingerprint, Fingerprint::none());
-    assert_eq!(stage.one_parked().await.identity, identity);
+    assert_eq!(stage.one_scheduled().await.identity, identity);
 }

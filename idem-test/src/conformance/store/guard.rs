@@ -106,7 +106,7 @@ pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
 /// The start of a row is guarded as a claim is: after ROLLBACK the row exists and is still taken.
 pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let row = stage.take_one(Kind::Ordinary).await;
     for abuse in ["ROLLBACK", "ROLLBACK; BEGIN"] {
         let mut txn = stage.begin().await;
@@ -114,7 +114,7 @@ pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: 
         let _ = stage.execute(&mut txn, abuse).await;
         let committed = stage.commit(txn).await;
         assert!(matches!(committed, Committed::RolledBack), "{abuse}: {committed:?}");
-        assert_eq!(stage.one_parked().await.token, row.token);
+        assert_eq!(stage.one_scheduled().await.token, row.token);
         assert!(stage.is_waiting("a").await);
     }
 }
@@ -124,7 +124,7 @@ pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: 
 pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
-        stage.park(key).await;
+        stage.schedule(key).await;
         let row = stage.take_one(Kind::Ordinary).await;
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
@@ -132,11 +132,11 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         let committed = stage.commit(txn).await;
         assert_eq!(format!("{committed:?}"), after_commit::<W>(), "{abuse}");
         if W::FEATURES.refuses_commit {
-            assert_eq!(stage.one_parked().await.token, row.token);
+            assert_eq!(stage.one_scheduled().await.token, row.token);
             assert!(stage.is_waiting(key).await);
             return;
         }
-        assert!(stage.parked().await.is_empty());
+        assert!(stage.scheduled().await.is_empty());
         assert!(stage.is_dated(key).await);
 
         // The pipeline does this in one transaction.

@@ -20,36 +20,36 @@ pub async fn insert_twice_counts_a_sighting<W: World>(world: W) {
     stage.row(&stage.id("a"), false, Err(Reason::Conflict)).await;
     let row = stage.one_dead().await;
     assert_eq!((row.id, row.sightings, row.reason), (id, 3, Some(Reason::Permanent)));
-    assert!(stage.parked().await.is_empty());
+    assert!(stage.scheduled().await.is_empty());
 }
 
 /// Another message under the same key is another row.
 pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     stage.conflict("a", "another").await;
     stage.conflict("a", "yet another").await;
-    assert_eq!((stage.parked().await.len(), stage.dead().await.len()), (1, 2));
+    assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 2));
 }
 
 /// A copy of a dead letter is counted; a copy of a scheduled message is not. Neither creates a row.
 pub async fn sight_counts_dead_rows_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("parked").await;
+    stage.schedule("scheduled").await;
     stage.bury("dead", Reason::Permanent).await;
-    for identity in [stage.id("parked"), stage.id("dead"), stage.message("dead", "another"), stage.id("nothing")] {
+    for identity in [stage.id("scheduled"), stage.id("dead"), stage.message("dead", "another"), stage.id("nothing")] {
         let mut txn = stage.begin().await;
         stage.store.sight(&mut txn, &identity).await.unwrap();
         committed(stage.commit(txn).await);
     }
-    assert_eq!((stage.one_parked().await.sightings, stage.one_dead().await.sightings), (1, 2));
+    assert_eq!((stage.one_scheduled().await.sightings, stage.one_dead().await.sightings), (1, 2));
 }
 
 /// Only scheduled and due rows of the given handlers are taken.
 pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = register(&stage.store, "billing", "order_shipped").await;
-    stage.park("due").await;
+    stage.schedule("due").await;
     stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
     stage.bury("dead", Reason::Permanent).await;
     stage.row(&Identity { handler: other, ..stage.id("of another") }, true, NOW).await;
@@ -68,7 +68,7 @@ pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = register(&stage.store, "billing", "order_shipped").await;
     for n in 0..4 {
-        stage.park(&n.to_string()).await;
+        stage.schedule(&n.to_string()).await;
         stage.row(&Identity { handler: other, ..stage.id(&n.to_string()) }, true, NOW).await;
     }
     for expected in [3, 3, 2, 0] {
@@ -109,13 +109,13 @@ pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
 /// A taken row carries the token, a start and a lease, as it does in the database.
 pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
-    let before = stage.one_parked().await;
+    stage.schedule("a").await;
+    let before = stage.one_scheduled().await;
     assert_eq!((before.token, before.starts, before.attempts, before.breaks), (None, 0, 0, 0));
     let token = Uuid::new_v4();
     let taken =
         stage.store.take(&[stage.handler], Kind::Ordinary, Limit::rows(1), token, LEASE).await.unwrap().remove(0);
-    let stored = stage.one_parked().await;
+    let stored = stage.one_scheduled().await;
     for row in [&taken, &stored] {
         assert_eq!((row.token, row.starts, row.attempts, row.breaks), (Some(token), 1, 0, 0));
         let lease = row.due_at.duration_since(before.due_at).unwrap();
@@ -129,7 +129,7 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = stage.world.store(Setup::default()).await.unwrap();
     for n in 0..40 {
-        stage.park(&n.to_string()).await;
+        stage.schedule(&n.to_string()).await;
     }
     let take = |n: usize| {
         let store = if n < 3 { stage.store.clone() } else { other.clone() };
@@ -157,7 +157,7 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
 /// A row that was not begun within the lease can be taken again, under another token.
 pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let first = stage.take_one(Kind::Ordinary).await;
     assert!(stage.take(Kind::Suspect).await.is_empty(), "not before the lease has ended");
     stage.end_leases().await;
@@ -170,7 +170,7 @@ pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
 pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for key in ["a", "b", "c"] {
-        stage.park(key).await;
+        stage.schedule(key).await;
     }
     let token = Uuid::new_v4();
     let rows = stage.store.take(&[stage.handler], Kind::Ordinary, Limit::rows(2), token, LEASE).await.unwrap();
@@ -187,7 +187,7 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
         return;
     }
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     stage.take_one(Kind::Ordinary).await;
     stage.rows_earlier(LEASE * 10).await;
     let row = stage.take_one(Kind::Suspect).await;
@@ -201,13 +201,13 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     let survey = stage.store.survey(&[stage.handler], LEASE).await.unwrap();
     assert_eq!(survey, Survey::default(), "what runs is nothing to be done");
     committed(stage.commit(running).await);
-    assert!(stage.parked().await.is_empty());
+    assert!(stage.scheduled().await.is_empty());
 }
 
 /// Removing a row does not process it: the claim stays unchanged.
 pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let row = stage.take_one(Kind::Ordinary).await;
     let stale = idem_core::store::Row { token: Some(Uuid::new_v4()), ..row.clone() };
     for (row, expected) in [(&stale, false), (&row, true), (&row, false)] {
@@ -215,7 +215,7 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
         assert_eq!(stage.store.remove(&mut txn, row).await.unwrap(), expected);
         committed(stage.commit(txn).await);
     }
-    assert!(stage.parked().await.is_empty());
+    assert!(stage.scheduled().await.is_empty());
     assert!(stage.is_waiting("a").await);
 }
 
@@ -227,7 +227,7 @@ pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
     stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
     stage.bury("dead", Reason::Permanent).await;
     assert_eq!(survey().await, Survey::default());
-    stage.park("a").await;
+    stage.schedule("a").await;
     assert_eq!(survey().await, Survey { ordinary: true, ..Survey::default() });
     let other = register(&stage.store, "billing", "order_shipped").await;
     assert_eq!(stage.store.survey(&[other], LEASE).await.unwrap(), Survey::default());
@@ -257,14 +257,14 @@ pub async fn the_level_counts_rows<W: World>(world: W) {
     stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
     stage.bury("x", Reason::Permanent).await;
     stage.bury("y", Reason::Permanent).await;
-    assert_eq!(level().await, Level { parked: 1, dead: 2, oldest_due: None });
-    stage.park("due").await;
+    assert_eq!(level().await, Level { scheduled: 1, dead: 2, oldest_due: None });
+    stage.schedule("due").await;
     stage.rows_earlier(Duration::from_secs(60)).await;
     let level = level().await;
-    assert_eq!((level.parked, level.dead), (2, 2));
+    assert_eq!((level.scheduled, level.dead), (2, 2));
     let due = level.oldest_due.unwrap();
     assert!((Duration::from_secs(59)..Duration::from_secs(120)).contains(&due), "{due:?}");
-    let created = stage.parked().await[0].created_at;
+    let created = stage.scheduled().await[0].created_at;
     let apart = SystemTime::now().duration_since(created).unwrap_or_else(|early| early.duration());
     assert!(apart < Duration::from_secs(60), "the clocks of database and test are {apart:?} apart");
 }

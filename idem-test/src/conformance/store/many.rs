@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Claims, Fault, HandlerId, Identity, InboxRows, Kind, NewRow, Operator, Promise, Transactions, Undone,
+    Claimed, Claims, HandlerId, Identity, InboxRows, Kind, NewRow, Operator, Promise, StoreError, Transactions, Undone,
 };
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use tokio::sync::Barrier;
@@ -29,7 +29,7 @@ pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let shipped = register(&stage.store, "billing", "order_shipped").await;
     stage.process("dated").await;
-    stage.park("waiting").await;
+    stage.schedule("waiting").await;
     let mut all: Vec<_> = ["dated", "waiting", "a", "A", "a\0", "\u{ff}"].map(|key| stage.id(key)).into();
     // The same keys of another handler are other messages.
     all.extend(["dated", "waiting", "b"].map(|key| Identity { handler: shipped, ..stage.id(key) }));
@@ -65,7 +65,7 @@ pub async fn many_claims_are_read_at_once<W: World>(world: W) {
         stage.process(key).await;
     }
     stage.claims_earlier(Duration::from_secs(3600)).await;
-    stage.park("c").await;
+    stage.schedule("c").await;
     let asked = sorted(["missing", "c", "b", "a", "another"].map(|key| stage.message(key, "other")).into());
     let mut txn = stage.begin().await;
     let standing = stage.store.standing_many(&mut txn, &refs(&asked)).await.unwrap();
@@ -116,7 +116,7 @@ pub async fn a_claim_that_is_held_up_fails_all_of_many<W: World>(world: W) {
             let ids = refs(&all);
             let claimed = stage.store.claim_many(&mut txn, &ids, promise);
             let claimed = tokio::time::timeout(Duration::from_secs(5), claimed).await.expect("it waits without an end");
-            assert!(matches!(claimed, Err(Fault::Busy)), "{held} {promise:?}: {claimed:?}");
+            assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{held} {promise:?}: {claimed:?}");
             stage.store.rollback(txn).await.unwrap();
         }
         for free in ["a", "b", "c"].into_iter().filter(|key| *key != held) {
@@ -138,7 +138,7 @@ pub async fn many_claims_that_waited_find_what_was_committed<W: World>(world: W)
             stage.store.rollback(txn).await.unwrap();
             match claimed {
                 // The server reported the waiter late.
-                Err(Fault::Busy) => {}
+                Err(StoreError::LockTimeout) => {}
                 claimed => break claimed.unwrap(),
             }
         }
@@ -171,7 +171,7 @@ pub async fn overlapping_claims_of_many_never_deadlock<W: World>(world: W) {
                     let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
                     match store.claim_many(&mut txn, &refs(&all), Promise::Processed).await {
                         Ok(claimed) => break (txn, claimed),
-                        Err(Fault::Busy | Fault::Retry(_)) => held_up += 1,
+                        Err(StoreError::LockTimeout | StoreError::Serialization(_)) => held_up += 1,
                         Err(fault) => panic!("round {round}: {fault:?}"),
                     }
                     store.rollback(txn).await.unwrap();
@@ -228,15 +228,15 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
         assert_eq!((stage.effects("effect").await, stage.standing(&keys[0]).await), (0, None), "{sql}");
     }
 
-    stage.park("a").await;
-    stage.park("b").await;
+    stage.schedule("a").await;
+    stage.schedule("b").await;
     let rows = stage.take(Kind::Ordinary).await;
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start_many(&mut txn, &rows.iter().collect::<Vec<_>>()).await.unwrap(), [true, true]);
     stage.execute(&mut txn, "COMMIT").await.unwrap_err();
     let undone = stage.store.rollback(txn).await.unwrap();
     assert_ne!(undone, Undone::CommittedEarly);
-    assert_eq!(stage.parked().await.len(), 2);
+    assert_eq!(stage.scheduled().await.len(), 2);
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
 }
 
@@ -260,21 +260,21 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
     stage.store.insert_many(&mut txn, &rows).await.unwrap();
     committed(stage.commit(txn).await);
 
-    let (parked, dead) = (stage.parked().await, stage.dead().await);
-    assert_eq!((parked.len(), dead.len()), (2, 2));
+    let (scheduled, dead) = (stage.scheduled().await, stage.dead().await);
+    assert_eq!((scheduled.len(), dead.len()), (2, 2));
     // Two copies of the dead row, and one of a row that is not a dead letter.
     let mut txn = stage.begin().await;
     stage.store.sight_many(&mut txn, &[&ids[2], &ids[2], &ids[0]]).await.unwrap();
     committed(stage.commit(txn).await);
     let sightings = async || {
-        let mut rows = stage.parked().await;
+        let mut rows = stage.scheduled().await;
         rows.extend(stage.dead().await);
         ids.each_ref().map(|id| rows.iter().find(|row| row.identity == *id).unwrap().sightings)
     };
     assert_eq!(sightings().await, [1, 1, 3, 2]);
 
     for (n, state) in states.iter().enumerate().take(3) {
-        let row = parked.iter().chain(&dead).find(|row| row.identity == ids[n]).unwrap();
+        let row = scheduled.iter().chain(&dead).find(|row| row.identity == ids[n]).unwrap();
         assert_eq!(
             (row.delivery.payload(), row.delivery.message_id()),
             (deliveries[n].payload(), deliveries[n].message_id())

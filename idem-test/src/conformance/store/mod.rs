@@ -104,7 +104,7 @@ macro_rules! store_suite {
             a_rolled_back_start_leaves_row_and_claim
             a_start_with_a_stale_token_is_false
             a_second_start_is_false
-            a_message_is_parked_until_its_row_is_done
+            a_message_is_scheduled_until_its_row_is_done
             a_row_that_waits_for_its_turn_is_made_due
             a_duplicate_does_not_wait_for_a_row_that_runs
             // notes

@@ -1,12 +1,12 @@
 //! Nested transactions in a handler; they never end the outer one.
 
-use idem_core::Lends;
+use idem_core::HasConnection;
 use idem_core::store::Transactions;
 
 use super::{End, Stage, World, committed};
 
 async fn nest<W: World>(stage: &Stage<W>, txn: &mut <W::Store as Transactions>::Txn, name: &str, end: End) {
-    let tx = <W::Store as Lends<W::Connection>>::lend(txn);
+    let tx = <W::Store as HasConnection<W::Connection>>::connection(txn);
     W::nested(tx, &stage.effect_sql(name), end).await.unwrap();
 }
 

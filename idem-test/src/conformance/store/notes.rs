@@ -19,7 +19,7 @@ fn broke() -> Note {
 
 /// A scheduled row, taken.
 async fn taken<W: World>(stage: &Stage<W>) -> Row {
-    stage.park("a").await;
+    stage.schedule("a").await;
     stage.take_one(Kind::Ordinary).await
 }
 
@@ -33,7 +33,7 @@ pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(
     assert_eq!((row.starts, row.breaks), (1, 1));
 
     assert!(stage.store.note(&row, &failed(Ok(HOUR))).await.unwrap());
-    let noted = stage.one_parked().await;
+    let noted = stage.one_scheduled().await;
     assert_eq!((noted.attempts, noted.starts, noted.breaks, noted.token), (1, 0, 0, None));
     assert_eq!((noted.error.as_str(), noted.reason, noted.died_at), ("it failed", None, None));
     assert!(noted.due_at.duration_since(noted.created_at).unwrap() >= HOUR - LEASE);
@@ -62,7 +62,7 @@ pub async fn a_failure_is_never_charged_twice<W: World>(world: W) {
     let row = taken(&stage).await;
     for expected in [true, false, false] {
         assert_eq!(stage.store.note(&row, &failed(Ok(Duration::ZERO))).await.unwrap(), expected);
-        assert_eq!(stage.one_parked().await.attempts, 1);
+        assert_eq!(stage.one_scheduled().await.attempts, 1);
     }
 }
 
@@ -77,7 +77,7 @@ pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
     for note in [failed(Ok(HOUR)), failed(Err(Reason::Exhausted)), broke(), given_back, Note::Released, dead] {
         assert!(!stage.store.note(&old, &note).await.unwrap(), "{note:?}");
     }
-    let row = stage.one_parked().await;
+    let row = stage.one_scheduled().await;
     assert_eq!((row.token, row.starts, row.attempts, row.breaks), (new.token, 2, 0, 0));
     assert_eq!(row.error, "first");
     assert!(row.due_at >= new.due_at);
@@ -89,11 +89,11 @@ pub async fn a_break_gives_the_start_back_and_counts_itself<W: World>(world: W) 
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     assert!(stage.store.note(&row, &broke()).await.unwrap());
-    let noted = stage.one_parked().await;
+    let noted = stage.one_scheduled().await;
     assert_eq!((noted.starts, noted.breaks, noted.attempts, noted.token), (0, 1, 0, None));
     assert_eq!(noted.error, "it broke");
     assert!(!stage.store.note(&row, &broke()).await.unwrap());
-    assert_eq!(stage.one_parked().await.breaks, 1);
+    assert_eq!(stage.one_scheduled().await.breaks, 1);
 }
 
 /// A message that breaks its connection again and again is given up.
@@ -143,7 +143,7 @@ pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W)
     let new = stage.begin_suspect().await;
     assert_eq!(new.starts, 2);
     stage.store.unstart(&old).await.unwrap();
-    let row = stage.one_parked().await;
+    let row = stage.one_scheduled().await;
     assert_eq!((row.starts, row.token), (1, new.token));
 }
 
@@ -153,6 +153,6 @@ pub async fn unstart_never_goes_below_zero<W: World>(world: W) {
     let row = taken(&stage).await;
     assert!(stage.store.note(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
     stage.store.unstart(&row).await.unwrap();
-    assert_eq!(stage.one_parked().await.starts, 0);
+    assert_eq!(stage.one_scheduled().await.starts, 0);
     assert_eq!(stage.take_one(Kind::Ordinary).await.starts, 1);
 }

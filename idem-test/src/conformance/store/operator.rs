@@ -16,7 +16,7 @@ pub async fn the_list_is_filtered<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let shipped = register(&stage.store, "billing", "order_shipped").await;
     let elsewhere = register(&stage.store, "shipping", "order_paid").await;
-    stage.park("parked").await;
+    stage.schedule("scheduled").await;
     stage.bury("permanent", Reason::Permanent).await;
     stage.bury("exhausted", Reason::Exhausted).await;
     stage.row(&Identity { handler: shipped, ..stage.id("shipped") }, true, Err(Reason::Permanent)).await;
@@ -29,7 +29,7 @@ pub async fn the_list_is_filtered<W: World>(world: W) {
     let handler = |name: &str| Some(name.to_owned());
     let all = Filter::default();
     assert_eq!(list(all.clone()).await, ["shipped", "exhausted", "permanent"]);
-    assert_eq!(list(Filter { parked: true, ..all.clone() }).await, ["parked"]);
+    assert_eq!(list(Filter { scheduled: true, ..all.clone() }).await, ["scheduled"]);
     assert_eq!(list(Filter { handler: handler("order_paid"), ..all.clone() }).await, ["exhausted", "permanent"]);
     assert_eq!(list(Filter { reason: Some(Reason::Permanent), ..all.clone() }).await, ["shipped", "permanent"]);
     let both = Filter { handler: handler("order_paid"), reason: Some(Reason::Permanent), ..all.clone() };
@@ -61,7 +61,7 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     let id = stage.bury("a", Reason::Exhausted).await;
     assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
     assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::Found);
-    let row = stage.one_parked().await;
+    let row = stage.one_scheduled().await;
     assert_eq!((row.id, row.reason, row.died_at, row.token, row.starts), (id, None, None, None, 0));
     let row = stage.take_one(Kind::Ordinary).await;
     let mut txn = stage.begin().await;
@@ -81,7 +81,7 @@ pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
     for force in [false, true] {
         assert_eq!(stage.store.replay("billing", id, force).await.unwrap(), Replayed::NotFound);
     }
-    assert_eq!(stage.one_parked().await.token, taken.token, "a row that runs is left alone");
+    assert_eq!(stage.one_scheduled().await.token, taken.token, "a row that runs is left alone");
 }
 
 /// Its effects may already exist.
@@ -121,7 +121,7 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
     for (key, reason) in [("a", Reason::Crashed), ("b", Reason::BrokeConnection)] {
         let id = stage.bury(key, reason).await;
         assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
-        let row = stage.one_parked().await;
+        let row = stage.one_scheduled().await;
         assert_eq!((row.starts, row.token), (0, None));
         assert!(stage.take(Kind::Ordinary).await.is_empty(), "{reason}");
         let row = stage.take_one(Kind::Suspect).await;
@@ -159,14 +159,14 @@ pub async fn replay_as_is_refused_where_the_key_is_taken<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
     stage.process("b").await;
-    stage.park("c").await;
+    stage.schedule("c").await;
     let id = stage.conflict("a", "another").await;
     for taken in ["a", "b", "c"] {
         let key = Key::of(taken).unwrap();
         assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::KeyTaken);
     }
     assert_eq!(stage.one_dead().await.identity, stage.message("a", "another"));
-    assert_eq!(stage.parked().await.len(), 1);
+    assert_eq!(stage.scheduled().await.len(), 1);
 }
 
 /// The message will never run: its claim is dated, so that late copies are duplicates and prune can delete it.
@@ -189,18 +189,18 @@ pub async fn discard_dates_the_claim_that_the_row_owned<W: World>(world: W) {
 /// The claim of its key belongs to the first message, which may still be waiting.
 pub async fn discard_of_a_conflict_leaves_the_claim_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let id = stage.conflict("a", "another").await;
     assert!(stage.store.discard("billing", id).await.unwrap());
     assert!(stage.dead().await.is_empty());
     assert!(stage.is_waiting("a").await);
-    assert_eq!(stage.one_parked().await.identity, stage.id("a"));
+    assert_eq!(stage.one_scheduled().await.identity, stage.id("a"));
 }
 
 /// It never had a claim.
 pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let claimless = |payload: &str| Identity { key: Key::empty(), ..stage.message("unused", payload) };
     stage.row(&claimless("x"), false, Err(Reason::Undecodable)).await;
     stage.row(&claimless("y"), false, Err(Reason::Undecodable)).await;
@@ -223,20 +223,20 @@ pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world:
 /// A scheduled row may be running now, and rows of other consumers are not touched.
 pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
-    let parked = stage.one_parked().await.id;
-    assert!(!stage.store.discard("billing", parked).await.unwrap());
+    stage.schedule("a").await;
+    let scheduled = stage.one_scheduled().await.id;
+    assert!(!stage.store.discard("billing", scheduled).await.unwrap());
     let taken =
         stage.store.take(&[stage.handler], Kind::Ordinary, Limit::rows(1), uuid::Uuid::new_v4(), LEASE).await.unwrap();
     assert!(!stage.store.discard("billing", taken[0].id).await.unwrap());
     let dead = stage.bury("b", Reason::Permanent).await;
     assert!(!stage.store.discard("shipping", dead).await.unwrap());
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
-    assert_eq!((stage.parked().await.len(), stage.dead().await.len()), (1, 1));
+    assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 1));
 
     let mut txn = stage.begin().await;
     let claimed = stage.store.claim(&mut txn, &stage.id("b"), Promise::Waiting).await.unwrap();
     assert_eq!(claimed, Claimed::Found);
     stage.store.rollback(txn).await.unwrap();
-    assert_eq!(stage.parked().await[0].due_at.duration_since(taken[0].due_at).unwrap_or_default(), Duration::ZERO);
+    assert_eq!(stage.scheduled().await[0].due_at.duration_since(taken[0].due_at).unwrap_or_default(), Duration::ZERO);
 }

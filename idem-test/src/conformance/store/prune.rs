@@ -24,7 +24,7 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     assert_eq!(stage.store.prune().await.unwrap(), pruned(0));
     stage.process("old").await;
     stage.process("old too").await;
-    stage.park("parked").await;
+    stage.schedule("scheduled").await;
     stage.bury("dead", Reason::Exhausted).await;
     // It has no row, so that only its missing date keeps it.
     let mut txn = stage.begin().await;
@@ -36,7 +36,7 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
 
     assert_eq!(stage.store.prune().await.unwrap(), pruned(2));
     assert!(stage.claim_now(&stage.id("old")).await.is_new());
-    for key in ["parked", "dead", "waiting", "fresh"] {
+    for key in ["scheduled", "dead", "waiting", "fresh"] {
         assert_eq!(stage.claim_now(&stage.id(key)).await, Claimed::Found, "{key}");
     }
     assert_eq!(stage.store.prune().await.unwrap(), pruned(0));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Claims, Fault, Identity, Promise, Transactions};
-use idem_core::{Fingerprint, Key, Lends};
+use idem_core::store::{Claims, Identity, Promise, StoreError, Transactions};
+use idem_core::{Fingerprint, HasConnection, Key};
 use tokio::sync::{Barrier, watch};
 
 use super::{Setup, Stage, World, committed};
@@ -113,7 +113,7 @@ async fn claim<W: World>(
     let claimed = loop {
         match store.claim(&mut txn, identity, Promise::Processed).await {
             Ok(claimed) => break claimed,
-            Err(Fault::Busy) => {
+            Err(StoreError::LockTimeout) => {
                 store.rollback(txn).await.unwrap();
                 txn = begin().await;
             }
@@ -123,7 +123,7 @@ async fn claim<W: World>(
     let answered = Instant::now();
     if claimed.is_new() {
         meeting.both_sent(round).await;
-        W::execute(<W::Store as Lends<W::Connection>>::lend(&mut txn), effect).await.unwrap();
+        W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut txn), effect).await.unwrap();
         let commit = Instant::now();
         committed(store.commit(txn).await);
         Claim { new: true, sent, answered, commit }

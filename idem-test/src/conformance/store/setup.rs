@@ -43,8 +43,8 @@ pub async fn waiting_lists_handlers_with_rows<W: World>(world: W) {
     let dead = register(&stage.store, "billing", "with a dead row").await;
     register(&stage.store, "billing", "without rows").await;
     let elsewhere = register(&stage.store, "shipping", "elsewhere").await;
-    stage.park("a").await;
-    stage.park("b").await;
+    stage.schedule("a").await;
+    stage.schedule("b").await;
     stage.row(&Identity { handler: dead, ..stage.id("c") }, true, Err(Reason::Permanent)).await;
     stage.row(&Identity { handler: elsewhere, ..stage.id("d") }, true, Err(Reason::Permanent)).await;
     let waiting = stage.store.waiting("billing").await.unwrap();
@@ -70,7 +70,7 @@ pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (days, minutes) = (Duration::from_secs(3 * 24 * 3600), Duration::from_secs(300));
     let other = register(&stage.store, "billing", "other").await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     assert!(seen(&stage).await < minutes, "a new handler is there");
     seen_earlier(&stage, days).await;
     assert!((days..days + minutes).contains(&seen(&stage).await));
@@ -95,7 +95,7 @@ pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
 /// Recording that a worker is alive never waits for another worker that does the same.
 pub async fn handlers_are_seen_by_many_at_once<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     seen_earlier(&stage, Duration::from_secs(3600)).await;
     let mut stores = vec![stage.store.clone()];
     for _ in 0..8 {
@@ -130,7 +130,7 @@ pub async fn a_history_is_told_by_claims_and_by_what_was_pruned<W: World>(world:
     stage.world.run(&format!("DELETE FROM {claims}")).await;
     assert!(stage.store.has_history("billing").await.unwrap());
     stage.world.run(&format!("UPDATE {pruned} SET pruned_through = NULL")).await;
-    stage.park("b").await;
+    stage.schedule("b").await;
     assert!(stage.store.has_history("billing").await.unwrap());
 }
 

@@ -6,7 +6,7 @@ use idem_core::store::{
     Claimed, Claims, Committed, Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Operator, Page, Promise,
     Row, Standing, Transactions,
 };
-use idem_core::{Delivery, Fingerprint, Key, Lends, Reason, Store};
+use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
 
 use super::{Setup, World};
@@ -79,7 +79,7 @@ impl<W: World> Stage<W> {
         txn: &mut <W::Store as Transactions>::Txn,
         sql: &str,
     ) -> Result<(), idem_core::BoxError> {
-        W::execute(<W::Store as Lends<W::Connection>>::lend(txn), sql).await
+        W::execute(<W::Store as HasConnection<W::Connection>>::connection(txn), sql).await
     }
 
     /// How often an effect is in the database.
@@ -122,7 +122,7 @@ impl<W: World> Stage<W> {
         self.standing(key).await.is_some_and(|standing| standing.age.is_none())
     }
 
-    pub(super) async fn parked(&self) -> Vec<Row> {
+    pub(super) async fn scheduled(&self) -> Vec<Row> {
         self.list(true).await
     }
 
@@ -130,15 +130,15 @@ impl<W: World> Stage<W> {
         self.list(false).await
     }
 
-    async fn list(&self, parked: bool) -> Vec<Row> {
-        let filter = Filter { parked, ..Filter::default() };
+    async fn list(&self, scheduled: bool) -> Vec<Row> {
+        let filter = Filter { scheduled, ..Filter::default() };
         self.store.list("billing", &filter, Page::default()).await.unwrap()
     }
 
     /// The only scheduled row.
-    pub(super) async fn one_parked(&self) -> Row {
-        let mut rows = self.parked().await;
-        assert_eq!(rows.len(), 1, "parked rows: {rows:?}");
+    pub(super) async fn one_scheduled(&self) -> Row {
+        let mut rows = self.scheduled().await;
+        assert_eq!(rows.len(), 1, "scheduled rows: {rows:?}");
         rows.remove(0)
     }
 
@@ -164,7 +164,7 @@ impl<W: World> Stage<W> {
     }
 
     /// Stores a scheduled message that is due now.
-    pub(super) async fn park(&self, key: &str) {
+    pub(super) async fn schedule(&self, key: &str) {
         self.row(&self.id(key), true, Ok(Duration::ZERO)).await;
     }
 

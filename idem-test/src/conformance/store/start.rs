@@ -10,18 +10,18 @@ use super::{Stage, World, committed};
 /// Both happen in one statement, and are visible to others only after the commit.
 pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
-    stage.park("b").await;
+    stage.schedule("a").await;
+    stage.schedule("b").await;
     let rows = stage.take(Kind::Ordinary).await;
     let row = rows.iter().find(|row| row.identity.key.as_bytes() == b"a").unwrap();
 
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, row).await.unwrap());
     stage.effect(&mut txn, "a").await;
-    assert_eq!(stage.parked().await.len(), 2, "nobody sees it before the commit");
+    assert_eq!(stage.scheduled().await.len(), 2, "nobody sees it before the commit");
     committed(stage.commit(txn).await);
     assert_eq!(stage.effects("a").await, 1);
-    assert_eq!(stage.one_parked().await.identity, stage.id("b"));
+    assert_eq!(stage.one_scheduled().await.identity, stage.id("b"));
     assert!(stage.is_dated("a").await);
     assert!(stage.is_waiting("b").await);
 }
@@ -29,14 +29,14 @@ pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
 /// Without a commit, nothing has started.
 pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let row = stage.take_one(Kind::Ordinary).await;
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &row).await.unwrap());
     stage.effect(&mut txn, "a").await;
     stage.store.rollback(txn).await.unwrap();
 
-    let left = stage.one_parked().await;
+    let left = stage.one_scheduled().await;
     assert_eq!((left.token, left.starts, left.id), (row.token, 1, row.id));
     assert!(stage.is_waiting("a").await);
     assert_eq!(stage.effects("a").await, 0);
@@ -45,7 +45,7 @@ pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
 /// A holder that has lost its lease to another one does not start the row.
 pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let old = stage.take_one(Kind::Ordinary).await;
     stage.end_leases().await;
     let new = stage.take_one(Kind::Suspect).await;
@@ -53,7 +53,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let mut txn = stage.begin().await;
     assert!(!stage.store.start(&mut txn, &old).await.unwrap());
     stage.store.rollback(txn).await.unwrap();
-    assert_eq!(stage.one_parked().await.token, new.token);
+    assert_eq!(stage.one_scheduled().await.token, new.token);
     assert!(stage.is_waiting("a").await);
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &new).await.unwrap());
@@ -63,7 +63,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
 /// A processed row cannot be started again.
 pub async fn a_second_start_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let row = stage.take_one(Kind::Ordinary).await;
     for expected in [true, false] {
         let mut txn = stage.begin().await;
@@ -78,7 +78,7 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
         return;
     }
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let row = stage.take_one(Kind::Ordinary).await;
     let mut running = stage.begin().await;
     assert!(stage.store.start(&mut running, &row).await.unwrap());
@@ -94,22 +94,22 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
 
 /// A message is scheduled while its row is scheduled, taken or running; not when it is processed or dead, nor for
 /// another message of its key.
-pub async fn a_message_is_parked_until_its_row_is_done<W: World>(world: W) {
+pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let (a, b, other) = (stage.id("a"), stage.id("b"), stage.message("a", "another"));
-    let is_parked = async |identity| stage.store.is_parked(identity).await.unwrap();
-    assert!(!is_parked(&a).await);
-    stage.park("a").await;
-    assert!(is_parked(&a).await && !is_parked(&other).await && !is_parked(&b).await);
+    let is_scheduled = async |identity| stage.store.is_scheduled(identity).await.unwrap();
+    assert!(!is_scheduled(&a).await);
+    stage.schedule("a").await;
+    assert!(is_scheduled(&a).await && !is_scheduled(&other).await && !is_scheduled(&b).await);
     let row = stage.take_one(Kind::Ordinary).await;
-    assert!(is_parked(&a).await);
+    assert!(is_scheduled(&a).await);
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &row).await.unwrap());
-    assert!(is_parked(&a).await, "it is not committed");
+    assert!(is_scheduled(&a).await, "it is not committed");
     committed(stage.commit(txn).await);
-    assert!(!is_parked(&a).await);
+    assert!(!is_scheduled(&a).await);
     stage.bury("dead", Reason::Permanent).await;
-    assert!(!is_parked(&stage.id("dead")).await);
+    assert!(!is_scheduled(&stage.id("dead")).await);
 }
 
 /// A row stored ahead of its turn can be made due; a taken or dead row stays unchanged.

@@ -9,7 +9,7 @@ use super::{LEASE, Stage, World, committed};
 
 /// Takes the row as often as possible, and lets each lease end `over` ago.
 async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
-    stage.park("a").await;
+    stage.schedule("a").await;
     let mut row = stage.take_one(Kind::Ordinary).await;
     for starts in 2..=MAX_STARTS {
         stage.end_leases().await;
@@ -23,9 +23,9 @@ async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
 /// A row with starts but no outcome, or with repeated broken connections, is not taken with others.
 pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("crashed").await;
+    stage.schedule("crashed").await;
     stage.take_one(Kind::Ordinary).await;
-    stage.park("broke").await;
+    stage.schedule("broke").await;
     for breaks in 0..2 {
         let row = stage.take_one(Kind::Ordinary).await;
         assert_eq!(row.breaks, breaks, "one break is nothing");
@@ -35,7 +35,7 @@ pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     stage.end_leases().await;
 
     assert!(stage.take(Kind::Ordinary).await.is_empty());
-    stage.park("ordinary").await;
+    stage.schedule("ordinary").await;
     assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("ordinary"));
     let suspects = stage.take(Kind::Suspect).await;
     assert_eq!(suspects.iter().map(Row::isolation).collect::<Vec<_>>(), [Isolation::Inbox; 2]);
@@ -44,13 +44,13 @@ pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
 /// A holder that ends while it waits for exclusive access has not charged the suspect.
 pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     stage.take_one(Kind::Ordinary).await;
     for _ in 0..5 {
         stage.end_leases().await;
         let row = stage.take_one(Kind::Suspect).await;
         assert_eq!((row.starts, row.isolation()), (1, Isolation::Inbox));
-        assert_eq!(stage.one_parked().await.token, row.token);
+        assert_eq!(stage.one_scheduled().await.token, row.token);
         assert!(stage.take(Kind::Suspect).await.is_empty(), "one process has it");
     }
 }
@@ -58,25 +58,25 @@ pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
 /// If the reply to the count is lost, the count can be repeated; a holder that has lost its lease counts nothing.
 pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let old = stage.take_one(Kind::Ordinary).await;
     stage.end_leases().await;
     let row = stage.take_one(Kind::Suspect).await;
     stage.rows_earlier(LEASE).await;
     for _ in 0..3 {
         assert!(stage.store.count_start(&row, LEASE).await.unwrap());
-        assert_eq!(stage.one_parked().await.starts, 2);
+        assert_eq!(stage.one_scheduled().await.starts, 2);
     }
     assert!(stage.take(Kind::Suspect).await.is_empty(), "its lease has begun anew");
     assert!(!stage.store.count_start(&old, LEASE).await.unwrap());
-    assert_eq!((stage.one_parked().await.starts, stage.one_parked().await.token), (2, row.token));
+    assert_eq!((stage.one_scheduled().await.starts, stage.one_scheduled().await.token), (2, row.token));
     assert_eq!(Row { starts: 2, ..row }.isolation(), Isolation::Process);
 }
 
 /// A suspect given up before it began is unchanged, even if the count was written and its reply lost.
 pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     stage.take_one(Kind::Ordinary).await;
     stage.end_leases().await;
     let row = stage.take_one(Kind::Suspect).await;
@@ -91,18 +91,18 @@ pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
 pub async fn leases_are_extended_by_token<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for key in ["a", "b", "c"] {
-        stage.park(key).await;
+        stage.schedule(key).await;
     }
     let rows = stage.take(Kind::Ordinary).await;
     let (token, ids) = (rows[0].token.unwrap(), [rows[0].id, rows[1].id]);
     let given_back = Note::GivenBack { due: LEASE * 9 };
     assert!(stage.store.note(&rows[1], &given_back).await.unwrap());
     stage.end_leases().await;
-    let before = stage.parked().await;
+    let before = stage.scheduled().await;
     stage.store.extend(token, &ids, LEASE).await.unwrap();
     stage.store.extend(uuid::Uuid::new_v4(), &[rows[2].id], LEASE).await.unwrap();
     stage.store.extend(token, &[], LEASE).await.unwrap();
-    for (row, after) in before.iter().zip(stage.parked().await) {
+    for (row, after) in before.iter().zip(stage.scheduled().await) {
         assert_eq!(after.due_at > row.due_at, row.id == rows[0].id, "{}", row.id);
         assert_eq!((after.token, after.starts), (row.token, row.starts));
     }
@@ -114,19 +114,19 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
         return;
     }
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     let row = stage.take_one(Kind::Ordinary).await;
     let mut running = stage.begin().await;
     assert!(stage.store.start(&mut running, &row).await.unwrap());
     stage.store.extend(row.token.unwrap(), &[row.id], LEASE).await.unwrap();
     committed(stage.commit(running).await);
-    assert!(stage.parked().await.is_empty());
+    assert!(stage.scheduled().await.is_empty());
 }
 
 /// A take of suspects returns no other rows.
 pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.park("a").await;
+    stage.schedule("a").await;
     assert!(stage.take(Kind::Suspect).await.is_empty());
     assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("a"));
 }
@@ -154,7 +154,7 @@ pub async fn judge_waits_for_three_leases<W: World>(world: W) {
     assert!(dead.died_at.is_some());
     assert!(stage.is_waiting("a").await);
 
-    stage.park("three starts").await;
+    stage.schedule("three starts").await;
     stage.take_one(Kind::Ordinary).await;
     for _ in 0..2 {
         stage.end_leases().await;

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Claimed, Claims, Committed, Fault, Promise, Transactions};
+use idem_core::store::{Claimed, Claims, Committed, Promise, StoreError, Transactions};
 
 use super::{Setup, Stage, World, committed, settled};
 
@@ -33,7 +33,7 @@ pub async fn a_dropped_transaction_is_rolled_back_and_its_claim_free<W: World>(w
         let claimed = stage.store.claim(&mut txn, &stage.id("a"), Promise::Processed).await;
         stage.store.rollback(txn).await.unwrap();
         // The server may notice the closed connection only after the claim has waited for it.
-        if matches!(claimed, Err(Fault::Busy)) { None } else { Some(claimed.unwrap()) }
+        if matches!(claimed, Err(StoreError::LockTimeout)) { None } else { Some(claimed.unwrap()) }
     })
     .await;
     assert_eq!((claimed.is_new(), stage.effects("a").await), (true, 0));
@@ -92,7 +92,7 @@ pub async fn a_broken_connection_is_lost_and_the_store_goes_on<W: World>(world: 
     let mut txn = stage.claimed(&stage.id("a")).await;
     stage.effect(&mut txn, "a").await;
     assert!(stage.execute(&mut txn, suicide).await.is_err());
-    assert!(matches!(stage.store.rollback(txn).await, Err(Fault::Lost(_))));
+    assert!(matches!(stage.store.rollback(txn).await, Err(StoreError::ConnectionLost(_))));
     stage.store.ping().await.unwrap();
     stage.process("a").await;
     assert_eq!(stage.effects("a").await, 1);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Error, Lends, Store};
+use idem_core::{BoxError, Error, HasConnection, Store};
 
 /// A schema or file of one database, created for one test and still empty.
 pub trait World: Sized + Send + Sync + 'static {
     /// The store under test.
-    type Store: Store + Lends<Self::Connection>;
+    type Store: Store + HasConnection<Self::Connection>;
     /// The connection that it gives to handlers.
     type Connection: Send + 'static;
 

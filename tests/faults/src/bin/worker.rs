@@ -22,7 +22,7 @@ async fn work<B: Broker>(setting: &Setting) -> anyhow::Result<()> {
     let store = world.options().connections(40).verify_only().connect().await?;
     let source = B::source(&setting.address, &setting.name).await?;
     let worker = world.start(&store, source, |worker| {
-        setting.mode.tune(worker).lease(Duration::from_millis(500)).poll(Duration::from_millis(100))
+        setting.mode.tune(worker).lease_duration(Duration::from_millis(500)).poll_interval(Duration::from_millis(100))
     });
     Ok(worker.end().await?)
 }

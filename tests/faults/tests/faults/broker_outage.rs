@@ -205,8 +205,8 @@ impl Outages {
 
     /// Nothing is lost, doubled or dead.
     async fn check<B: Broker>(&self, address: &str) {
-        let parked = "SELECT count(*) FROM {schema}.inbox_messages";
-        assert_eq!(self.world.number(parked).await, 0, "a message waits, or is dead");
+        let scheduled = "SELECT count(*) FROM {schema}.inbox_messages";
+        assert_eq!(self.world.number(scheduled).await, 0, "a message waits, or is dead");
         let mut expected: Vec<_> = self.expected.iter().map(|order| order.id.clone()).collect();
         expected.sort();
         let mut effects: Vec<_> = self.world.all_effects().await.into_iter().map(|(id, _)| id).collect();

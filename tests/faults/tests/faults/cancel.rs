@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use idem::store::{Claimed, Claims, Committed, HandlerId, Identity, Promise, Transactions};
-use idem::{Fingerprint, Key, Lends, Postgres};
+use idem::{Fingerprint, HasConnection, Key, Postgres};
 use idem_faults::{Act, Order, World, until, within};
 use sqlx::PgConnection;
 use tokio::task::JoinSet;
@@ -32,7 +32,7 @@ async fn process(world: Arc<World>, store: Postgres, identity: Identity, id: Str
         store.rollback(txn).await.unwrap();
         return false;
     }
-    let tx = <Postgres as Lends<PgConnection>>::lend(&mut txn);
+    let tx = <Postgres as HasConnection<PgConnection>>::connection(&mut txn);
     world.stage.effect(&id, 1, tx).await.unwrap();
     assert!(matches!(store.commit(txn).await, Committed::Done));
     true
@@ -94,11 +94,11 @@ async fn workers_that_are_dropped_at_any_moment_leave_no_open_transaction_and_on
         for n in 0..each {
             world.publish(&Order::new(format!("order-{}", round * each + n), Act::Write));
         }
-        let worker = world.start(&store, queue.clone(), |worker| worker.in_flight(4));
+        let worker = world.start(&store, queue.clone(), |worker| worker.concurrency(4));
         within("the first is handed out", queue.delivered(handed_out + 1)).await;
         pass(moment(round)).await;
         worker.crash().await;
-        let calm = world.start(&store, queue.clone(), |worker| worker.in_flight(4));
+        let calm = world.start(&store, queue.clone(), |worker| worker.concurrency(4));
         within("the queue is empty", queue.idle()).await;
         until("the inbox is empty", || async { world.rows(&store).await.is_empty() }).await;
         calm.stop().await.unwrap();

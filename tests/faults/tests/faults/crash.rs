@@ -40,7 +40,7 @@ async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S
 async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate<S: Site>(scene: &Scene<S>) {
     let (source, asked) = Unacked::new(scene.site.source().await);
     // A lane for each, since on a busy machine each may be a separate batch.
-    let crashing = scene.start_from(source, |worker| worker.in_flight(16));
+    let crashing = scene.start_from(source, |worker| worker.concurrency(16));
     scene.warm_up().await;
     asked.keep();
     let orders = orders("unacked", 8, Act::Write);

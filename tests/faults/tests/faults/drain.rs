@@ -10,7 +10,8 @@ async fn a_shutdown_under_load_finishes_what_runs_and_releases_the_rest() {
     let Some(world) = World::new().await else { return };
     let store = world.store().await;
     let queue = world.broker.queue("orders");
-    let worker = world.start(&store, queue.clone(), |worker| worker.in_flight(8).drain(Duration::from_secs(20)));
+    let worker =
+        world.start(&store, queue.clone(), |worker| worker.concurrency(8).shutdown_timeout(Duration::from_secs(20)));
     let registered = "SELECT count(*) FROM {schema}.handlers WHERE name = 'act'";
     until("the handler is registered", || async { world.number(registered).await == 1 }).await;
 
@@ -63,7 +64,7 @@ async fn a_handler_that_hangs_is_cut_off_at_the_end_of_the_drain_and_rolled_back
     world.stage.entered(1).await;
     worker.crash().await;
 
-    let worker = world.start(&store, queue.clone(), |worker| worker.drain(Duration::from_millis(500)));
+    let worker = world.start(&store, queue.clone(), |worker| worker.shutdown_timeout(Duration::from_millis(500)));
     world.stage.entered(2).await;
     world.publish(&Order::new("direct", Act::Hold));
     world.stage.entered(3).await;

@@ -19,7 +19,7 @@ async fn ten_copies_at_once_in_two_workers_have_one_effect_and_no_ack_before_its
     let queue = world.broker.queue("orders");
     let workers = stores
         .each_ref()
-        .map(|store| world.start(store, queue.clone(), |worker| worker.in_flight(5).inbox_in_flight(1)));
+        .map(|store| world.start(store, queue.clone(), |worker| worker.concurrency(5).inbox_concurrency(1)));
     let order = Order::new("copied", Act::Hold);
     for _ in 0..10 {
         world.publish(&order);

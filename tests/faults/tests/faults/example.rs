@@ -52,7 +52,7 @@ async fn an_order_is_processed_once<B: Broker>() {
     while !["duplicate", "processed"].iter().all(|outcome| outcomes.contains_key(*outcome)) {
         *outcomes.entry(line().await).or_default() += 1;
     }
-    outcomes.remove("parked");
+    outcomes.remove("scheduled");
     assert_eq!(outcomes, [("duplicate".to_owned(), 1), ("processed".to_owned(), 1)].into());
     let mut db = PgConnection::connect(&database).await.unwrap();
     let payments = sqlx::query_scalar("SELECT count(*) FROM payments WHERE order_id = $1").bind(order_id);

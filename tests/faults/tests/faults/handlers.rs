@@ -11,8 +11,9 @@ use sqlx::Connection;
 async fn stage() -> Option<(World, idem::Postgres, Running)> {
     let world = World::new().await?;
     let store = world.store().await;
-    let worker = world
-        .start(&store, world.broker.queue("orders"), |worker| worker.retry(quick(2)).deadline(Duration::from_secs(2)));
+    let worker = world.start(&store, world.broker.queue("orders"), |worker| {
+        worker.retry(quick(2)).handler_timeout(Duration::from_secs(2))
+    });
     Some((world, store, worker))
 }
 
@@ -138,7 +139,7 @@ async fn handlers_that_open_a_second_connection_do_not_starve_the_store() {
     let Some(world) = World::new().await else { return };
     // 8 deliveries, 2 being stored at once, 1 row, 3 for bookkeeping: no connection to spare.
     let store = world.options().connections(14).connect().await.unwrap();
-    let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.in_flight(8).inbox_in_flight(1));
+    let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.concurrency(8).inbox_concurrency(1));
     for n in 0..24 {
         world.publish(&Order::new(format!("order-{n}"), Act::SecondConnection));
     }

@@ -10,10 +10,10 @@ use sqlx::Executor;
 async fn a_suspect_waits_for_what_runs_and_lets_nothing_start_before_it() {
     let Some(world) = World::new().await else { return };
     let store = world.store().await;
-    let later = RetryPolicy::new().first(Duration::from_secs(3600));
+    let later = RetryPolicy::new().min_delay(Duration::from_secs(3600));
     let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.retry(later));
     world.publish(&Order::new("suspect", Act::Fail(1)));
-    world.journal.until("it is parked", |journal| journal.of("suspect").len() == 1).await;
+    world.journal.until("it is scheduled", |journal| journal.of("suspect").len() == 1).await;
     world.publish(&Order::new("running", Act::Hold));
     world.stage.entered(2).await;
     // As left by two processes that ended while it ran.

@@ -115,7 +115,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
         let workers =
             [("patient", Duration::from_secs(30)), ("hasty", Duration::from_secs(2))].map(|(queue, deadline)| {
                 let source = world.broker.queue(queue);
-                (source.clone(), world.start(&store, source, |worker| worker.deadline(deadline)))
+                (source.clone(), world.start(&store, source, |worker| worker.handler_timeout(deadline)))
             });
         for (_, worker) in &workers {
             until("the worker is ready", || async { worker.health.is_ready() }).await;
@@ -168,7 +168,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
         assert!(charged.is_empty(), "{charged:?}");
         let free = |outcome: &Outcome| match outcome {
             Outcome::Processed | Outcome::Duplicate => true,
-            Outcome::Parked { attempt, .. } => *attempt == 0,
+            Outcome::Scheduled { attempt, .. } => *attempt == 0,
             _ => false,
         };
         let charged: Vec<_> = world.journal.all().into_iter().filter(|(_, outcome)| !free(outcome)).collect();

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use idem::{Ordering, Postgres, RetryPolicy};
+use idem::{DeliveryOrder, Postgres, RetryPolicy};
 use idem_brokers::{Broker, Kafka};
 use idem_faults::{Act, Order, Running, World, fresh, orders, until, variable};
 
@@ -40,9 +40,9 @@ impl Line {
 
     async fn start(&self) -> Running {
         let source = Kafka::source(&self.address, &self.name).await.unwrap();
-        let often = RetryPolicy::new().attempts(u32::MAX).first(Duration::from_millis(100)).factor(1.0);
+        let often = RetryPolicy::new().max_attempts(u32::MAX).min_delay(Duration::from_millis(100)).factor(1.0);
         let tune =
-            |worker: idem_faults::Tuned<_>| worker.ordering(Ordering::Partition).inbox_in_flight(16).retry(often);
+            |worker: idem_faults::Tuned<_>| worker.order(DeliveryOrder::Partition).inbox_concurrency(16).retry(often);
         self.world.start(&self.store, source, tune)
     }
 

@@ -15,11 +15,11 @@ async fn a_handler_that_fails_twice_succeeds_with_its_third_attempt() {
     assert_eq!(world.journal.end_of("third").await, Outcome::Processed);
     assert_eq!(world.stage.attempts("third"), [1, 2, 3]);
     assert_eq!(world.effects("third").await, [3]);
-    let parked = |outcome: &Outcome| match outcome {
-        Outcome::Parked { attempt, .. } => Some(*attempt),
+    let scheduled = |outcome: &Outcome| match outcome {
+        Outcome::Scheduled { attempt, .. } => Some(*attempt),
         _ => None,
     };
-    assert_eq!(world.journal.of("third").iter().filter_map(parked).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(world.journal.of("third").iter().filter_map(scheduled).collect::<Vec<_>>(), [1, 2]);
     assert!(world.rows(&store).await.is_empty());
     worker.stop().await.unwrap();
     world.end().await;

@@ -13,7 +13,7 @@ const BATCH: usize = 100;
 
 /// A worker with one lane, which takes a whole batch together, however slowly it arrives.
 fn start_from<S: Site>(scene: &Scene<S>, source: impl Source) -> Running {
-    scene.start_from(source, |worker| worker.in_flight(1).batch(BATCH).linger(Duration::from_secs(5)))
+    scene.start_from(source, |worker| worker.concurrency(1).batch(BATCH).linger(Duration::from_secs(5)))
 }
 
 #[tokio::test(flavor = "multi_thread")]

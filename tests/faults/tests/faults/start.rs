@@ -64,6 +64,6 @@ async fn a_worker_for_which_the_pool_is_too_small_names_the_cure() {
     let store = world.options().connections(24).connect().await.unwrap();
     let error = world.start(&store, world.broker.queue("orders"), |worker| worker).end().await.unwrap_err();
     let text = texts(&error);
-    assert!(matches!(error, Error::Refused(_)) && text.contains(".connections(25)"), "{text}");
+    assert!(matches!(error, Error::Config(_)) && text.contains(".connections(25)"), "{text}");
     world.end().await;
 }

@@ -18,17 +18,17 @@ fn window() -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_neighbour_keeps_its_throughput_beside_a_killer_and_a_connection_breaker() {
-    neighbours_keep_their_throughput(Mode::Direct, |worker, lanes| worker.in_flight(lanes), 400, 100).await;
+    neighbours_keep_their_throughput(Mode::Direct, |worker, lanes| worker.concurrency(lanes), 400, 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_neighbour_keeps_its_throughput_beside_a_killer_and_a_connection_breaker_in_the_inbox() {
-    neighbours_keep_their_throughput(Mode::Inbox, |worker, lanes| worker.inbox_in_flight(lanes), 50, 50).await;
+    neighbours_keep_their_throughput(Mode::Inbox, |worker, lanes| worker.inbox_concurrency(lanes), 50, 50).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_neighbour_keeps_its_throughput_beside_a_killer_and_a_connection_breaker_in_batches() {
-    neighbours_keep_their_throughput(Mode::Batch, |worker, lanes| worker.in_flight(lanes / 2).batch(8), 20, 20).await;
+    neighbours_keep_their_throughput(Mode::Batch, |worker, lanes| worker.concurrency(lanes / 2).batch(8), 20, 20).await;
 }
 
 /// `billing` has a killer and a breaker. `shipping` is in its process, `control` in a separate one. Both have the same
@@ -46,7 +46,7 @@ async fn neighbours_keep_their_throughput(
     let start = |world: &World, store: &idem::Postgres, gate: &Gate, lanes| {
         let lease = Duration::from_millis(500);
         world.start(store, world.broker.queue("orders"), |worker| {
-            tune(mode.tune(worker), lanes).gate(gate.clone()).lease(lease)
+            tune(mode.tune(worker), lanes).gate(gate.clone()).lease_duration(lease)
         })
     };
     let mut neighbours = Vec::new();
@@ -108,11 +108,11 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
     orders("failing", 60, Act::FailAfter(150)).iter().for_each(|order| world.publish(order));
     let lease = Duration::from_secs(4);
     let worker = world.start(&store, world.broker.queue("orders"), |worker| {
-        worker.inbox().in_flight(1).batch(60).lease(lease).retry(quick(1))
+        worker.inbox().concurrency(1).batch(60).lease_duration(lease).retry(quick(1))
     });
     // As another process would find them.
     let lapsed =
-        "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE state = 'parked' AND token IS NOT NULL
+        "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE state = 'scheduled' AND token IS NOT NULL
                   AND due_at <= now() FOR KEY SHARE SKIP LOCKED) AS lapsed";
     let begun = Instant::now();
     while world.number("SELECT count(*) FROM {schema}.inbox_messages WHERE state = 'dead'").await < 60 {
@@ -153,7 +153,7 @@ async fn a_deploy_makes_no_process_go_quiet<S: Site>(scene: &Scene<S>) {
 async fn the_inbox_takes_no_more_into_memory_than_16_mib() {
     let Some(world) = World::new().await else { return };
     let store = world.store().await;
-    let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.inbox().in_flight(4).batch(100));
+    let worker = world.start(&store, world.broker.queue("orders"), |worker| worker.inbox().concurrency(4).batch(100));
     world.publish(&Order::new("first", Act::Write));
     world.journal.processed(1).await;
     // All of them are due at once.
@@ -163,7 +163,7 @@ async fn the_inbox_takes_no_more_into_memory_than_16_mib() {
             SELECT h.id, convert_to(n::text, 'UTF8'), '' FROM {schema}.handlers AS h, generate_series(1, $1) AS n
             WHERE h.name = 'act' RETURNING handler_id, key)
         INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, state, envelope, payload)
-        SELECT handler_id, key, '', 'parked', '', convert_to($2 || repeat(' ', 1000000), 'UTF8') FROM claims";
+        SELECT handler_id, key, '', 'scheduled', '', convert_to($2 || repeat(' ', 1000000), 'UTF8') FROM claims";
     let order = serde_json::to_string(&Order::new("large", Act::Hold)).unwrap();
     sqlx::query(world.stage.sql(rows)).bind(count).bind(order).execute(&world.pool).await.unwrap();
     // A taken row has a token, whether or not it runs.

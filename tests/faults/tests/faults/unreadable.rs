@@ -1,6 +1,6 @@
 //! Messages that RabbitMQ delivers and its client cannot read.
 
-use idem::{Ordering, Reason};
+use idem::{DeliveryOrder, Reason};
 use idem_faults::{Act, Mode, RabbitMq, Running, Scene, Site, Tuned, orders};
 
 use crate::returns::Returns;
@@ -69,7 +69,7 @@ async fn is_a_dead_letter_and_its_neighbours_keep_their_order() {
         publish(scene, 20).await;
         let returns = Returns::default();
         let worker = scene.start_from(scene.site.source().await, |worker| {
-            returns.watch(&scene.world.journal, worker.ordering(Ordering::Queue))
+            returns.watch(&scene.world.journal, worker.order(DeliveryOrder::Queue))
         });
         ends(scene, 20, worker).await;
         assert!(returns.most() <= 1, "an innocent message was returned more than once");

@@ -1,31 +1,31 @@
-//! Checks of the terms of a worker.
+//! Checks of the options of a worker.
 
-use idem_core::{Error, Ordering, Terms};
+use idem_core::{DeliveryOrder, Error, SubscribeOptions};
 
 use crate::source::Queue;
 
 impl Queue {
     /// Refuses what RabbitMQ cannot keep, whatever the queues are.
-    pub(crate) fn check(&self, terms: &Terms) -> Result<(), Error> {
-        if terms.in_flight == 0 {
-            return Err(Error::Refused(
+    pub(crate) fn check(&self, options: &SubscribeOptions) -> Result<(), Error> {
+        if options.max_unsettled == 0 {
+            return Err(Error::Config(
                 "0 deliveries in flight mean no limit to RabbitMQ, and would take the whole queue into memory: allow at least 1"
                     .to_owned(),
             ));
         }
-        if !matches!(terms.ordering, Ordering::None | Ordering::Queue) {
-            return Err(Error::Refused(format!(
+        if !matches!(options.order, DeliveryOrder::None | DeliveryOrder::Queue) {
+            return Err(Error::Config(format!(
                 "RabbitMQ has neither partitions nor keys, so it cannot keep the order {:?} of {}: ask for \
-                 Ordering::Queue, or for Ordering::None; messages that need no order among each other can go to \
+                 DeliveryOrder::Queue, or for DeliveryOrder::None; messages that need no order among each other can go to \
                  different queues",
-                terms.ordering,
+                options.order,
                 self.place()
             )));
         }
-        if terms.deadline > self.config.consumer_timeout / 2 {
+        if options.handler_timeout > self.config.consumer_timeout / 2 {
             tracing::warn!(
                 queue = %self.name,
-                deadline = ?terms.deadline,
+                deadline = ?options.handler_timeout,
                 consumer_timeout = ?self.config.consumer_timeout,
                 "RabbitMQ takes deliveries back that are unsettled for longer than its consumer timeout, and a delivery \
                  may have to wait before its handler runs: raise consumer_timeout on the server (and say so by \
@@ -56,8 +56,11 @@ mod tests {
     fn a_deadline_near_the_consumer_timeout_is_warned_about() {
         for (deadline, warned) in [(30, false), (31, true)] {
             let (text, subscriber) = idem_test::captured();
-            let terms = Terms { deadline: Duration::from_secs(deadline), ..Terms::new("billing", 1) };
-            tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(&terms)).unwrap();
+            let options = SubscribeOptions {
+                handler_timeout: Duration::from_secs(deadline),
+                ..SubscribeOptions::new("billing", 1)
+            };
+            tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(&options)).unwrap();
             let text = text.to_string();
             assert_eq!(text.contains("WARN") && text.contains("orders"), warned, "{text}");
         }

@@ -6,14 +6,14 @@ use crate::BoxError;
 /// database. Statements of a handler are not covered. Each store maps the database's error codes to these variants in
 /// one place, its module `answer`.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum StoreError {
     /// Another transaction holds the row, and did not end within the lock timeout (55P03, SQLITE_BUSY). The delivery is
     /// held briefly.
     #[error("another transaction holds the claim")]
-    Busy,
+    LockTimeout,
     /// A conflict with a concurrent transaction (40001, 40P01); a new transaction may succeed.
     #[error("a concurrent transaction was faster")]
-    Retry(#[source] BoxError),
+    Serialization(#[source] BoxError),
     /// The database works, but refuses what idem writes for this message: because of a constraint or a trigger that was
     /// added to idem's tables, a value that is too large, or a payload whose INSERT exceeds the statement timeout. It
     /// would refuse it again immediately, but accepts other messages. So only this message is held, with a growing
@@ -25,17 +25,17 @@ pub enum Fault {
     /// statement was cancelled. This says little about the database: it is pinged, and consumption pauses only if the
     /// ping fails. The operation is retried on another connection.
     #[error("the database gave no answer")]
-    Lost(#[source] BoxError),
+    ConnectionLost(#[source] BoxError),
     /// The database has responded, but idem cannot work with it: it is out of space, read-only, damaged, or lacks
     /// idem's tables or permissions; or the error is unknown. No message is at fault. Consumption pauses, and resumes
     /// once the database answers and the work of one message could be written.
     #[error("the database cannot be used")]
-    Outage(#[source] BoxError),
+    Unavailable(#[source] BoxError),
 }
 
-impl Fault {
+impl StoreError {
     /// Returns whether the session remains usable, so that the transaction can be rolled back.
     pub(crate) fn is_answered(&self) -> bool {
-        !matches!(self, Self::Lost(_) | Self::Outage(_))
+        !matches!(self, Self::ConnectionLost(_) | Self::Unavailable(_))
     }
 }

@@ -9,7 +9,7 @@
 /// When the worker starts, a source rejects an order that its broker cannot guarantee.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ordering {
+pub enum DeliveryOrder {
     /// No order: deliveries are handled as they arrive.
     #[default]
     None,

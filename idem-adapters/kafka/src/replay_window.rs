@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{Error, Horizon};
+use idem_core::{Error, ReplayWindow};
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, OwnedResourceSpecifier, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 
@@ -12,36 +12,36 @@ use crate::config::Config;
 
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The replay horizon of these topics: the longest retention among them. Logs a warning where the user may not read it.
-pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> Horizon {
-    let horizons = match ask(config, topics).await {
-        Ok(horizons) => horizons,
+/// The replay window of these topics: the longest retention among them. Logs a warning where the user may not read it.
+pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> ReplayWindow {
+    let windows = match ask(config, topics).await {
+        Ok(windows) => windows,
         Err(why) => topics.iter().map(|topic| (Arc::clone(topic), Err(why.clone()))).collect(),
     };
-    let stated = |(topic, horizon): (Arc<str>, Result<Horizon, String>)| {
-        horizon.unwrap_or_else(|why| {
+    let stated = |(topic, window): (Arc<str>, Result<ReplayWindow, String>)| {
+        window.unwrap_or_else(|why| {
             tracing::warn!(
                 %topic,
                 why,
                 "the topic's retention cannot be looked at (allow the user to describe its configs): claims must be kept \
                  for longer than it, and nobody checks that"
             );
-            Horizon::Unstated
+            ReplayWindow::Unknown
         })
     };
-    horizons.into_iter().map(stated).fold(Horizon::Unstated, longest)
+    windows.into_iter().map(stated).fold(ReplayWindow::Unknown, longest)
 }
 
-/// The longer of two. An unstated horizon never hides a stated one.
-pub(crate) fn longest(one: Horizon, other: Horizon) -> Horizon {
+/// The longer of two. An unstated window never hides a stated one.
+pub(crate) fn longest(one: ReplayWindow, other: ReplayWindow) -> ReplayWindow {
     match (one, other) {
-        (Horizon::Unlimited, _) | (_, Horizon::Unlimited) => Horizon::Unlimited,
-        (Horizon::Within(one), Horizon::Within(other)) => Horizon::Within(one.max(other)),
-        (Horizon::Unstated, stated) | (stated, Horizon::Unstated) => stated,
+        (ReplayWindow::Unlimited, _) | (_, ReplayWindow::Unlimited) => ReplayWindow::Unlimited,
+        (ReplayWindow::Within(one), ReplayWindow::Within(other)) => ReplayWindow::Within(one.max(other)),
+        (ReplayWindow::Unknown, stated) | (stated, ReplayWindow::Unknown) => stated,
     }
 }
 
-type Stated = (Arc<str>, Result<Horizon, String>);
+type Stated = (Arc<str>, Result<ReplayWindow, String>);
 
 /// Of all topics by one request.
 async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String> {
@@ -65,7 +65,7 @@ async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String
         match resource {
             Ok(resource) => {
                 if let OwnedResourceSpecifier::Topic(topic) = &resource.specifier {
-                    let stated = horizon(&resource).ok_or_else(|| "the answer has no retention.ms".to_owned());
+                    let stated = replay_window(&resource).ok_or_else(|| "the answer has no retention.ms".to_owned());
                     found.insert(topic.clone(), stated);
                 }
             }
@@ -76,17 +76,20 @@ async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String
     Ok(topics.iter().map(Arc::clone).zip(topics.iter().map(of)).collect())
 }
 
-fn horizon(topic: &ConfigResource) -> Option<Horizon> {
+fn replay_window(topic: &ConfigResource) -> Option<ReplayWindow> {
     let value = |name| topic.get(name).and_then(|entry| entry.value.as_deref());
     stated(value("cleanup.policy").unwrap_or("delete"), value("retention.ms")?)
 }
 
-fn stated(policy: &str, retention: &str) -> Option<Horizon> {
+fn stated(policy: &str, retention: &str) -> Option<ReplayWindow> {
     if !policy.split(',').any(|part| part.trim() == "delete") {
-        return Some(Horizon::Unlimited);
+        return Some(ReplayWindow::Unlimited);
     }
     let millis: i64 = retention.parse().ok()?;
-    Some(u64::try_from(millis).map_or(Horizon::Unlimited, |millis| Horizon::Within(Duration::from_millis(millis))))
+    Some(
+        u64::try_from(millis)
+            .map_or(ReplayWindow::Unlimited, |millis| ReplayWindow::Within(Duration::from_millis(millis))),
+    )
 }
 
 #[cfg(test)]
@@ -95,20 +98,20 @@ mod tests {
 
     #[test]
     fn what_is_only_compacted_or_kept_for_ever_has_no_limit() {
-        let week = Some(Horizon::Within(Duration::from_secs(7 * 86_400)));
+        let week = Some(ReplayWindow::Within(Duration::from_secs(7 * 86_400)));
         assert_eq!(stated("delete", "604800000"), week);
         assert_eq!(stated("compact,delete", "604800000"), week);
         assert_eq!(stated("compact, delete", "604800000"), week);
-        assert_eq!(stated("compact", "604800000"), Some(Horizon::Unlimited));
-        assert_eq!(stated("delete", "-1"), Some(Horizon::Unlimited));
+        assert_eq!(stated("compact", "604800000"), Some(ReplayWindow::Unlimited));
+        assert_eq!(stated("delete", "-1"), Some(ReplayWindow::Unlimited));
         assert_eq!(stated("delete", "soon"), None);
     }
 
     #[test]
     fn of_several_topics_the_longest_counts() {
         let (day, week) = (Duration::from_secs(86_400), Duration::from_secs(7 * 86_400));
-        assert_eq!(longest(Horizon::Within(week), Horizon::Within(day)), Horizon::Within(week));
-        assert_eq!(longest(Horizon::Within(week), Horizon::Unlimited), Horizon::Unlimited);
-        assert_eq!(longest(Horizon::Unstated, Horizon::Within(day)), Horizon::Within(day));
+        assert_eq!(longest(ReplayWindow::Within(week), ReplayWindow::Within(day)), ReplayWindow::Within(week));
+        assert_eq!(longest(ReplayWindow::Within(week), ReplayWindow::Unlimited), ReplayWindow::Unlimited);
+        assert_eq!(longest(ReplayWindow::Unknown, ReplayWindow::Within(day)), ReplayWindow::Within(day));
     }
 }
