@@ -1,5 +1,6 @@
 #![doc = include_str!("docs/crate.md")]
 
+pub mod docs;
 pub mod prelude;
 
 pub use idem_core::{
@@ -24,7 +25,7 @@ pub use idem_nats::{self as nats, Nats};
 pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 
 #[doc(hidden)]
-pub use idem_core::{__private, Gate};
+pub use idem_core::{__private, SuspectLock};
 
 /// Compiles the program of the README.
 #[cfg(all(doctest, feature = "postgres", feature = "rabbitmq"))]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem::store::{
-    Claimed, Claims, Committed, Cures, Filter, HandlerId, Identity, InboxRows, Kind, Level, Limit, NewRow, Note,
-    Operator, Page, Promise, Pruned, Replayed, Reservation, Row, Standing, StoreError, Survey, Transactions, Undone,
-    Waiting,
+    ClaimState, Claimed, Claims, CommitResult, Cures, DueRows, ExistingClaim, Filter, HandlerId, Identity, InboxRows,
+    Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed, Reservation, RollbackResult, Row, Stats, StoreError,
+    Transactions, Waiting,
 };
 use idem::{Error, HasConnection, Key};
 use tokio::sync::Semaphore;
@@ -42,12 +42,12 @@ impl Transactions for Nothing {
         Ok(Nowhere)
     }
 
-    async fn commit(&self, _: Nowhere) -> Committed {
-        Committed::Done
+    async fn commit(&self, _: Nowhere) -> CommitResult {
+        CommitResult::Done
     }
 
-    async fn rollback(&self, _: Nowhere) -> Answer<Undone> {
-        Ok(Undone::RolledBack)
+    async fn rollback(&self, _: Nowhere) -> Answer<RollbackResult> {
+        Ok(RollbackResult::RolledBack)
     }
 }
 
@@ -68,11 +68,11 @@ impl Claims for Nothing {
         Ok(vec![Some(Duration::from_secs(7 * 24 * 3600)); handlers.len()])
     }
 
-    async fn claim(&self, _: &mut Nowhere, _: &Identity, _: Promise) -> Answer<Claimed> {
+    async fn claim(&self, _: &mut Nowhere, _: &Identity, _: ClaimState) -> Answer<Claimed> {
         Ok(Claimed::New { pruned_through: None })
     }
 
-    async fn standing(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<Standing>> {
+    async fn standing(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<ExistingClaim>> {
         Ok(None)
     }
 
@@ -86,7 +86,7 @@ impl InboxRows for Nothing {
         Ok(())
     }
 
-    async fn sight(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
+    async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
         Ok(())
     }
 
@@ -98,8 +98,8 @@ impl InboxRows for Nothing {
         Ok(false)
     }
 
-    async fn survey(&self, _: &[HandlerId], _: Duration) -> Answer<Survey> {
-        Ok(Survey::default())
+    async fn poll_due(&self, _: &[HandlerId], _: Duration) -> Answer<DueRows> {
+        Ok(DueRows::default())
     }
 
     async fn take(&self, _: &[HandlerId], _: Kind, _: Limit, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
@@ -118,7 +118,7 @@ impl InboxRows for Nothing {
         Ok(Vec::new())
     }
 
-    async fn note(&self, _: &Row, _: &Note) -> Answer<bool> {
+    async fn record_result(&self, _: &Row, _: &Note) -> Answer<bool> {
         Ok(false)
     }
 
@@ -130,18 +130,18 @@ impl InboxRows for Nothing {
         Ok(())
     }
 
-    async fn unstart(&self, _: &Row) -> Answer<()> {
+    async fn refund_start(&self, _: &Row) -> Answer<()> {
         Ok(())
     }
 
-    async fn judge(&self, _: &[HandlerId], _: Duration) -> Answer<u64> {
+    async fn dead_letter_crashed(&self, _: &[HandlerId], _: Duration) -> Answer<u64> {
         Ok(0)
     }
 }
 
 impl Operator for Nothing {
-    async fn level(&self, _: &[HandlerId]) -> Answer<Level> {
-        Ok(Level::default())
+    async fn stats(&self, _: &[HandlerId]) -> Answer<Stats> {
+        Ok(Stats::default())
     }
 
     async fn waiting(&self, _: &str) -> Answer<Vec<Waiting>> {
@@ -149,7 +149,7 @@ impl Operator for Nothing {
     }
 
     fn cures(&self, _: &str, _: &str, _: &str) -> Cures {
-        Cures { rename: String::new(), part: String::new(), bury: String::new() }
+        Cures { rename: String::new(), part: String::new(), dead_letter: String::new() }
     }
 
     async fn list(&self, _: &str, _: &Filter, _: Page) -> Answer<Vec<Row>> {

@@ -52,7 +52,7 @@ pub use lag::Lag;
 pub use outcome::{Outcome, Reason};
 pub use properties::Properties;
 pub use retry::RetryPolicy;
-pub use runtime::{Gate, Health};
+pub use runtime::{Health, SuspectLock};
 pub use source::{ReplayWindow, Source, SubscribeOptions};
 #[cfg(feature = "postgres")]
 pub use store::postgres::Postgres;

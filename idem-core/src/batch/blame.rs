@@ -1,6 +1,6 @@
 //! Whose failure the failure of a batch is.
 
-use crate::execute::Ran;
+use crate::execute::RunResult;
 use crate::runtime::Pipeline;
 use crate::{Reason, Store};
 
@@ -30,21 +30,25 @@ impl Culprit<'_> {
 
 impl<S: Store> Pipeline<S> {
     /// What the end of a run means for its batch, of which the items at `new` hold claims. `None`: it is processed.
-    pub(super) fn blame(&self, ran: Ran, culprit: Culprit<'_>, new: &[usize]) -> Option<Round> {
+    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<Round> {
         Some(match ran {
-            Ran::Processed => return None,
+            RunResult::Processed => return None,
             // Behind the end of the transaction nothing can be written, so that it is not known who ended it.
-            Ran::Failed(failure) if failure.given_up == Some(Reason::RolledBack) && !culprit.ended_it => Round::Split,
-            Ran::Failed(_) => culprit.blamed(),
+            RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) && !culprit.ended_it => {
+                Round::Split
+            }
+            RunResult::Failed(_) => culprit.blamed(),
             // Any other lost race of a handler is tried anew where its message is alone.
-            Ran::Retry(error) if culprit.places.is_empty() || self.store.deadlocked(error.as_ref()) => Round::Deadlock,
-            Ran::Retry(_) => culprit.blamed(),
-            Ran::CommittedEarly => Round::CommittedEarly(new.to_vec()),
-            Ran::Broke(fault) => {
+            RunResult::Retry(error) if culprit.places.is_empty() || self.store.deadlocked(error.as_ref()) => {
+                Round::Deadlock
+            }
+            RunResult::Retry(_) => culprit.blamed(),
+            RunResult::CommittedEarly => Round::CommittedEarly(new.to_vec()),
+            RunResult::Broke(fault) => {
                 self.outage.report(&fault);
                 Round::Broke
             }
-            Ran::Stopped => Round::Stopped,
+            RunResult::Stopped => Round::Stopped,
         })
     }
 }

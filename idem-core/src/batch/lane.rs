@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::process::Waiting;
-use crate::runtime::{Arrival, Hold, Pipeline, Queue, UNANSWERED, extended_all};
+use crate::runtime::{Arrival, HoldReason, Pipeline, Queue, UNANSWERED, extended_all};
 use crate::store::{Isolation, Row};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -155,12 +155,12 @@ impl<S: Store> Pipeline<S> {
                 rounds.halve((items, failed));
             }
             Round::Outage(fault) => {
-                let hold = Hold::from(&fault);
+                let hold = HoldReason::from(&fault);
                 self.outage.report(&fault);
                 self.hold(hold, rounds.holds).await;
                 rounds.holds += 1;
                 // It may be one of them that takes too long.
-                if hold == Hold::Lost && rounds.holds > UNANSWERED {
+                if hold == HoldReason::Lost && rounds.holds > UNANSWERED {
                     rounds.halve((items, failed));
                 } else {
                     rounds.groups.push((items, failed));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::execute::{Ran, Unhandled};
+use crate::execute::{RunResult, Unhandled};
 use crate::record::Classified;
 use crate::runtime::Pipeline;
-use crate::store::{Claimed, Identity, Promise, Row, StoreError};
+use crate::store::{ClaimState, Claimed, Identity, Row, StoreError};
 use crate::{Delivery, Outcome, Store};
 
 use super::blame::Culprit;
@@ -49,7 +49,7 @@ impl<S: Store> Pipeline<S> {
             };
             return self.blame(ran, Culprit { places: &places, ended_it }, &new).unwrap_or(Round::Split);
         }
-        let ran = Ran::of(self.store.commit(txn).await);
+        let ran = RunResult::of(self.store.commit(txn).await);
         if let Some(round) = self.blame(ran, Culprit::NOBODY, &new) {
             return round;
         }
@@ -117,7 +117,7 @@ impl<S: Store> Pipeline<S> {
     /// Claims all of them, and says what those are that were claimed before.
     async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
-        let claimed = self.store.claim_many(txn, &identities, Promise::Processed).await?;
+        let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
         let old = places(&claimed, |claimed| *claimed == Claimed::Found);
         let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
         let known = if old.is_empty() { Vec::new() } else { self.store.known(txn, &sought).await? };

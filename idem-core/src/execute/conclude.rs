@@ -8,7 +8,7 @@ use crate::runtime::Pipeline;
 use crate::store::StoreError;
 use crate::{Reason, RetryPolicy, Store};
 
-use super::{Failure, Ran};
+use super::{Failure, RunResult};
 
 /// How often a transaction that lost against a concurrent one is tried anew before that counts as a failure.
 const IN_PLACE: u32 = 5;
@@ -38,7 +38,7 @@ pub(crate) struct Charge {
     pub(crate) error: String,
 }
 
-impl Ran {
+impl RunResult {
     /// Concludes the run of a message that has failed `attempts` times before, and lost `rounds` races since.
     fn conclude(self, attempts: u32, rounds: u32, retry: &RetryPolicy) -> Conclusion {
         let attempts = attempts + 1;
@@ -66,8 +66,8 @@ impl Ran {
 
 impl<S: Store> Pipeline<S> {
     /// [`Ran::conclude`] by the worker's own retry policy. A lost connection is reported.
-    pub(crate) fn conclude(&self, ran: Ran, attempts: u32, rounds: u32) -> Conclusion {
-        if let Ran::Broke(fault) = &ran {
+    pub(crate) fn conclude(&self, ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
+        if let RunResult::Broke(fault) = &ran {
             self.outage.report(fault);
         }
         ran.conclude(attempts, rounds, &self.settings.retry)
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     /// The conclusion of a run, as far as it can be compared.
-    fn concluded(ran: Ran, attempts: u32, rounds: u32) -> String {
+    fn concluded(ran: RunResult, attempts: u32, rounds: u32) -> String {
         let retry = RetryPolicy::new().max_attempts(3);
         match ran.conclude(attempts, rounds, &retry) {
             Conclusion::Processed => "processed".to_owned(),
@@ -94,15 +94,15 @@ mod tests {
         }
     }
 
-    fn failed(given_up: Option<Reason>) -> Ran {
-        Ran::Failed(Failure { error: "failed".to_owned(), given_up })
+    fn failed(given_up: Option<Reason>) -> RunResult {
+        RunResult::Failed(Failure { error: "failed".to_owned(), given_up })
     }
 
     #[test]
     fn a_run_has_the_same_conclusion_wherever_it_ran() {
-        let lost_race = || Ran::Retry("serialization failure".into());
+        let lost_race = || RunResult::Retry("serialization failure".into());
         let table = [
-            (Ran::Processed, 0, 0, "processed"),
+            (RunResult::Processed, 0, 0, "processed"),
             (failed(None), 0, 0, "scheduled after 1"),
             (failed(None), 1, IN_PLACE, "scheduled after 2"),
             (failed(None), 2, 0, "dead after 3: Exhausted"),
@@ -111,9 +111,9 @@ mod tests {
             (lost_race(), 2, IN_PLACE - 1, "retry"),
             (lost_race(), 0, IN_PLACE, "scheduled after 1"),
             (lost_race(), 2, IN_PLACE, "dead after 3: Exhausted"),
-            (Ran::CommittedEarly, 1, 0, "committed after 2"),
-            (Ran::Broke(StoreError::LockTimeout), 2, 0, "broke"),
-            (Ran::Stopped, 2, 0, "stopped"),
+            (RunResult::CommittedEarly, 1, 0, "committed after 2"),
+            (RunResult::Broke(StoreError::LockTimeout), 2, 0, "broke"),
+            (RunResult::Stopped, 2, 0, "stopped"),
         ];
         for (ran, attempts, rounds, expected) in table {
             assert_eq!(concluded(ran, attempts, rounds), expected);

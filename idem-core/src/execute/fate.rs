@@ -8,7 +8,7 @@ use crate::Store;
 use crate::runtime::Pipeline;
 use crate::store::{Fate, StoreError, Ticket};
 
-use super::{Failure, Ran};
+use super::{Failure, RunResult};
 
 /// How long a worker that drains waits for a transaction that was cut off and still runs.
 const GRACE: Duration = Duration::from_secs(2);
@@ -19,13 +19,13 @@ const LONGEST: Duration = Duration::from_millis(500);
 impl<S: Store> Pipeline<S> {
     /// A handler that ran into its deadline is charged only if the database answers at once: a database that hangs
     /// makes every handler late. Its transaction was dropped.
-    pub(crate) async fn late(&self, ticket: Option<Ticket>) -> Ran {
+    pub(crate) async fn late(&self, ticket: Option<Ticket>) -> RunResult {
         let ran = match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
-            Ok(Ok(())) => Ran::Failed(Failure::late(self.settings.deadline)),
-            Ok(Err(fault)) => Ran::Broke(fault),
+            Ok(Ok(())) => RunResult::Failed(Failure::late(self.settings.deadline)),
+            Ok(Err(fault)) => RunResult::Broke(fault),
             Err(_) => {
                 let late = "the database did not answer within a second of the handler's deadline";
-                Ran::Broke(StoreError::ConnectionLost(late.into()))
+                RunResult::Broke(StoreError::ConnectionLost(late.into()))
             }
         };
         self.cut_off(ticket, ran).await
@@ -33,13 +33,13 @@ impl<S: Store> Pipeline<S> {
 
     /// The run is over without COMMIT or ROLLBACK of ours: it is what `ran` says, unless the handler had run COMMIT. Then
     /// its claim stands, and the message would pass for processed.
-    pub(crate) async fn cut_off(&self, ticket: Option<Ticket>, ran: Ran) -> Ran {
+    pub(crate) async fn cut_off(&self, ticket: Option<Ticket>, ran: RunResult) -> RunResult {
         let Some(ticket) = ticket else { return ran };
         // Boxed: it is seldom needed, and every delivery's future would carry it.
         match Box::pin(self.fate(&ticket)).await {
-            Some(Fate::Committed) => Ran::CommittedEarly,
-            Some(Fate::Running) | None => Ran::Stopped,
-            Some(Fate::CommitRefused) => Ran::Failed(Failure::commit_refused()),
+            Some(Fate::Committed) => RunResult::CommittedEarly,
+            Some(Fate::Running) | None => RunResult::Stopped,
+            Some(Fate::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
             Some(Fate::RolledBack) => ran,
         }
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::store::{Committed, StoreError};
+use crate::store::{CommitResult, StoreError};
 use crate::{BoxError, Reason};
 
 /// What a run of a handler, in a transaction that holds the claim, came to.
-pub(crate) enum Ran {
+pub(crate) enum RunResult {
     Processed,
     /// Rolled back, and charged to the message.
     Failed(Failure),
@@ -28,25 +28,25 @@ pub(crate) struct Failure {
     pub(crate) given_up: Option<Reason>,
 }
 
-impl Ran {
-    pub(crate) fn of(committed: Committed) -> Self {
+impl RunResult {
+    pub(crate) fn of(committed: CommitResult) -> Self {
         match committed {
-            Committed::Done => Self::Processed,
-            Committed::Swallowed => Self::Failed(Failure {
+            CommitResult::Done => Self::Processed,
+            CommitResult::Swallowed => Self::Failed(Failure {
                 error: "the handler swallowed a SQL error, so that its transaction was aborted: return the error, or \
                         run the statement in a nested transaction"
                     .to_owned(),
                 given_up: None,
             }),
-            Committed::RolledBack => Self::Failed(Failure {
+            CommitResult::RolledBack => Self::Failed(Failure {
                 error: "the handler ended the transaction by ROLLBACK: return an error instead".to_owned(),
                 given_up: Some(Reason::RolledBack),
             }),
-            Committed::CommittedEarly => Self::CommittedEarly,
-            Committed::CommitRefused => Self::Failed(Failure::commit_refused()),
-            Committed::Refused(error) => Self::Failed(Failure::of(&error)),
-            Committed::Retry(error) => Self::Retry(error),
-            Committed::Unknown(fault) => Self::Broke(fault),
+            CommitResult::CommittedEarly => Self::CommittedEarly,
+            CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
+            CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
+            CommitResult::Retry(error) => Self::Retry(error),
+            CommitResult::Unknown(fault) => Self::Broke(fault),
         }
     }
 }

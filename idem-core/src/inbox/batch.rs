@@ -7,7 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use crate::record::{Classified, Known};
-use crate::runtime::{Hold, Pipeline, Place, Step, extended_all};
+use crate::runtime::{HoldReason, Pipeline, Place, Progress, extended_all};
 use crate::{Acker, Outcome, Store, telemetry};
 
 use super::storing::{Arrived, Counted};
@@ -110,8 +110,8 @@ impl<S: Store> Pipeline<S> {
                     }
                     break;
                 }
-                Err(Step::Hold(hold)) => hold,
-                Err(_) => Hold::Again,
+                Err(Progress::Hold(hold)) => hold,
+                Err(_) => HoldReason::Again,
             };
             part.iter().for_each(|item| self.routes.meters(item.message.identity.handler).held());
             let ackers = part.iter_mut().map(|item| &mut item.acker).collect();
@@ -140,10 +140,10 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// Whether it is one message of several that is in the way.
-fn splits(step: &Step, holds: usize) -> bool {
+fn splits(step: &Progress, holds: usize) -> bool {
     match step {
-        Step::Refused { .. } | Step::Hold(Hold::Busy) => true,
-        Step::Hold(Hold::Lost) => holds > 0,
+        Progress::Refused { .. } | Progress::Hold(HoldReason::Busy) => true,
+        Progress::Hold(HoldReason::Lost) => holds > 0,
         _ => false,
     }
 }

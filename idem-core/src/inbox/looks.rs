@@ -24,8 +24,8 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// How far back the next survey has to look.
-    pub(super) fn survey(&mut self, now: Instant) -> Since {
+    /// How far back the next poll has to look.
+    pub(super) fn due(&mut self, now: Instant) -> Since {
         if self.everything.is_none_or(|at| now.duration_since(at) >= EVERY) {
             *self = Self { everything: Some(now), ..Self::default() };
         }
@@ -37,8 +37,8 @@ impl Looks {
         back(self.ordinary, now)
     }
 
-    /// A survey that was begun at this time has found these.
-    pub(super) fn surveyed(&mut self, began: Instant, ordinary: bool, suspect: bool) {
+    /// A poll that began at this time has found these.
+    pub(super) fn polled(&mut self, began: Instant, ordinary: bool, suspect: bool) {
         if !ordinary {
             self.ordinary = Some(began);
         }
@@ -69,12 +69,12 @@ mod tests {
         let mut looks = Looks::default();
         for round in 0..3 {
             let start = round * 5;
-            assert_eq!(looks.survey(at(start)), Since::default());
-            assert_eq!(looks.take(at(start)), None, "what an unbounded survey has found is taken by an unbounded take");
-            looks.surveyed(at(start), false, false);
+            assert_eq!(looks.due(at(start)), Since::default());
+            assert_eq!(looks.take(at(start)), None, "what an unbounded poll has found is taken by an unbounded take");
+            looks.polled(at(start), false, false);
             for second in 1..5 {
                 let bound = Some(Duration::from_secs(second) + MARGIN);
-                assert_eq!(looks.survey(at(start + second)), Since { ordinary: bound, suspect: bound });
+                assert_eq!(looks.due(at(start + second)), Since { ordinary: bound, suspect: bound });
             }
         }
     }
@@ -83,14 +83,10 @@ mod tests {
     fn a_bounded_look_goes_back_to_the_oldest_that_the_last_take_has_found() {
         let now = Instant::now();
         let mut looks = Looks::default();
-        looks.survey(now);
-        looks.surveyed(now, true, true);
+        looks.due(now);
+        looks.polled(now, true, true);
         assert_eq!(looks.take(now), None);
         looks.taken(now, &[]);
-        assert_eq!(
-            looks.survey(now),
-            Since { ordinary: Some(MARGIN), suspect: None },
-            "suspects are still to be found"
-        );
+        assert_eq!(looks.due(now), Since { ordinary: Some(MARGIN), suspect: None }, "suspects are still to be found");
     }
 }

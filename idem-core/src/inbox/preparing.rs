@@ -14,7 +14,7 @@ impl<S: Store> Pipeline<S> {
         let (tries, due) = self.refusals.count(row.id);
         self.routes.meters(row.identity.handler).held();
         self.preparations.want(row, tries);
-        self.note(row, &Note::GivenBack { due }).await;
+        self.record_result(row, &Note::GivenBack { due }).await;
         None
     }
 }

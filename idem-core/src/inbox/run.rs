@@ -9,8 +9,8 @@ use crate::batch::Verdict;
 use crate::execute::{Charge, Conclusion};
 use crate::record::{Classified, settled};
 use crate::registry::{NoJob, Route};
-use crate::runtime::{Isolated, Pipeline, Step, warn_of_refusal};
-use crate::store::{Identity, MAX_BREAKS, NewRow, Note, Promise, Row, StoreError};
+use crate::runtime::{Isolated, Pipeline, Progress, warn_of_refusal};
+use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Note, Row, StoreError};
 use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
@@ -45,10 +45,10 @@ impl<S: Store> Pipeline<S> {
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
                     Some(outcome)
                 }
-                Verdict::Lost => self.unstart(row).await,
+                Verdict::Lost => self.refund_start(row).await,
                 Verdict::Broke => self.broke(row, "the connection was lost with a batch").await,
                 Verdict::Stopped => {
-                    self.note(row, &Note::GivenBack { due: Duration::ZERO }).await;
+                    self.record_result(row, &Note::GivenBack { due: Duration::ZERO }).await;
                     None
                 }
             };
@@ -104,7 +104,7 @@ impl<S: Store> Pipeline<S> {
                     self.broke(row, &crate::error::text(&fault)).await
                 }
                 Conclusion::Stopped => {
-                    self.note(row, &Note::GivenBack { due: Duration::ZERO }).await;
+                    self.record_result(row, &Note::GivenBack { due: Duration::ZERO }).await;
                     None
                 }
             };
@@ -139,7 +139,7 @@ impl<S: Store> Pipeline<S> {
     /// One transaction: the null claim and the keyed row go in, the row without a key goes.
     async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, StoreError> {
         let mut txn = self.store.begin(self.settings.deadline).await?;
-        let claimed = self.store.claim(&mut txn, identity, Promise::Waiting).await?;
+        let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
         let classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
         let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
         let state = match &classified {
@@ -165,7 +165,7 @@ impl<S: Store> Pipeline<S> {
     /// Writes a failure of the row.
     async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
         let Charge { attempts, next, error } = charge;
-        let noted = self.note(row, &Note::Failed { next, error }).await;
+        let noted = self.record_result(row, &Note::Failed { next, error }).await;
         noted.then_some(match next {
             Ok(due) => Outcome::Scheduled { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
@@ -176,7 +176,7 @@ impl<S: Store> Pipeline<S> {
     /// apart by the count. Where the run had committed after all, the row is gone, and its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
         let due = break_policy().wait(row.breaks + 1);
-        if self.note(row, &Note::Broke { due, error: crate::error::clean(error) }).await {
+        if self.record_result(row, &Note::Broke { due, error: crate::error::clean(error) }).await {
             let given_up = row.breaks + 1 >= MAX_BREAKS;
             return given_up.then_some(Outcome::Dead { reason: Reason::BrokeConnection });
         }
@@ -200,21 +200,21 @@ impl<S: Store> Pipeline<S> {
 
     /// It can never run as it is.
     pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
-        let noted = self.note(row, &Note::Dead { reason, error }).await;
+        let noted = self.record_result(row, &Note::Dead { reason, error }).await;
         noted.then_some(Outcome::Dead { reason })
     }
 
     /// It was not run. One that the database refuses waits longer each time.
     async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
         let due = match self.outage.hold_for(fault) {
-            Step::Refused { error, .. } => {
+            Progress::Refused { error, .. } => {
                 let (tries, wait) = self.refusals.count(row.id);
                 warn_of_refusal(&row.delivery, tries, error.as_ref());
                 wait
             }
             _ => Duration::from_millis(100),
         };
-        self.note(row, &Note::GivenBack { due }).await;
+        self.record_result(row, &Note::GivenBack { due }).await;
         None
     }
 
@@ -223,19 +223,19 @@ impl<S: Store> Pipeline<S> {
         if let Err(fault) = self.store.rollback(txn).await {
             self.outage.hold_for(fault);
         }
-        self.unstart(row).await
+        self.refund_start(row).await
     }
 
-    async fn unstart(&self, row: &Row) -> Option<Outcome> {
+    async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         tracing::debug!(id = row.id, "the lease was lost before the row could begin");
-        if let Err(fault) = self.store.unstart(row).await {
+        if let Err(fault) = self.store.refund_start(row).await {
             tracing::debug!(%fault, "the start was not given back");
         }
         None
     }
 
-    pub(super) async fn note(&self, row: &Row, note: &Note) -> bool {
-        let noted = self.outage.insist(&self.stop, || self.store.note(row, note)).await.unwrap_or(false);
+    pub(super) async fn record_result(&self, row: &Row, note: &Note) -> bool {
+        let noted = self.outage.insist(&self.stop, || self.store.record_result(row, note)).await.unwrap_or(false);
         if !noted {
             Span::current().record("idem.outcome", "unknown");
         }

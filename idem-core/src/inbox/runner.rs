@@ -23,7 +23,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         slots: Arc::new(Semaphore::new(pipeline.settings.inbox_concurrency())),
         memory: Memory::default(),
         pipeline: pipeline.clone(),
-        surveyed: None,
+        polled: None,
         looks: Looks::default(),
     };
     tokio::select! {
@@ -39,12 +39,12 @@ pub(super) struct Runner<S: Store> {
     slots: Arc<Semaphore>,
     memory: Memory,
     /// When it was last looked what is due, as long as there is more of it than there are slots.
-    surveyed: Option<Instant>,
+    polled: Option<Instant>,
     looks: Looks,
 }
 
-/// For how long takes go on without a survey while every slot is wanted: so much later does a suspect stop new starts.
-pub(super) const SURVEY: Duration = Duration::from_millis(100);
+/// For how long takes go on without polling while every slot is wanted: so much later does a suspect stop new starts.
+pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 impl<S: Store> Runner<S> {
     async fn serve(&mut self) {
@@ -57,7 +57,7 @@ impl<S: Store> Runner<S> {
             }
             while running.try_join_next().is_some() {}
             if !more {
-                self.surveyed = None;
+                self.polled = None;
                 self.rest(failed).await;
             }
         }
@@ -67,26 +67,26 @@ impl<S: Store> Runner<S> {
     /// Does what is due: judges, runs suspects, and starts as many ordinary rows as there is room for. Answers whether
     /// more may be due at once.
     async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
-        if self.surveyed.is_some_and(|at| at.elapsed() < SURVEY) {
+        if self.polled.is_some_and(|at| at.elapsed() < POLL_DUE) {
             return self.ordinary(running).await;
         }
         let store = &self.pipeline.store;
         let lease = self.pipeline.settings.lease;
         let own = self.pipeline.own_statements.lock().await;
         let began = Instant::now();
-        let survey = store.survey_since(&self.handlers, lease, self.looks.survey(began)).await?;
-        self.surveyed = Some(Instant::now());
-        self.looks.surveyed(began, survey.ordinary, survey.suspect);
-        if survey.judge {
-            let crashed = store.judge(&self.handlers, lease).await?;
+        let due = store.poll_due_since(&self.handlers, lease, self.looks.due(began)).await?;
+        self.polled = Some(Instant::now());
+        self.looks.polled(began, due.ordinary, due.suspect);
+        if due.crashed {
+            let crashed = store.dead_letter_crashed(&self.handlers, lease).await?;
             if crashed > 0 {
                 tracing::error!(crashed, "messages on which the process ended {MAX_STARTS} times are dead letters");
             }
         }
         drop(own);
         // What ordinary rows are due gets its turn behind the suspects, so that many of these stop nobody for long.
-        let suspects = survey.suspect && self.suspects().await?;
-        let ordinary = survey.ordinary && self.ordinary(running).await?;
+        let suspects = due.suspect && self.suspects().await?;
+        let ordinary = due.ordinary && self.ordinary(running).await?;
         Ok(suspects || ordinary)
     }
 

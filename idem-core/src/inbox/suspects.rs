@@ -7,7 +7,7 @@ use crate::Store;
 use crate::runtime::Isolated;
 use crate::store::{Isolation, Kind, Limit, Note, Row, StoreError};
 
-use super::runner::{Runner, SURVEY};
+use super::runner::{POLL_DUE, Runner};
 
 impl<S: Store> Runner<S> {
     /// Runs suspects, one after another. Answers whether one was run: then more may be due.
@@ -32,7 +32,7 @@ impl<S: Store> Runner<S> {
                 None => tokio::select! {
                     isolated = turn.isolate(isolation) => (isolated, Instant::now()),
                     () = draining.cancelled() => {
-                        self.pipeline.note(&row, &Note::Released).await;
+                        self.pipeline.record_result(&row, &Note::Released).await;
                         break;
                     }
                 },
@@ -44,7 +44,7 @@ impl<S: Store> Runner<S> {
                 Err(fault) => {
                     // Not while others wait: it may take as long as the database is away.
                     drop((isolated, turn));
-                    self.pipeline.note(&row, &Note::Released).await;
+                    self.pipeline.record_result(&row, &Note::Released).await;
                     return Err(fault);
                 }
             }
@@ -53,7 +53,7 @@ impl<S: Store> Runner<S> {
             self.pipeline.run_isolated(&row, &mut isolated).await;
             any = true;
             match isolated {
-                Some(isolated) if isolation == Isolation::Inbox && since.elapsed() < SURVEY => {
+                Some(isolated) if isolation == Isolation::Inbox && since.elapsed() < POLL_DUE => {
                     quiet = Some((isolated, since));
                 }
                 _ => break,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::delivery::Refused;
 use crate::registry::NoJob;
-use crate::runtime::{Held, Hold, Pipeline, Step, extended, hold_wait, warn_of_refusal};
+use crate::runtime::{Held, HoldReason, Pipeline, Progress, extended, hold_wait, warn_of_refusal};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store};
 
@@ -30,44 +30,44 @@ impl<S: Store> Pipeline<S> {
         while acker.is_live() && !self.draining.is_cancelled() {
             let tried = extended(acker, pin!(self.try_store_ahead(delivery))).await;
             match tried {
-                (Step::Done(Outcome::Scheduled { attempt, .. }), Some(identity)) => {
+                (Progress::Done(Outcome::Scheduled { attempt, .. }), Some(identity)) => {
                     acker.stored();
                     return Some(Ahead::Row(Outcome::Scheduled { attempt, due: Duration::ZERO }, identity));
                 }
-                (Step::Done(outcome @ Outcome::Duplicate), Some(identity)) => {
+                (Progress::Done(outcome @ Outcome::Duplicate), Some(identity)) => {
                     return Some(Ahead::Row(outcome, identity));
                 }
-                (Step::Done(outcome), _) => return Some(Ahead::Dead(outcome)),
-                (Step::Hold(hold), _) => {
+                (Progress::Done(outcome), _) => return Some(Ahead::Dead(outcome)),
+                (Progress::Hold(hold), _) => {
                     self.meters(delivery).held();
                     extended(acker, self.hold(hold, holds)).await;
                     holds += 1;
                 }
-                (Step::Refused { error, .. }, _) => {
+                (Progress::Refused { error, .. }, _) => {
                     self.meters(delivery).held();
                     warn_of_refusal(delivery, refused.again(|| Held::new(&self.outage)), error.as_ref());
-                    extended(acker, self.hold(Hold::Refused, holds)).await;
+                    extended(acker, self.hold(HoldReason::Refused, holds)).await;
                     holds += 1;
                 }
-                (Step::Unprepared, _) => {
+                (Progress::Unprepared, _) => {
                     self.meters(delivery).held();
                     if !self.prepared(delivery, acker).await {
                         return None;
                     }
                 }
-                (Step::InRow(..) | Step::Stopped, _) => return None,
+                (Progress::InRow(..) | Progress::Stopped, _) => return None,
             }
         }
         None
     }
 
-    async fn try_store_ahead(&self, delivery: &Delivery) -> (Step, Option<Box<Identity>>) {
+    async fn try_store_ahead(&self, delivery: &Delivery) -> (Progress, Option<Box<Identity>>) {
         let work = match self.receive(delivery) {
             Ok(work) => work,
-            Err(NoJob::Unprepared) => return (Step::Unprepared, None),
+            Err(NoJob::Unprepared) => return (Progress::Unprepared, None),
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.alone.acquire().await;
-                return (self.bury(delivery, unfit).await, None);
+                return (self.dead_letter(delivery, unfit).await, None);
             }
         };
         let _flight = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;

@@ -29,8 +29,8 @@ use tracing::{Instrument, Span};
 use crate::execute::{Charge, Conclusion};
 use crate::record::Classified;
 use crate::registry::{Job, NoJob, Route};
-use crate::runtime::{Hold, Pipeline, Place, Step, UNANSWERED, Unwinding, extended, unanswered};
-use crate::store::{Identity, Promise};
+use crate::runtime::{HoldReason, Pipeline, Place, Progress, UNANSWERED, Unwinding, extended, unanswered};
+use crate::store::{ClaimState, Identity};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 pub(crate) use waiting::{RowWait, Waiting};
@@ -81,35 +81,35 @@ impl<S: Store> Pipeline<S> {
                 return None;
             }
             let step = extended(&mut acker, pin!(self.attempt(room, &delivery))).await;
-            if let Step::Done(Outcome::Scheduled { attempt: 0, .. })
-            | Step::InRow(Outcome::Scheduled { attempt: 0, .. }, _) = &step
+            if let Progress::Done(Outcome::Scheduled { attempt: 0, .. })
+            | Progress::InRow(Outcome::Scheduled { attempt: 0, .. }, _) = &step
             {
                 acker.stored();
             }
-            if let Step::Done(outcome) | Step::InRow(outcome, _) = &step {
+            if let Progress::Done(outcome) | Progress::InRow(outcome, _) = &step {
                 self.answered(outcome);
             }
             match step {
-                Step::Done(outcome) => break outcome,
-                Step::InRow(outcome, identity) => {
+                Progress::Done(outcome) => break outcome,
+                Progress::InRow(outcome, identity) => {
                     let span = Span::current();
                     return Some(Waiting::Row(Box::new(RowWait { delivery, acker, place, identity, outcome, span })));
                 }
-                Step::Stopped => {
+                Progress::Stopped => {
                     self.release(acker).await;
                     return None;
                 }
-                Step::Unprepared => return self.leave_to_prepare(delivery, acker, place).await,
-                Step::Refused { error, ran } => {
+                Progress::Unprepared => return self.leave_to_prepare(delivery, acker, place).await,
+                Progress::Refused { error, ran } => {
                     return self.set_aside(delivery, acker, place, ran, error).await;
                 }
                 // Others are answered, perhaps: it may be this message that takes too long.
-                Step::Hold(Hold::Lost) if holds >= UNANSWERED => {
+                Progress::Hold(HoldReason::Lost) if holds >= UNANSWERED => {
                     return self.set_aside(delivery, acker, place, false, unanswered()).await;
                 }
-                Step::Hold(hold) => {
+                Progress::Hold(hold) => {
                     // A process or a connection may have died on it: from now on it goes by way of the inbox.
-                    delivery.redelivered |= hold == Hold::Broke;
+                    delivery.redelivered |= hold == HoldReason::Broke;
                     self.meters(&delivery).held();
                     extended(&mut acker, self.hold(hold, holds)).await;
                     holds += 1;
@@ -123,14 +123,14 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// One try: what the database answers decides.
-    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Step {
+    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Progress {
         // Decode, key.
         let work = match self.receive(delivery) {
             Ok(work) => work,
-            Err(NoJob::Unprepared) => return Step::Unprepared,
+            Err(NoJob::Unprepared) => return Progress::Unprepared,
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
-                return self.bury(delivery, unfit).await;
+                return self.dead_letter(delivery, unfit).await;
             }
         };
         // Waited for in memory, so before the room.
@@ -138,7 +138,7 @@ impl<S: Store> Pipeline<S> {
         let _room = self.room(room, delivery).await;
         let in_lane = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let step = if delivery.redelivered() || self.settings.inbox {
-            self.store_first(delivery, &work.identity).await
+            self.enqueue(delivery, &work.identity).await
         } else {
             match self.run(delivery, work.route, &work.identity, work.job).await {
                 Ok(step) => step,
@@ -147,8 +147,8 @@ impl<S: Store> Pipeline<S> {
         };
         match (step, in_lane) {
             // Known is no more than that there is a claim: its row may be waiting.
-            (Step::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
-                Step::InRow(outcome, identity)
+            (Progress::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
+                Progress::InRow(outcome, identity)
             }
             (step, _) => step,
         }
@@ -162,21 +162,21 @@ impl<S: Store> Pipeline<S> {
         route: &Route<S>,
         identity: &Identity,
         job: Box<dyn Job<S>>,
-    ) -> Result<Step, Charge> {
+    ) -> Result<Progress, Charge> {
         let _beside = self.gate.direct().await;
         if self.draining.is_cancelled() {
-            return Ok(Step::Stopped);
+            return Ok(Progress::Stopped);
         }
         let mut job = Some(job);
         for rounds in 0.. {
             let ready = match job.take().map_or_else(|| self.again(route, delivery, identity), Ok) {
                 Ok(ready) => ready,
-                Err(NoJob::Unprepared) => return Ok(Step::Unprepared),
-                Err(NoJob::Unfit(unfit)) => return Ok(self.bury(delivery, unfit).await),
+                Err(NoJob::Unprepared) => return Ok(Progress::Unprepared),
+                Err(NoJob::Unfit(unfit)) => return Ok(self.dead_letter(delivery, unfit).await),
             };
             // Claim.
             let began = Instant::now();
-            let claimed = self.claim(delivery, identity, Promise::Processed).await;
+            let claimed = self.claim(delivery, identity, ClaimState::Processed).await;
             let opened = Instant::now();
             route.meters.claim.record(opened - began);
             let txn = match claimed {
@@ -191,15 +191,15 @@ impl<S: Store> Pipeline<S> {
             let ran = self.execute(route, ready, txn, opened).await;
             return match self.conclude(ran, 0, rounds) {
                 Conclusion::Retry => continue,
-                Conclusion::Processed => Ok(Step::Done(Outcome::Processed)),
+                Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),
                 Conclusion::CommittedEarly { attempts } => {
-                    Ok(Step::Done(self.committed_early(delivery, identity, attempts).await))
+                    Ok(Progress::Done(self.committed_early(delivery, identity, attempts).await))
                 }
-                Conclusion::Broke(_) => Ok(Step::Hold(Hold::Broke)),
-                Conclusion::Stopped => Ok(Step::Stopped),
+                Conclusion::Broke(_) => Ok(Progress::Hold(HoldReason::Broke)),
+                Conclusion::Stopped => Ok(Progress::Stopped),
             };
         }
-        Ok(Step::Stopped)
+        Ok(Progress::Stopped)
     }
 }

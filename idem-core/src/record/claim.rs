@@ -1,8 +1,8 @@
 //! The claim of one message, and what is written where there was one already.
 
 use crate::registry::Route;
-use crate::runtime::{Hold, Pipeline, Step};
-use crate::store::{Claimed, Identity, NewRow, Promise, StoreError};
+use crate::runtime::{HoldReason, Pipeline, Progress};
+use crate::store::{ClaimState, Claimed, Identity, NewRow, StoreError};
 use crate::{Delivery, Reason, Store};
 
 use super::classify::Classified;
@@ -15,8 +15,8 @@ impl<S: Store> Pipeline<S> {
         &self,
         delivery: &Delivery,
         identity: &Identity,
-        promise: Promise,
-    ) -> Result<(S::Txn, Classified), Step> {
+        promise: ClaimState,
+    ) -> Result<(S::Txn, Classified), Progress> {
         let begun = self.store.begin_with_claim(self.settings.deadline, identity, promise).await;
         let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
         match self.classify_in(&mut txn, delivery, identity, claimed).await {
@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         let existing = self.store.standing(txn, identity.handler, &identity.key).await?;
         let classified = self.classify(message, claimed, existing.as_ref());
         match classified {
-            Classified::Duplicate(None) => self.store.sight(txn, identity).await?,
+            Classified::Duplicate(None) => self.store.count_duplicate(txn, identity).await?,
             Classified::Conflict => self.conflict(txn, delivery, identity).await?,
             _ => {}
         }
@@ -53,11 +53,11 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Commits what was written of a message that is not new, which is its answer.
-    pub(crate) async fn answer(&self, txn: S::Txn, route: &Route<S>, classified: &Classified) -> Step {
+    pub(crate) async fn answer(&self, txn: S::Txn, route: &Route<S>, classified: &Classified) -> Progress {
         if let Err(fault) = settled(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
         }
-        classified.outcome(&route.meters).map_or(Step::Hold(Hold::Again), Step::Done)
+        classified.outcome(&route.meters).map_or(Progress::Hold(HoldReason::Again), Progress::Done)
     }
 
     /// Writes the row of another message under a key that is claimed.

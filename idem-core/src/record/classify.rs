@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::runtime::Pipeline;
-use crate::store::{Claimed, Identity, Standing};
+use crate::store::{Claimed, ExistingClaim, Identity};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Reason, Store};
 
@@ -27,7 +27,7 @@ pub(crate) enum Classified {
 pub(crate) fn classify(
     identity: &Identity,
     claimed: Claimed,
-    existing: Option<&Standing>,
+    existing: Option<&ExistingClaim>,
     too_old: impl FnOnce(Option<SystemTime>) -> Option<String>,
 ) -> Classified {
     match (claimed, existing) {
@@ -59,7 +59,7 @@ impl<S: Store> Pipeline<S> {
         &self,
         (identity, delivery): (&Identity, &Delivery),
         claimed: Claimed,
-        existing: Option<&Standing>,
+        existing: Option<&ExistingClaim>,
     ) -> Classified {
         classify(identity, claimed, existing, |through| self.routes.too_old(identity.handler, delivery, through))
     }
@@ -73,8 +73,8 @@ mod tests {
 
     const AGE: Duration = Duration::from_secs(7);
 
-    fn claim(payload: &[u8], age: Option<Duration>) -> Standing {
-        Standing { fingerprint: Fingerprint::of(payload), age }
+    fn claim(payload: &[u8], age: Option<Duration>) -> ExistingClaim {
+        ExistingClaim { fingerprint: Fingerprint::of(payload), age }
     }
 
     #[test]

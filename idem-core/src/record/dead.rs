@@ -1,7 +1,7 @@
 //! Dead letters of messages that have no key, or whose handler has committed.
 
 use crate::registry::Unfit;
-use crate::runtime::{Hold, Pipeline, Step};
+use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{HandlerId, Identity, NewRow};
 use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
 
@@ -9,9 +9,9 @@ use super::settled::settled;
 
 impl<S: Store> Pipeline<S> {
     /// Keeps a delivery whole for which no key could be made. It is known by the hash of all that makes the message.
-    pub(crate) async fn bury(&self, delivery: &Delivery, unfit: Unfit) -> Step {
+    pub(crate) async fn dead_letter(&self, delivery: &Delivery, unfit: Unfit) -> Progress {
         if self.brake.holds(&unfit) {
-            return Step::Hold(Hold::Unfit);
+            return Progress::Hold(HoldReason::Unfit);
         }
         let handler = self.routes.find(delivery).map_or(self.routes.nobody, |route| route.id);
         let identity = claimless(handler, delivery);
@@ -27,7 +27,7 @@ impl<S: Store> Pipeline<S> {
         match settled(self.store.commit(txn).await) {
             Ok(()) => {
                 self.brake.unfit(&unfit);
-                Step::Done(Outcome::Dead { reason: unfit.reason })
+                Progress::Done(Outcome::Dead { reason: unfit.reason })
             }
             Err(fault) => self.outage.hold_for(fault),
         }

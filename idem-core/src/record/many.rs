@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Pipeline, Step};
-use crate::store::{Claimed, Identity, NewRow, Promise, Standing, StoreError};
+use crate::runtime::{Pipeline, Progress};
+use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, StoreError};
 use crate::{Delivery, Reason, Store};
 
 use super::classify::Classified;
@@ -39,7 +39,7 @@ impl<S: Store> Pipeline<S> {
         &self,
         txn: &mut S::Txn,
         messages: &[&Known],
-        promise: Promise,
+        promise: ClaimState,
     ) -> Result<Vec<Classified>, StoreError> {
         let groups: Vec<&[&Known]> = messages.chunk_by(|one, next| one.place() == next.place()).collect();
         let firsts: Vec<&Identity> = groups.iter().map(|group| &group[0].identity).collect();
@@ -74,7 +74,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Stores sorted messages in the inbox, in one transaction: claims first, then the rows. An error is the step that holds
     /// all of them.
-    pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Classified>, Step> {
+    pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Classified>, Progress> {
         let mut txn = self.store.begin(self.settings.deadline).await.map_err(|fault| self.outage.hold_for(fault))?;
         let kept = match self.keep_many(&mut txn, messages).await {
             Ok(kept) => kept,
@@ -88,7 +88,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn keep_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Classified>, StoreError> {
-        let classified = self.classify_many(txn, messages, Promise::Waiting).await?;
+        let classified = self.classify_many(txn, messages, ClaimState::Waiting).await?;
         let rows: Vec<NewRow<'_>> =
             messages.iter().zip(&classified).filter_map(|(message, it)| message.row(it)).collect();
         if !rows.is_empty() {
@@ -99,6 +99,6 @@ impl<S: Store> Pipeline<S> {
 }
 
 /// The claim that was made for this message in the transaction at hand. A copy of it waits as it does.
-fn made(identity: &Identity) -> Standing {
-    Standing { fingerprint: identity.fingerprint, age: None }
+fn made(identity: &Identity) -> ExistingClaim {
+    ExistingClaim { fingerprint: identity.fingerprint, age: None }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::execute::Charge;
-use crate::runtime::{Hold, Pipeline, Step, UNANSWERED, unanswered};
-use crate::store::{Identity, NewRow, Promise};
+use crate::runtime::{HoldReason, Pipeline, Progress, UNANSWERED, unanswered};
+use crate::store::{ClaimState, Identity, NewRow};
 use crate::{Delivery, Outcome, Reason, Store};
 
 use super::classify::Classified;
@@ -12,12 +12,12 @@ use super::settled::settled;
 
 impl<S: Store> Pipeline<S> {
     /// Stores a redelivered message before it runs: a process may have died on it, and only the inbox counts that.
-    pub(crate) async fn store_first(&self, delivery: &Delivery, identity: &Identity) -> Step {
+    pub(crate) async fn enqueue(&self, delivery: &Delivery, identity: &Identity) -> Progress {
         self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
     }
 
     /// Stores a message to be run after this time.
-    pub(crate) async fn store_for_later(&self, delivery: &Delivery, identity: &Identity, after: Duration) -> Step {
+    pub(crate) async fn store_for_later(&self, delivery: &Delivery, identity: &Identity, after: Duration) -> Progress {
         self.record(delivery, identity, 0, Ok(after), "").await
     }
 
@@ -25,16 +25,16 @@ impl<S: Store> Pipeline<S> {
     /// and never the run: a handler whose last statement still holds the claim would run anew without being charged. A drain
     /// ends that, and the delivery comes again. Where the database refuses it, the delivery leaves its lane, and is stored
     /// before it runs again.
-    pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Step {
+    pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
         let mut tries = 0;
         loop {
             match self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await {
-                Step::Hold(_) if self.draining.is_cancelled() => return Step::Stopped,
-                Step::Refused { error, .. } => return Step::Refused { error, ran: true },
-                Step::Hold(Hold::Lost) if tries >= UNANSWERED => {
-                    return Step::Refused { error: unanswered(), ran: true };
+                Progress::Hold(_) if self.draining.is_cancelled() => return Progress::Stopped,
+                Progress::Refused { error, .. } => return Progress::Refused { error, ran: true },
+                Progress::Hold(HoldReason::Lost) if tries >= UNANSWERED => {
+                    return Progress::Refused { error: unanswered(), ran: true };
                 }
-                Step::Hold(hold) => {
+                Progress::Hold(hold) => {
                     self.meters(delivery).held();
                     self.hold(hold, tries).await;
                     tries += 1;
@@ -46,7 +46,13 @@ impl<S: Store> Pipeline<S> {
 
     /// Gives a message up that is too old. The claim of this transaction says that the message is processed, so that another
     /// one takes it over.
-    pub(crate) async fn bury_too_old(&self, txn: S::Txn, delivery: &Delivery, identity: &Identity, why: &str) -> Step {
+    pub(crate) async fn bury_too_old(
+        &self,
+        txn: S::Txn,
+        delivery: &Delivery,
+        identity: &Identity,
+        why: &str,
+    ) -> Progress {
         if let Err(fault) = self.store.rollback(txn).await {
             return self.outage.hold_for(fault);
         }
@@ -61,9 +67,9 @@ impl<S: Store> Pipeline<S> {
         attempts: u32,
         state: Result<Duration, Reason>,
         error: &str,
-    ) -> Step {
-        let Some(route) = self.routes.get(identity.handler) else { return Step::Stopped };
-        let (mut txn, classified) = match self.claim(delivery, identity, Promise::Waiting).await {
+    ) -> Progress {
+        let Some(route) = self.routes.get(identity.handler) else { return Progress::Stopped };
+        let (mut txn, classified) = match self.claim(delivery, identity, ClaimState::Waiting).await {
             Ok(claimed) => claimed,
             Err(step) => return step,
         };
@@ -80,7 +86,7 @@ impl<S: Store> Pipeline<S> {
         if let Err(fault) = settled(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
         }
-        Step::Done(match state {
+        Progress::Done(match state {
             Ok(due) => {
                 self.scheduled.notify_one();
                 Outcome::Scheduled { attempt: attempts, due }

@@ -1,15 +1,18 @@
 //! The commit of a transaction in which no handler ran.
 
-use crate::store::{Committed, StoreError};
+use crate::store::{CommitResult, StoreError};
 
 /// What the commit of a transaction of our own means, in which no handler ran.
-pub(crate) fn settled(committed: Committed) -> Result<(), StoreError> {
+pub(crate) fn settled(committed: CommitResult) -> Result<(), StoreError> {
     match committed {
-        Committed::Done => Ok(()),
-        Committed::Retry(error) => Err(StoreError::Serialization(error)),
-        Committed::Refused(error) => Err(StoreError::Message(error)),
-        Committed::Unknown(fault) => Err(fault),
-        Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly | Committed::CommitRefused => {
+        CommitResult::Done => Ok(()),
+        CommitResult::Retry(error) => Err(StoreError::Serialization(error)),
+        CommitResult::Refused(error) => Err(StoreError::Message(error)),
+        CommitResult::Unknown(fault) => Err(fault),
+        CommitResult::Swallowed
+        | CommitResult::RolledBack
+        | CommitResult::CommittedEarly
+        | CommitResult::CommitRefused => {
             Err(StoreError::Unavailable("the transaction was ended by somebody else".into()))
         }
     }

@@ -7,14 +7,14 @@ use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::store::Isolation;
 
-static PROCESS: LazyLock<Gate> = LazyLock::new(Gate::new);
+static PROCESS: LazyLock<SuspectLock> = LazyLock::new(SuspectLock::new);
 
 /// Keeps a suspect, a message on which a process may have died, apart from the other work of its process, over all
 /// workers, so that no innocent neighbour is blamed. [`Isolation`] says from what.
 ///
 /// All workers of a process share one gate. Tests that play several processes in one give each a gate of its own.
 #[derive(Debug, Clone)]
-pub struct Gate(Arc<Inner>);
+pub struct SuspectLock(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -33,7 +33,7 @@ struct Inner {
 /// The right to reserve and to run one suspect.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    gate: Gate,
+    gate: SuspectLock,
     _turn: tokio::sync::OwnedMutexGuard<()>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Isolated {
     _direct: Option<OwnedRwLockWriteGuard<()>>,
 }
 
-impl Gate {
+impl SuspectLock {
     /// A gate of its own, for a worker that plays a process of its own.
     #[allow(clippy::new_without_default, reason = "the default gate is that of the process, not a new one")]
     pub fn new() -> Self {
@@ -131,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_suspect_of_the_first_stage_keeps_out_rows_and_lets_direct_deliveries_go_on() {
-        let gate = Gate::new();
+        let gate = SuspectLock::new();
         let direct = gate.direct().await;
         let turn = gate.turn().await;
         let isolated = turn.isolate(Isolation::Inbox).await;
@@ -146,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_suspect_of_the_second_stage_waits_for_all_and_keeps_out_all() {
-        let gate = Gate::new();
+        let gate = SuspectLock::new();
         let turn = gate.turn().await;
         for room in [gate.direct().await, gate.inbox().await] {
             assert!(waits(turn.isolate(Isolation::Process)).await);
@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_suspect_that_waits_stops_new_starts() {
-        let gate = Gate::new();
+        let gate = SuspectLock::new();
         let running = gate.inbox().await;
         let turn = gate.turn().await;
         let mut isolate = Box::pin(turn.isolate(Isolation::Process));

@@ -26,7 +26,7 @@ mod settle;
 mod step;
 mod waits;
 
-pub use gate::Gate;
+pub use gate::SuspectLock;
 pub use health::Health;
 
 pub(crate) use brake::Brake;
@@ -36,7 +36,7 @@ pub(crate) use gate::Isolated;
 pub(crate) use key_queue::{KeyQueue, Place};
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
-pub(crate) use pace::Pace;
+pub(crate) use pace::BatchThrottle;
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::Preparations;
 pub(crate) use queue::Queue;
@@ -44,5 +44,5 @@ pub(crate) use refusals::Refusals;
 pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
-pub(crate) use step::{Arrival, Hold, Step};
+pub(crate) use step::{Arrival, HoldReason, Progress};
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

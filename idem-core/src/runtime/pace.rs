@@ -7,7 +7,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// What deadlocks between batches change. Batches whose handlers write the same rows in different orders deadlock, and
 /// each deadlock costs the database's `deadlock_timeout` of a second: so the first one halves the batches and lets only
 /// one of them run at a time, and quiet lets them grow back, more slowly each time, until it has been quiet for long.
-pub(crate) struct Pace {
+pub(crate) struct BatchThrottle {
     most: usize,
     size: AtomicUsize,
     /// How many good batches in a row are still wanted before several may run at once again.
@@ -32,7 +32,7 @@ pub(crate) enum Turn<'a> {
 const FIRST_PATIENCE: usize = 1024;
 const LONGEST_PATIENCE: usize = 65_536;
 
-impl Pace {
+impl BatchThrottle {
     /// Batches of at most so many.
     pub(crate) fn new(most: usize) -> Self {
         Self {
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_deadlock_halves_the_batches_and_lets_one_run_at_a_time_until_it_was_quiet_for_long() {
-        let pace = Pace::new(100);
+        let pace = BatchThrottle::new(100);
         assert!(matches!(pace.turn().await, Turn::Shared { .. }));
         pace.shrink();
         assert_eq!(pace.size(), 50);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn long_quiet_forgets_old_deadlocks() {
-        let pace = Pace::new(100);
+        let pace = BatchThrottle::new(100);
         (0..4).for_each(|_| pace.shrink());
         let patience = pace.patience.load(Relaxed);
         assert_eq!(patience, 16 * FIRST_PATIENCE);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_batch_never_shrinks_to_nothing() {
-        let pace = Pace::new(3);
+        let pace = BatchThrottle::new(3);
         (0..10).for_each(|_| pace.shrink());
         assert_eq!(pace.size(), 1);
     }

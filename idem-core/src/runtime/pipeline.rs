@@ -12,12 +12,12 @@ use crate::{Lag, Store};
 
 use super::brake::Brake;
 use super::defect::Defect;
-use super::gate::Gate;
+use super::gate::SuspectLock;
 use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
-use super::pace::Pace;
+use super::pace::BatchThrottle;
 use super::preparations::Preparations;
 use super::refusals::Refusals;
 use super::rows::Rows;
@@ -32,8 +32,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) settings: Settings,
     /// The keys that are worked on: of the deliveries of one, one at a time.
     pub(crate) key_locks: KeyQueue,
-    pub(crate) pace: Pace,
-    pub(crate) gate: Gate,
+    pub(crate) pace: BatchThrottle,
+    pub(crate) gate: SuspectLock,
     /// The rows of the inbox that wait here for their run.
     pub(crate) leases: Leases,
     /// The rows that the database refuses.

@@ -9,13 +9,13 @@ use super::key_queue::Place;
 pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
 
 /// What one try of a delivery came to.
-pub(crate) enum Step {
+pub(crate) enum Progress {
     /// The database has answered.
     Done(Outcome),
     /// It has, for a delivery of a lane, and the message is in the inbox, or may be: its lane waits for it.
     InRow(Outcome, Box<Identity>),
     /// It has not; the delivery is kept unsettled and tried again.
-    Hold(Hold),
+    Hold(HoldReason),
     /// It refuses what is written for this message, and works for others. Its handler has run and failed, or has not.
     Refused { error: BoxError, ran: bool },
     /// The codec has to prepare first; the delivery is kept unsettled, out of its lane.
@@ -26,7 +26,7 @@ pub(crate) enum Step {
 
 /// Why a delivery is kept unsettled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum HoldReason {
     /// Another transaction has the claim.
     Busy,
     /// The database refuses what is written for it, and works for others.
@@ -43,7 +43,7 @@ pub(crate) enum Hold {
     Again,
 }
 
-impl From<&StoreError> for Hold {
+impl From<&StoreError> for HoldReason {
     fn from(fault: &StoreError) -> Self {
         match fault {
             StoreError::LockTimeout | StoreError::Serialization(_) => Self::Busy,

@@ -22,7 +22,7 @@ pub struct Identity {
 
 /// The state in which a claim is inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Promise {
+pub enum ClaimState {
     /// The message is processed when this transaction commits: `processed_at` is set.
     Processed,
     /// The message has an inbox row when this transaction commits: `processed_at` is null, and the claim is never
@@ -40,7 +40,7 @@ pub enum Claimed {
         /// message published before it may have been processed although it has no claim.
         pruned_through: Option<SystemTime>,
     },
-    /// There is a committed claim with this key. [`Standing`] tells whether it belongs to this message.
+    /// There is a committed claim with this key. [`ExistingClaim`] tells whether it belongs to this message.
     Found,
 }
 
@@ -53,7 +53,7 @@ impl Claimed {
 
 /// A committed claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct ExistingClaim {
     /// The fingerprint of the message that holds the key.
     pub fingerprint: Fingerprint,
     /// The time since it was processed; `None` while it has an inbox row.
@@ -62,7 +62,7 @@ pub struct Standing {
 
 /// The result of a rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Undone {
+pub enum RollbackResult {
     /// Nothing of the transaction is in the database.
     RolledBack,
     /// Nothing of the transaction is in the database, but the handler itself had ended it by ROLLBACK before it failed.
@@ -77,7 +77,7 @@ pub enum Undone {
 
 /// The result of a commit.
 #[derive(Debug)]
-pub enum Committed {
+pub enum CommitResult {
     /// The transaction is durably committed.
     Done,
     /// The handler swallowed a SQL error, so the transaction was aborted; nothing was written.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Key;
 
-use super::{Claimed, HandlerId, Identity, Promise, Standing, StoreError, Transactions};
+use super::{ClaimState, Claimed, ExistingClaim, HandlerId, Identity, StoreError, Transactions};
 
 /// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
 pub trait Claims: Transactions {
@@ -37,7 +37,7 @@ pub trait Claims: Transactions {
         &self,
         txn: &mut Self::Txn,
         identity: &Identity,
-        promise: Promise,
+        promise: ClaimState,
     ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
 
     /// Begins a transaction and claims, as every first delivery does. A store that can do both in one round trip saves
@@ -48,7 +48,7 @@ pub trait Claims: Transactions {
         &self,
         deadline: Duration,
         identity: &Identity,
-        promise: Promise,
+        promise: ClaimState,
     ) -> impl Future<Output = Result<(Self::Txn, Claimed), StoreError>> + Send {
         async move {
             let mut txn = self.begin(deadline).await?;
@@ -67,7 +67,7 @@ pub trait Claims: Transactions {
         txn: &mut Self::Txn,
         handler: HandlerId,
         key: &Key,
-    ) -> impl Future<Output = Result<Option<Standing>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Option<ExistingClaim>, StoreError>> + Send;
 
     /// Does [`claim`](Self::claim) for several messages, in one statement if the database supports it; the results are
     /// in the order given. No two identities have the same handler and key, and they are sorted by handler and by the
@@ -79,7 +79,7 @@ pub trait Claims: Transactions {
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-        promise: Promise,
+        promise: ClaimState,
     ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send {
         async move {
             let mut claimed = Vec::with_capacity(identities.len());
@@ -96,7 +96,7 @@ pub trait Claims: Transactions {
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-    ) -> impl Future<Output = Result<Vec<Option<Standing>>, StoreError>> + Send {
+    ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send {
         async move {
             let mut standing = Vec::with_capacity(identities.len());
             for identity in identities {
@@ -112,7 +112,7 @@ pub trait Claims: Transactions {
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-    ) -> impl Future<Output = Result<Vec<Option<Standing>>, StoreError>> + Send {
+    ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send {
         self.standing_many(txn, identities)
     }
 

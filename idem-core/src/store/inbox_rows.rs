@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{HandlerId, Identity, Kind, Limit, NewRow, Note, Row, Since, StoreError, Survey, Transactions};
+use super::{DueRows, HandlerId, Identity, Kind, Limit, NewRow, Note, Row, Since, StoreError, Transactions};
 
 /// The inbox rows of a store. A method with a transaction as its argument is part of it; all others commit by
 /// themselves.
@@ -28,9 +28,13 @@ pub trait InboxRows: Transactions {
     }
 
     /// Counts a delivery of a dead row, if there is one; a scheduled row is not changed.
-    fn sight(&self, txn: &mut Self::Txn, identity: &Identity) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn count_duplicate(
+        &self,
+        txn: &mut Self::Txn,
+        identity: &Identity,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Does [`sight`](Self::sight) for several messages, in one statement if the database supports it. Each copy among
+    /// Does [`count_duplicate`](Self::count_duplicate) for several messages, in one statement if the database supports it. Each copy among
     /// them counts.
     fn sight_many(
         &self,
@@ -39,7 +43,7 @@ pub trait InboxRows: Transactions {
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
         async move {
             for identity in identities {
-                self.sight(txn, identity).await?;
+                self.count_duplicate(txn, identity).await?;
             }
             Ok(())
         }
@@ -69,21 +73,21 @@ pub trait InboxRows: Transactions {
     fn remove(&self, txn: &mut Self::Txn, row: &Row) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns the pending work of these handlers. It is cheap with any number of rows, because every poll calls it.
-    fn survey(
+    fn poll_due(
         &self,
         handlers: &[HandlerId],
         lease: Duration,
-    ) -> impl Future<Output = Result<Survey, StoreError>> + Send;
+    ) -> impl Future<Output = Result<DueRows, StoreError>> + Send;
 
-    /// Does [`survey`](Self::survey) for rows that became due since then, for a store that has to skip deleted entries
+    /// Does [`poll_due`](Self::poll_due) for rows that became due since then, for a store that has to skip deleted entries
     /// before it finds existing ones.
-    fn survey_since(
+    fn poll_due_since(
         &self,
         handlers: &[HandlerId],
         lease: Duration,
         _since: Since,
-    ) -> impl Future<Output = Result<Survey, StoreError>> + Send {
-        self.survey(handlers, lease)
+    ) -> impl Future<Output = Result<DueRows, StoreError>> + Send {
+        self.poll_due(handlers, lease)
     }
 
     /// Takes at most `limit` due rows of these handlers, the oldest first: sets token and lease, and counts the start
@@ -110,7 +114,7 @@ pub trait InboxRows: Transactions {
     fn taken(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Records the result of a taken row, and clears its token. `false` if the row no longer has this token.
-    fn note(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn record_result(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns whether this message has a scheduled inbox row, even if it is taken or running. It never waits for a
     /// lock.
@@ -120,9 +124,13 @@ pub trait InboxRows: Transactions {
     fn make_due(&self, identity: &Identity) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.
-    fn unstart(&self, row: &Row) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn refund_start(&self, row: &Row) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Turns the rows that have 4 starts without a result, and whose last lease has been over for three leases, into
     /// dead letters with reason `crashed`. Returns their number.
-    fn judge(&self, handlers: &[HandlerId], lease: Duration) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    fn dead_letter_crashed(
+        &self,
+        handlers: &[HandlerId],
+        lease: Duration,
+    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }

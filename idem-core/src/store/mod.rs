@@ -20,15 +20,15 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use claim::{Claimed, Committed, Fate, HandlerId, Identity, Promise, Standing, Ticket, Undone};
+pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, HandlerId, Identity, RollbackResult, Ticket};
 pub use claims::Claims;
 pub use error::StoreError;
 pub use inbox_rows::InboxRows;
 pub use operator::Operator;
 pub use reservation::Reservation;
 pub use row::{
-    Filter, Isolation, JUDGE_LEASES, Kind, Level, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
-    Row, Since, Survey,
+    DueRows, Filter, Isolation, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned,
+    Replayed, Row, Since, Stats,
 };
 pub use transactions::Transactions;
 pub use waiting::{Cures, SEEN_RECENTLY, Waiting};

@@ -2,12 +2,12 @@
 
 use crate::Key;
 
-use super::{Cures, Filter, HandlerId, Level, Page, Pruned, Replayed, Row, StoreError, Transactions, Waiting};
+use super::{Cures, Filter, HandlerId, Page, Pruned, Replayed, Row, Stats, StoreError, Transactions, Waiting};
 
 /// The methods of a store for operators and for the worker's maintenance.
 pub trait Operator: Transactions {
     /// Returns the fill level of the inbox of these handlers. It counts rows, so call it rarely.
-    fn level(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Level, StoreError>> + Send;
+    fn stats(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Stats, StoreError>> + Send;
 
     /// Returns this consumer's handlers that have inbox rows, scheduled or dead, and when a worker last had them.
     fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<Waiting>, StoreError>> + Send;

@@ -108,7 +108,7 @@ pub struct Limit {
     pub since: Option<Duration>,
 }
 
-/// How far back a survey has to look, if that makes it faster; `None`: back to the oldest row.
+/// How far back polling has to look, if that makes it faster; `None`: back to the oldest row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Since {
     /// For ordinary rows.
@@ -160,18 +160,18 @@ pub enum Note {
 
 /// The pending work of a consumer's handlers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct DueRows {
     /// An ordinary row is due.
     pub ordinary: bool,
     /// A suspect is due.
     pub suspect: bool,
     /// A crashed row has to become a dead letter.
-    pub judge: bool,
+    pub crashed: bool,
 }
 
 /// The fill level of the inbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Level {
+pub struct Stats {
     /// The number of scheduled rows.
     pub scheduled: u64,
     /// The number of dead rows.

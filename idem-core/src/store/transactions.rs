@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-use super::{Committed, Fate, Reservation, StoreError, Ticket, Undone};
+use super::{CommitResult, Fate, Reservation, RollbackResult, StoreError, Ticket};
 
 /// The transactions of a store, and its connections.
 pub trait Transactions: Clone + Send + Sync + 'static {
@@ -33,7 +33,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
 
     /// Checks that the transaction is still the one in which the claim was inserted or the row was started (the guard),
     /// and commits. A transaction without a claim or start is not guarded.
-    fn commit(&self, txn: Self::Txn) -> impl Future<Output = Committed> + Send;
+    fn commit(&self, txn: Self::Txn) -> impl Future<Output = CommitResult> + Send;
 
     /// Returns whether a handler's error reports a conflict with a concurrent transaction (40001, 40P01), so that a new
     /// transaction may succeed. An error that hides its sources is treated as an ordinary failure.
@@ -49,7 +49,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
 
     /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by itself. If a claim
     /// was inserted or a row was started, the result tells whether the handler had committed it before it failed.
-    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<Undone, StoreError>> + Send;
+    fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<RollbackResult, StoreError>> + Send;
 
     /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled
     /// back: no claim was inserted and no row was started in it, or no handler can commit it and this one has not

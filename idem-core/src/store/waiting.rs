@@ -24,7 +24,7 @@ pub struct Cures {
     /// Moves the handler, with its claims and rows, to the consumer `NEW_CONSUMER`.
     pub part: String,
     /// Turns its scheduled rows into dead letters, which can then be discarded like any other.
-    pub bury: String,
+    pub dead_letter: String,
 }
 
 impl Cures {
@@ -43,11 +43,11 @@ impl Cures {
              UPDATE {handlers} SET name = {new} WHERE {old}"
         );
         let part = format!("UPDATE {handlers} SET consumer = 'NEW_CONSUMER' WHERE {old}");
-        let bury = format!(
+        let dead_letter = format!(
             "UPDATE {inbox} SET state = 'dead', reason = 'permanent', died_at = {now}, token = NULL \
              WHERE state = 'scheduled' AND handler_id = (SELECT id FROM {handlers} WHERE {old})"
         );
-        Self { rename, part, bury }
+        Self { rename, part, dead_letter }
     }
 }
 

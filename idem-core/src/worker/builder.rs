@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::registry::{Bound, Registered};
 use crate::{Codec, Error, Extract, Handler, HasConnection, Json, RetryPolicy, Source, Store};
 
-use crate::runtime::{Gate, Health, Settings};
+use crate::runtime::{Health, Settings, SuspectLock};
 
 /// The running loop of one source and its handlers, under one consumer name.
 ///
@@ -54,7 +54,7 @@ pub struct Worker<S, Src, St = (), C = Json, Stage = NoHandlers> {
     pub(super) handlers: Vec<Arc<dyn Registered<S>>>,
     pub(super) settings: Settings,
     pub(super) health: Health,
-    pub(super) gate: Gate,
+    pub(super) gate: SuspectLock,
     stage: PhantomData<Stage>,
 }
 
@@ -88,7 +88,7 @@ impl<S: Store, Src: Source> Worker<S, Src> {
             handlers: Vec::new(),
             settings: Settings::default(),
             health: Health::new(),
-            gate: Gate::process(),
+            gate: SuspectLock::process(),
             stage: PhantomData,
         }
     }

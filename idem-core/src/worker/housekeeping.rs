@@ -24,11 +24,11 @@ const REMIND: u64 = 60;
 
 /// Reads how full the inbox is, for the gauges, until it is dropped. No message depends on gauges, so that a failure of
 /// theirs is never an outage.
-pub(crate) async fn level<S: Store>(pipeline: &Pipeline<S>) {
+pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     let mut wait = LEVEL;
     loop {
-        match timeout(COUNT, pipeline.store.level(&handlers)).await {
+        match timeout(COUNT, pipeline.store.stats(&handlers)).await {
             Ok(Ok(level)) => {
                 wait = LEVEL;
                 pipeline.gauges.scheduled.set(level.scheduled as f64);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::registry::RouteBy;
-use crate::runtime::Gate;
+use crate::runtime::SuspectLock;
 use crate::{Delivery, DeliveryOrder, Outcome, Source, Store, Worker};
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
@@ -89,7 +89,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// Plays a process of its own: see [`Gate`].
     #[doc(hidden)]
-    pub fn gate(mut self, gate: Gate) -> Self {
+    pub fn suspect_lock(mut self, gate: SuspectLock) -> Self {
         self.gate = gate;
         self
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::registry::Registered;
-use crate::runtime::{Gate, Health, Settings};
+use crate::runtime::{Health, Settings, SuspectLock};
 
 /// What a worker is made of, once its handlers' types are erased.
 pub(crate) struct Parts<S, Src> {
@@ -13,5 +13,5 @@ pub(crate) struct Parts<S, Src> {
     pub(crate) handlers: Vec<Arc<dyn Registered<S>>>,
     pub(crate) settings: Settings,
     pub(crate) health: Health,
-    pub(crate) gate: Gate,
+    pub(crate) gate: SuspectLock,
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::registry::Routes;
-use crate::runtime::{Brake, Defect, KeyQueue, Leases, Outage, Pace, Pipeline, Preparations, Refusals, Rows};
+use crate::runtime::{BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Pipeline, Preparations, Refusals, Rows};
 use crate::store::Reservation;
 use crate::telemetry::Gauges;
 use crate::{Error, Source, Store, SubscribeOptions, age};
@@ -74,7 +74,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         alone,
         system: source.system(),
         routes,
-        pace: Pace::new(settings.batch),
+        pace: BatchThrottle::new(settings.batch),
         key_locks: KeyQueue::default(),
         gate,
         leases: Leases::default(),

@@ -77,7 +77,7 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     let at = pipeline.clone();
     spawn(&mut beside, pipeline, "watch of the database", async move { at.outage.watch(&at.store).await });
     let at = pipeline.clone();
-    spawn(&mut beside, pipeline, "gauges", async move { housekeeping::level(&at).await });
+    spawn(&mut beside, pipeline, "gauges", async move { housekeeping::stats(&at).await });
     let (at, of) = (pipeline.clone(), pipeline.lag.subscribe());
     spawn(&mut beside, pipeline, "lag", async move { lag::publish(&at.consumer, of).await });
     let at = pipeline.clone();

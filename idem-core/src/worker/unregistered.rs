@@ -49,7 +49,7 @@ impl Unregistered<'_> {
     fn text(&self, row: &Waiting, recently: bool, cures: &Cures) -> String {
         let Self { consumer, names } = self;
         let Waiting { handler, seen } = row;
-        let Cures { rename, part, bury } = cures;
+        let Cures { rename, part, dead_letter } = cures;
         let seen = if recently {
             format!("and which a worker had {} ago: they wait for that one", ago(*seen))
         } else {
@@ -65,7 +65,7 @@ impl Unregistered<'_> {
              one, `#[idempotent(name = {handler:?})]`, or stop the workers of {consumer:?} and rename it{others}: {rename}. \
              If another service or worker has it, give each a consumer name of its own, and let the handler take its \
              claims along while its workers are stopped: {part}. If nobody needs the rows, make dead letters of those that \
-             are scheduled: {bury}; and discard them, `Inbox::list` with `Filter {{ handler: Some({handler:?}.into()), \
+             are scheduled: {dead_letter}; and discard them, `Inbox::list` with `Filter {{ handler: Some({handler:?}.into()), \
              ..Filter::default() }}` and `Inbox::discard`. To leave them where they are, start with \
              `.allow_unregistered_rows()`"
         )
@@ -115,7 +115,7 @@ mod tests {
 
     fn cures(handler: &str, new: &str) -> Cures {
         let cure = |what| format!("{what} {handler} {new}");
-        Cures { rename: cure("RENAME"), part: cure("PART"), bury: cure("BURY") }
+        Cures { rename: cure("RENAME"), part: cure("PART"), dead_letter: cure("BURY") }
     }
 
     fn waiting(handler: &str, seen: Duration) -> Waiting {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claims, Committed, Operator, Promise, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, Operator, Transactions};
 use idem_core::{Error, Postgres};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
@@ -86,8 +86,8 @@ async fn a_schema_may_have_any_name_that_fits() {
         let mut txn = store.begin(DEADLINE).await.unwrap();
         let key = idem_core::Key::of("k").unwrap();
         let identity = idem_core::store::Identity { handler, key, fingerprint: idem_core::Fingerprint::none() };
-        store.claim(&mut txn, &identity, Promise::Processed).await.unwrap();
-        assert!(matches!(store.commit(txn).await, Committed::Done));
+        store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
+        assert!(matches!(store.commit(txn).await, CommitResult::Done));
         store.prune().await.unwrap();
         Postgres::options(&url).schema(&name).verify_only().connect().await.unwrap();
         let text = format!("DROP SCHEMA \"{}\" CASCADE", name.replace('"', "\"\""));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::postgres::Txn;
-use idem_core::store::{Claims, Committed, InboxRows, Kind, Limit, NewRow, Promise, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, Kind, Limit, NewRow, StoreError, Transactions};
 use idem_core::{Delivery, Reason};
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -27,7 +27,7 @@ fn raises(code: &str) -> String {
 async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, StoreError> {
     let (identity, delivery) = (world.identity(key), Delivery::new("orders", key.as_bytes().to_vec()));
     let mut txn = world.store.begin(deadline).await?;
-    world.store.claim(&mut txn, &identity, Promise::Waiting).await?;
+    world.store.claim(&mut txn, &identity, ClaimState::Waiting).await?;
     let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state: Ok(Duration::ZERO), error: "" };
     world.store.insert(&mut txn, &row).await?;
     Ok(txn)
@@ -68,9 +68,9 @@ async fn each_answer_to_a_claim_is_somebodys_fault_and_is_named_with_its_code() 
     for (n, (code, fault)) in CODES.iter().enumerate() {
         on_insert(&mut world, "processed_messages", &raises(code)).await;
         let (one, more) = (world.identity(&format!("{n} a")), world.identity(&format!("{n} b")));
-        let direct = world.store.begin_with_claim(DEADLINE, &one, Promise::Processed).await.unwrap_err();
+        let direct = world.store.begin_with_claim(DEADLINE, &one, ClaimState::Processed).await.unwrap_err();
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
-        let many = world.store.claim_many(&mut txn, &[&one, &more], Promise::Processed).await.unwrap_err();
+        let many = world.store.claim_many(&mut txn, &[&one, &more], ClaimState::Processed).await.unwrap_err();
         assert_eq!((whose(&direct), whose(&many)), (*fault, *fault), "{code}");
         if let StoreError::Message(error) | StoreError::Unavailable(error) = &direct {
             assert!(error.to_string().starts_with(&format!("{code}: an answer")), "{error}");
@@ -116,7 +116,7 @@ async fn a_constraint_that_is_deferred_to_the_commit_of_a_row_refuses_it() {
     world.other.execute(sqlx::raw_sql(AssertSqlSafe(deferred))).await.unwrap();
     let txn = store(&world, "late", DEADLINE).await.unwrap();
     let answer = world.store.commit(txn).await;
-    assert!(matches!(answer, Committed::Refused(_)), "{answer:?}");
+    assert!(matches!(answer, CommitResult::Refused(_)), "{answer:?}");
     world.end().await;
 }
 

@@ -1,7 +1,7 @@
 //! Ways in which a handler can break its transaction, and how the commit detects them.
 
 use futures_util::FutureExt;
-use idem_core::store::{Claims, Committed, InboxRows, Promise, StoreError, Transactions, Undone};
+use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, RollbackResult, StoreError, Transactions};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};
@@ -14,7 +14,7 @@ async fn the_store_goes_on(world: &mut World) {
     effect(&world.schema, &mut inner).await;
     inner.commit().await.unwrap();
     assert_eq!((world.claims().await, world.effects().await), before, "a nested commit committed the claim");
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!((world.claims().await, world.effects().await), (before.0 + 1, before.1 + 1));
 }
 
@@ -36,48 +36,48 @@ macro_rules! abuse {
 }
 
 abuse! {
-    a_swallowed_error_is_found: "SELECT 1/0" => Committed::Swallowed, 0;
-    a_rollback_is_found: "ROLLBACK" => Committed::RolledBack, 0;
-    a_rollback_and_a_new_transaction_are_found: "ROLLBACK; BEGIN; SELECT pg_current_xact_id()" => Committed::RolledBack, 0;
-    a_commit_is_found: "COMMIT" => Committed::CommittedEarly, 1;
-    a_commit_and_a_new_transaction_are_found: "COMMIT; BEGIN; SELECT pg_current_xact_id()" => Committed::CommittedEarly, 1;
-    a_commit_and_an_aborted_transaction_are_found: "COMMIT; BEGIN; SELECT 1/0" => Committed::CommittedEarly, 1;
-    an_error_of_the_same_class_as_the_guards_is_the_handlers: "SELECT 'x'::int" => Committed::Swallowed, 0;
-    a_commit_is_found_where_idems_own_statements_are_gone: "COMMIT; DEALLOCATE ALL" => Committed::CommittedEarly, 1;
-    a_rollback_is_found_where_idems_own_statements_are_gone: "ROLLBACK; DEALLOCATE ALL" => Committed::RolledBack, 0;
-    commit_and_chain_is_found: "COMMIT AND CHAIN" => Committed::CommittedEarly, 1;
+    a_swallowed_error_is_found: "SELECT 1/0" => CommitResult::Swallowed, 0;
+    a_rollback_is_found: "ROLLBACK" => CommitResult::RolledBack, 0;
+    a_rollback_and_a_new_transaction_are_found: "ROLLBACK; BEGIN; SELECT pg_current_xact_id()" => CommitResult::RolledBack, 0;
+    a_commit_is_found: "COMMIT" => CommitResult::CommittedEarly, 1;
+    a_commit_and_a_new_transaction_are_found: "COMMIT; BEGIN; SELECT pg_current_xact_id()" => CommitResult::CommittedEarly, 1;
+    a_commit_and_an_aborted_transaction_are_found: "COMMIT; BEGIN; SELECT 1/0" => CommitResult::CommittedEarly, 1;
+    an_error_of_the_same_class_as_the_guards_is_the_handlers: "SELECT 'x'::int" => CommitResult::Swallowed, 0;
+    a_commit_is_found_where_idems_own_statements_are_gone: "COMMIT; DEALLOCATE ALL" => CommitResult::CommittedEarly, 1;
+    a_rollback_is_found_where_idems_own_statements_are_gone: "ROLLBACK; DEALLOCATE ALL" => CommitResult::RolledBack, 0;
+    commit_and_chain_is_found: "COMMIT AND CHAIN" => CommitResult::CommittedEarly, 1;
     a_serialization_failure_at_the_commit_is_a_lost_race:
         "CREATE FUNCTION pg_temp.lose() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$;
          CREATE TEMP TABLE late (n int);
          CREATE CONSTRAINT TRIGGER lose AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION pg_temp.lose();
-         INSERT INTO late VALUES (1)" => Committed::Retry(_), 0;
+         INSERT INTO late VALUES (1)" => CommitResult::Retry(_), 0;
     a_commit_that_ran_out_of_time_is_tried_anew:
         "CREATE FUNCTION pg_temp.slow() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'canceling statement' USING ERRCODE = '57014'; END $$;
          CREATE TEMP TABLE late (n int);
          CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION pg_temp.slow();
-         INSERT INTO late VALUES (1)" => Committed::Retry(_), 0;
+         INSERT INTO late VALUES (1)" => CommitResult::Retry(_), 0;
     a_full_disk_at_the_commit_is_nobodys_fault:
         "CREATE FUNCTION pg_temp.fill() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$;
          CREATE TEMP TABLE late (n int);
          CREATE CONSTRAINT TRIGGER fill AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION pg_temp.fill();
-         INSERT INTO late VALUES (1)" => Committed::Unknown(_), 0;
+         INSERT INTO late VALUES (1)" => CommitResult::Unknown(_), 0;
     a_deferred_constraint_is_refused:
         "CREATE TEMP TABLE parent (id int PRIMARY KEY);
          CREATE TEMP TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
-         INSERT INTO child VALUES (1)" => Committed::Refused(_), 0;
+         INSERT INTO child VALUES (1)" => CommitResult::Refused(_), 0;
 }
 
 /// Begins and makes three claims at once, as a batch does.
 async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
     let ids: Vec<_> = (0..3).map(|n| world.identity(&format!("{name} {n}"))).collect();
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), Promise::Processed).await.unwrap();
+    world.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
     txn
 }
 
@@ -120,7 +120,7 @@ async fn a_batch_is_committed_by_nobody_but_idem() {
         ];
         assert!(named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
         let undone = world.store.rollback(txn).await.unwrap();
-        assert_ne!(undone, idem_core::store::Undone::CommittedEarly, "{statements:?}");
+        assert_ne!(undone, idem_core::store::RollbackResult::CommittedEarly, "{statements:?}");
         assert_eq!(world.claims().await, 0, "{statements:?}");
     }
     world.end().await;
@@ -143,7 +143,7 @@ async fn a_handler_in_a_batch_looks_at_its_constraints_and_idem_commits() {
             lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
         }
         let answer = world.store.commit(txn).await;
-        assert!(matches!(answer, Committed::Done), "{statements:?}: {answer:?}");
+        assert!(matches!(answer, CommitResult::Done), "{statements:?}: {answer:?}");
         assert_eq!(world.claims().await, 3 * (n as i64 + 1));
     }
     world.end().await;
@@ -157,7 +157,7 @@ async fn a_dropped_nested_transaction_does_not_hide_that_the_handler_committed()
     inner.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
     drop(inner);
     let answer = world.store.commit(txn).await;
-    assert!(matches!(answer, Committed::CommittedEarly), "{answer:?}");
+    assert!(matches!(answer, CommitResult::CommittedEarly), "{answer:?}");
     the_store_goes_on(&mut world).await;
     world.end().await;
 }
@@ -173,7 +173,7 @@ async fn two_dropped_nested_transactions_do_not_hide_that_the_handler_committed(
     drop(inner);
     drop(outer);
     let answer = world.store.commit(txn).await;
-    assert!(matches!(answer, Committed::CommittedEarly), "{answer:?}");
+    assert!(matches!(answer, CommitResult::CommittedEarly), "{answer:?}");
     the_store_goes_on(&mut world).await;
     world.end().await;
 }
@@ -188,9 +188,9 @@ async fn a_copy_that_failed_does_not_answer_for_the_commit() {
         assert!(lend(&mut txn).copy_out_raw("COPY there_is_no_such_table TO STDOUT").await.is_err());
         if commits {
             let answer = world.store.commit(txn).await;
-            assert!(matches!(answer, Committed::Swallowed), "{answer:?}");
+            assert!(matches!(answer, CommitResult::Swallowed), "{answer:?}");
         } else {
-            assert_eq!(world.store.rollback(txn).await.unwrap(), Undone::RolledBack);
+            assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::RolledBack);
         }
         assert_eq!((world.claims().await, world.effects().await), (0, 0));
     }
@@ -219,10 +219,10 @@ async fn a_copy_that_nobody_waited_for_does_not_answer_for_the_commit() {
         assert!(copy.finish().now_or_never().is_none());
         let answer = world.store.commit(txn).await;
         if constraint {
-            assert!(matches!(answer, Committed::Refused(_)), "{answer:?}");
+            assert!(matches!(answer, CommitResult::Refused(_)), "{answer:?}");
             assert_eq!((world.claims().await, world.effects().await), (0, 0));
         } else {
-            assert!(matches!(answer, Committed::Done), "{answer:?}");
+            assert!(matches!(answer, CommitResult::Done), "{answer:?}");
             assert_eq!((world.claims().await, world.effects().await), (1, 1));
         }
     }
@@ -247,7 +247,7 @@ async fn nested_transactions_commit_roll_back_and_drop_inside_the_claims() {
     failed.execute(sqlx::raw_sql("SELECT 1/0")).await.unwrap_err();
     failed.rollback().await.unwrap();
     assert_eq!((world.claims().await, world.effects().await), (0, 0));
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!((world.claims().await, world.effects().await), (1, 1));
     the_store_goes_on(&mut world).await;
     world.end().await;
@@ -277,7 +277,7 @@ async fn a_connection_killed_in_the_handler_is_lost_at_rollback_and_unknown_at_c
         crate::world::gone(&mut world.other, pid).await;
         if commit {
             let answer = world.store.commit(txn).await;
-            assert!(matches!(answer, Committed::Unknown(StoreError::ConnectionLost(_))), "{answer:?}");
+            assert!(matches!(answer, CommitResult::Unknown(StoreError::ConnectionLost(_))), "{answer:?}");
         } else {
             let answer = world.store.rollback(txn).await;
             assert!(matches!(answer, Err(StoreError::ConnectionLost(_))), "{answer:?}");
@@ -294,9 +294,9 @@ async fn a_transaction_of_our_own_that_was_aborted_does_not_pass_for_committed()
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     let _ = lend(&mut txn).execute(sqlx::raw_sql("SELECT 1/0")).await;
     let answer = world.store.commit(txn).await;
-    assert!(matches!(answer, Committed::Swallowed), "{answer:?}");
+    assert!(matches!(answer, CommitResult::Swallowed), "{answer:?}");
     let txn = world.store.begin(DEADLINE).await.unwrap();
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     world.end().await;
 }
 
@@ -309,7 +309,7 @@ async fn a_started_row_is_guarded_as_a_claim_is() {
     assert!(world.store.start(&mut txn, &row).await.unwrap());
     raw(&mut txn, "ROLLBACK").await;
     let answer = world.store.commit(txn).await;
-    assert!(matches!(answer, Committed::RolledBack), "{answer:?}");
+    assert!(matches!(answer, CommitResult::RolledBack), "{answer:?}");
     assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 1);
     world.end().await;
 }
@@ -338,15 +338,15 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     let lock_timeout: String = sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(&mut holder)).await.unwrap();
     assert_eq!(lock_timeout, "7s");
     let mut second = world.store.begin(DEADLINE).await.unwrap();
-    let answer = world.store.claim(&mut second, &world.identity("held"), Promise::Processed).await;
+    let answer = world.store.claim(&mut second, &world.identity("held"), ClaimState::Processed).await;
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(second).await.unwrap();
     // A handler timeout shorter than the lock wait is not an outage.
     let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
-    let answer = world.store.claim(&mut third, &world.identity("held"), Promise::Processed).await;
+    let answer = world.store.claim(&mut third, &world.identity("held"), ClaimState::Processed).await;
     assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
     world.store.rollback(third).await.unwrap();
-    assert!(matches!(world.store.commit(holder).await, Committed::Done));
+    assert!(matches!(world.store.commit(holder).await, CommitResult::Done));
     world.end().await;
 }
 
@@ -358,7 +358,7 @@ async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
         async |txn: &mut _| -> String { sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(txn)).await.unwrap() };
     assert_eq!(show(&mut txn).await, "1s");
     let ids = [world.identity("a"), world.identity("b")];
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     assert_eq!(show(&mut txn).await, "0", "the session's own");
     world.store.rollback(txn).await.unwrap();
     world.end().await;

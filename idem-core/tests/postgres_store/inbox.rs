@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use idem_core::store::{
-    Claimed, Claims, Committed, Filter, InboxRows, Kind, Limit, Note, Operator, Page, Promise, Replayed, Survey,
+    ClaimState, Claimed, Claims, CommitResult, DueRows, Filter, InboxRows, Kind, Limit, Note, Operator, Page, Replayed,
     Transactions,
 };
 use idem_core::{Key, Reason};
@@ -24,28 +24,28 @@ async fn started(world: &mut World, starts: i32) {
     sqlx::query(sql).bind(starts).execute(&mut world.other).await.unwrap();
 }
 
-async fn survey(world: &World) -> Survey {
-    world.store.survey(&[world.handler], LEASE).await.unwrap()
+async fn due(world: &World) -> DueRows {
+    world.store.poll_due(&[world.handler], LEASE).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_row_that_runs_past_its_lease_is_left_alone() {
     let Some(mut world) = world().await else { return };
     world.schedule("slow", Ok(NOW)).await;
-    assert_eq!(survey(&world).await, Survey { ordinary: true, suspect: false, judge: false });
+    assert_eq!(due(&world).await, DueRows { ordinary: true, suspect: false, crashed: false });
     let row = world.take(Kind::Ordinary, 1).await.remove(0);
     for (starts, leases) in [(1, 1.0), (4, 5.0)] {
         started(&mut world, starts).await;
         leases_pass(&mut world, leases).await;
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         assert!(world.store.start(&mut txn, &row).await.unwrap());
-        assert_eq!(survey(&world).await, Survey::default(), "a running row is nothing to be done");
+        assert_eq!(due(&world).await, DueRows::default(), "a running row is nothing to be done");
         assert!(world.take(Kind::Suspect, 1).await.is_empty());
-        assert_eq!(world.store.judge(&[world.handler], LEASE).await.unwrap(), 0);
+        assert_eq!(world.store.dead_letter_crashed(&[world.handler], LEASE).await.unwrap(), 0);
         world.store.rollback(txn).await.unwrap();
     }
-    assert_eq!(survey(&world).await, Survey { ordinary: false, suspect: false, judge: true });
-    assert_eq!(world.store.judge(&[world.handler], LEASE).await.unwrap(), 1);
+    assert_eq!(due(&world).await, DueRows { ordinary: false, suspect: false, crashed: true });
+    assert_eq!(world.store.dead_letter_crashed(&[world.handler], LEASE).await.unwrap(), 1);
     world.end().await;
 }
 
@@ -59,7 +59,7 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     leases_pass(&mut world, 1.0).await;
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut txn, &rows[0]).await.unwrap());
-    assert!(survey(&world).await.suspect);
+    assert!(due(&world).await.suspect);
     let taken = world.take(Kind::Suspect, 1).await;
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
     assert_eq!(taken[0].starts, 1);
@@ -77,13 +77,13 @@ async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
     let mut duplicate = world.store.begin(DEADLINE).await.unwrap();
     let begun = Instant::now();
     let identity = world.identity("slow");
-    let claimed = world.store.claim(&mut duplicate, &identity, Promise::Processed).await.unwrap();
+    let claimed = world.store.claim(&mut duplicate, &identity, ClaimState::Processed).await.unwrap();
     assert_eq!(claimed, Claimed::Found);
     let standing = world.store.standing(&mut duplicate, identity.handler, &identity.key).await.unwrap().unwrap();
     assert_eq!((standing.fingerprint, standing.age), (identity.fingerprint, None));
     assert!(begun.elapsed() < Duration::from_millis(900), "it waited for the run: {:?}", begun.elapsed());
     world.store.rollback(duplicate).await.unwrap();
-    assert!(matches!(world.store.commit(run).await, Committed::Done));
+    assert!(matches!(world.store.commit(run).await, CommitResult::Done));
     world.end().await;
 }
 
@@ -94,14 +94,14 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     let row = world.take(Kind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut run, &row).await.unwrap());
-    world.store.unstart(&row).await.unwrap();
+    world.store.refund_start(&row).await.unwrap();
     world.store.rollback(run).await.unwrap();
-    world.store.unstart(&row).await.unwrap();
-    world.store.unstart(&row).await.unwrap();
+    world.store.refund_start(&row).await.unwrap();
+    world.store.refund_start(&row).await.unwrap();
     let taken = "SELECT count(*) FROM inbox_messages WHERE starts = 0 AND token IS NOT NULL";
     assert_eq!(world.number(taken).await, 1);
-    assert!(world.store.note(&row, &Note::GivenBack { due: NOW }).await.unwrap());
-    assert!(!world.store.note(&row, &Note::GivenBack { due: NOW }).await.unwrap());
+    assert!(world.store.record_result(&row, &Note::GivenBack { due: NOW }).await.unwrap());
+    assert!(!world.store.record_result(&row, &Note::GivenBack { due: NOW }).await.unwrap());
     world.end().await;
 }
 
@@ -121,7 +121,7 @@ async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_ma
                 let rows = store.take(&[handler], Kind::Ordinary, Limit::rows(7), token, LEASE).await.unwrap();
                 assert!(rows.len() <= 7);
                 assert!(rows.iter().all(|row| row.token == Some(token) && row.starts == 1));
-                match rows.is_empty() && !store.survey(&[handler], LEASE).await.unwrap().ordinary {
+                match rows.is_empty() && !store.poll_due(&[handler], LEASE).await.unwrap().ordinary {
                     true => return ids,
                     false => ids.extend(rows.into_iter().map(|row| row.id)),
                 }
@@ -164,7 +164,7 @@ async fn a_replayed_crash_runs_as_a_suspect_with_no_start() {
         let row = world.take(Kind::Suspect, 1).await.remove(0);
         assert_eq!((row.starts, row.reason, row.died_at), (0, None, None));
         let done = Note::Dead { reason: Reason::Permanent, error: "done".into() };
-        assert!(world.store.note(&row, &done).await.unwrap());
+        assert!(world.store.record_result(&row, &done).await.unwrap());
         assert!(world.store.discard("billing", row.id).await.unwrap());
     }
     world.end().await;
@@ -182,7 +182,9 @@ async fn the_tenth_break_is_the_last() {
             row.starts += 1;
         }
         assert_eq!((row.breaks, row.starts), (breaks - 1, 1));
-        assert!(world.store.note(&row, &Note::Broke { due: NOW, error: format!("break {breaks}") }).await.unwrap());
+        assert!(
+            world.store.record_result(&row, &Note::Broke { due: NOW, error: format!("break {breaks}") }).await.unwrap()
+        );
     }
     assert!(world.take(Kind::Suspect, 1).await.is_empty());
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap().remove(0);
@@ -207,7 +209,7 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     };
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.insert(&mut txn, &row).await.unwrap();
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     let id = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap()[0].id;
     let key = |key: &str| Key::of(key).unwrap();
     assert_eq!(world.store.replay("billing", id, true).await.unwrap(), Replayed::NeedsKey);
@@ -220,7 +222,7 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     assert_eq!((row.identity.key, row.identity.fingerprint), (key("free"), identity.fingerprint));
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut txn, &row).await.unwrap());
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NULL").await, 0);
     world.end().await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claims, Committed, Promise, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
 
 use crate::proxy::Proxy;
 use crate::world::{DEADLINE, backend, gone, lend, world, world_with};
@@ -40,7 +40,7 @@ async fn futures_dropped_at_any_moment_leave_no_open_transaction_behind() {
         let store = world.store.clone();
         let run = async {
             let mut txn = store.begin(DEADLINE).await.unwrap();
-            store.claim(&mut txn, &identity, Promise::Processed).await.unwrap();
+            store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
             store.rollback(txn).await.unwrap();
         };
         let _ = tokio::time::timeout(Duration::from_micros(micros), run).await;
@@ -121,7 +121,7 @@ async fn a_server_that_answers_nothing_is_lost_and_a_commit_without_an_answer_is
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
     let answer = world.store.commit(committing).await;
-    assert!(matches!(answer, Committed::Unknown(_)), "{answer:?}");
+    assert!(matches!(answer, CommitResult::Unknown(_)), "{answer:?}");
     let answer = world.store.rollback(rolling_back).await;
     assert!(matches!(answer, Err(StoreError::ConnectionLost(_))), "{answer:?}");
     assert!(matches!(world.store.begin(DEADLINE).await, Err(StoreError::ConnectionLost(_))));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use idem_core::Reason;
-use idem_core::store::{Claims, Committed, InboxRows, NewRow, Operator, Pruned, Transactions};
+use idem_core::store::{Claims, CommitResult, InboxRows, NewRow, Operator, Pruned, Transactions};
 
 use crate::world::{DEADLINE, World, world};
 
@@ -32,7 +32,7 @@ async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
     let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.insert(&mut txn, &row).await.unwrap();
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
 
     assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 6, elsewhere: false });
     assert_eq!(world.claims().await, 5 + 2 + 1);
@@ -105,8 +105,8 @@ async fn it_keeps_up_with_five_thousand_claims_a_second_while_claims_go_on() {
                 let identity = idem_core::store::Identity { handler, key, fingerprint: idem_core::Fingerprint::none() };
                 let begun = Instant::now();
                 let mut txn = store.begin(DEADLINE).await.unwrap();
-                store.claim(&mut txn, &identity, idem_core::store::Promise::Processed).await.unwrap();
-                assert!(matches!(store.commit(txn).await, Committed::Done));
+                store.claim(&mut txn, &identity, idem_core::store::ClaimState::Processed).await.unwrap();
+                assert!(matches!(store.commit(txn).await, CommitResult::Done));
                 slowest.fetch_max(begun.elapsed().as_millis() as u64, SeqCst);
                 claimed.fetch_add(1, SeqCst);
             }

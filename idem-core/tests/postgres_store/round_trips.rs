@@ -1,6 +1,6 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{Committed, InboxRows, Kind, Transactions};
+use idem_core::store::{CommitResult, InboxRows, Kind, Transactions};
 use sqlx::Connection;
 
 use crate::proxy::Proxy;
@@ -27,7 +27,7 @@ async fn deliver(world: &World, proxy: &Proxy, key: &str, nested: bool) -> (usiz
         effect(&world.schema, lend(&mut txn)).await;
     }
     let handler = proxy.trips();
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     (before + proxy.trips(), handler)
 }
 
@@ -57,7 +57,7 @@ async fn a_run_from_the_inbox_costs_four_round_trips_with_its_take() {
         let row = world.take(Kind::Ordinary, 1).await.remove(0);
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         assert!(world.store.start(&mut txn, &row).await.unwrap());
-        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         costs = proxy.trips();
     }
     assert_eq!(costs, 4);

@@ -1,6 +1,6 @@
 //! Changes that a handler makes to its session; the next message does not see them.
 
-use idem_core::store::{Claims, Committed, Promise, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::world::{DEADLINE, World, backend, lend, raw, world, world_with};
@@ -38,19 +38,19 @@ async fn leaves_nothing(abuse: &'static str) {
         let _ = lend(&mut txn).execute(sqlx::raw_sql(abuse)).await;
         if commits {
             let answer = world.store.commit(txn).await;
-            assert!(!matches!(answer, Committed::Unknown(_)), "{abuse}: {answer:?}");
+            assert!(!matches!(answer, CommitResult::Unknown(_)), "{abuse}: {answer:?}");
         } else {
             world.store.rollback(txn).await.unwrap();
         }
         let mut next = world.claimed(&format!("next {n}")).await;
         assert_eq!(state(&mut next).await, clean, "{abuse}");
-        assert!(matches!(world.store.commit(next).await, Committed::Done), "{abuse}");
+        assert!(matches!(world.store.commit(next).await, CommitResult::Done), "{abuse}");
         // idem's statements, including those for many messages.
         world.store.ping().await.unwrap();
         let ids = [world.identity(&format!("many {n} 1")), world.identity(&format!("many {n} 2"))];
         let mut many = world.store.begin(DEADLINE).await.unwrap();
-        world.store.claim_many(&mut many, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
-        assert!(matches!(world.store.commit(many).await, Committed::Done), "{abuse}");
+        world.store.claim_many(&mut many, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+        assert!(matches!(world.store.commit(many).await, CommitResult::Done), "{abuse}");
     }
     world.end().await;
 }
@@ -91,7 +91,7 @@ async fn the_last_value_of_a_sequence_ends_with_its_message() {
         lend(&mut first).execute(sqlx::raw_sql(AssertSqlSafe(&*next))).await.unwrap();
         let session = backend(lend(&mut first)).await;
         if commits {
-            assert!(matches!(world.store.commit(first).await, Committed::Done));
+            assert!(matches!(world.store.commit(first).await, CommitResult::Done));
         } else {
             world.store.rollback(first).await.unwrap();
         }
@@ -135,7 +135,7 @@ async fn a_handler_cannot_make_its_commit_less_durable() {
         let mut txn = world.claimed(how).await;
         crate::world::effect(&world.schema, lend(&mut txn)).await;
         raw(&mut txn, how).await;
-        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     }
     assert_eq!(world.number("SELECT count(*) FROM levels WHERE level = 'on'").await, 2);
     world.end().await;
@@ -209,7 +209,7 @@ async fn a_database_that_answers_but_cannot_be_written_is_not_well() {
 async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core::store::postgres::Txn {
     let ids = [world.identity(&format!("{key} 1")), world.identity(&format!("{key} 2"))];
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     raw(&mut txn, does).await;
     assert!(world.store.between(&mut txn).await.unwrap());
     txn
@@ -230,14 +230,14 @@ async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
     ] {
         let txn = first_of_two(&world, change, change).await;
         let answer = world.store.commit(txn).await;
-        assert!(matches!(answer, Committed::Refused(_)), "{change}: {answer:?}");
+        assert!(matches!(answer, CommitResult::Refused(_)), "{change}: {answer:?}");
         // In a transaction with a single claim it may do so.
         let mut alone = world.claimed(change).await;
         raw(&mut alone, change).await;
-        assert!(matches!(world.store.commit(alone).await, Committed::Done), "{change}");
+        assert!(matches!(world.store.commit(alone).await, CommitResult::Done), "{change}");
     }
     let txn = first_of_two(&world, "tenant", "SET LOCAL app.tenant = 'acme'").await;
-    assert!(matches!(world.store.commit(txn).await, Committed::Done), "as the documentation says");
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "as the documentation says");
     assert_eq!(world.claims().await, 8 + 2);
     world.end().await;
 }
@@ -265,12 +265,12 @@ async fn a_batch_can_reset_between_its_messages() {
             let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
             assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
         }
-        assert!(matches!(world.store.commit(txn).await, Committed::Done), "{change}");
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "{change}");
     }
     // A handler that has ended the transaction is detected at once.
     let ids = [world.identity("a"), world.identity("b")];
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], Promise::Processed).await.unwrap();
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     raw(&mut txn, "ROLLBACK").await;
     assert!(!world.store.between(&mut txn).await.unwrap());
     world.store.rollback(txn).await.unwrap();
@@ -285,7 +285,7 @@ async fn a_statement_that_was_prepared_by_sql_fails_one_run_and_no_more() {
     let (mut failed, mut first) = (0, world.claimed("first").await);
     let session = backend(lend(&mut first)).await;
     lend(&mut first).execute(prepare).await.unwrap();
-    assert!(matches!(world.store.commit(first).await, Committed::Done));
+    assert!(matches!(world.store.commit(first).await, CommitResult::Done));
     let mut sessions = std::collections::HashSet::new();
     for n in 0..20 {
         let mut txn = world.claimed(&format!("next {n}")).await;
@@ -293,7 +293,7 @@ async fn a_statement_that_was_prepared_by_sql_fails_one_run_and_no_more() {
         let prepared = lend(&mut txn).execute(sqlx::raw_sql("PREPARE payment AS SELECT 1")).await;
         if prepared.is_ok() {
             lend(&mut txn).execute(sqlx::raw_sql("EXECUTE payment")).await.unwrap();
-            assert!(matches!(world.store.commit(txn).await, Committed::Done));
+            assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         } else {
             failed += 1;
             world.store.rollback(txn).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
-    Claims, Committed, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Promise, Row, Transactions,
+    ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Row, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -66,7 +66,7 @@ impl World {
     /// Begins and makes a claim.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
         let identity = self.identity(key);
-        let claim = self.store.begin_with_claim(DEADLINE, &identity, Promise::Processed);
+        let claim = self.store.begin_with_claim(DEADLINE, &identity, ClaimState::Processed);
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn
@@ -76,7 +76,8 @@ impl World {
     pub(crate) async fn claimed_many(&self, keys: &[&str]) -> Txn {
         let identities: Vec<_> = keys.iter().map(|key| self.identity(key)).collect();
         let mut txn = self.store.begin(DEADLINE).await.unwrap();
-        let claimed = self.store.claim_many(&mut txn, &identities.iter().collect::<Vec<_>>(), Promise::Processed).await;
+        let claimed =
+            self.store.claim_many(&mut txn, &identities.iter().collect::<Vec<_>>(), ClaimState::Processed).await;
         assert!(claimed.unwrap().iter().all(idem_core::store::Claimed::is_new));
         txn
     }
@@ -92,7 +93,7 @@ impl World {
         let identity = self.identity(key);
         let delivery = Delivery::new("orders", key.as_bytes().to_vec());
         let mut txn = self.store.begin(DEADLINE).await.unwrap();
-        self.store.claim(&mut txn, &identity, Promise::Waiting).await.unwrap();
+        self.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
         let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
         self.store.insert(&mut txn, &row).await.unwrap();
         committed(self.store.commit(txn).await);
@@ -141,6 +142,6 @@ pub(crate) async fn gone(other: &mut PgConnection, pid: i32) {
     }
 }
 
-fn committed(answer: Committed) {
-    assert!(matches!(answer, Committed::Done), "{answer:?}");
+fn committed(answer: CommitResult) {
+    assert!(matches!(answer, CommitResult::Done), "{answer:?}");
 }

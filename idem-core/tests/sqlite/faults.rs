@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Delivery;
-use idem_core::store::{Claims, InboxRows, NewRow, Promise, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, InboxRows, NewRow, StoreError, Transactions};
 
 use crate::world::{LONG, World, run};
 
@@ -13,7 +13,7 @@ async fn stores(world: &World, key: &str, bytes: usize, set: &'static str) -> Re
     let delivery = Delivery::new("orders", vec![0; bytes]);
     let mut txn = world.store.begin(LONG).await?;
     run(&mut txn, set).await.unwrap();
-    world.store.claim(&mut txn, &identity, Promise::Waiting).await?;
+    world.store.claim(&mut txn, &identity, ClaimState::Waiting).await?;
     let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state: Ok(Duration::ZERO), error: "" };
     world.store.insert(&mut txn, &row).await?;
     world.store.rollback(txn).await.map(drop)

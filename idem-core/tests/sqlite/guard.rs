@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use idem_core::Fingerprint;
-use idem_core::store::{Claims, Committed, InboxRows, Kind, Limit, Transactions};
+use idem_core::store::{Claims, CommitResult, InboxRows, Kind, Limit, Transactions};
 use sqlx::Connection;
 use uuid::Uuid;
 
 use crate::world::{LONG, World, lent, run};
 
 /// A handler that runs these statements, ignores their results, and returns `Ok`.
-async fn abuse(world: &World, statements: &[&'static str]) -> Committed {
+async fn abuse(world: &World, statements: &[&'static str]) -> CommitResult {
     let mut txn = world.claimed("k").await;
     for statement in statements {
         let _ = run(&mut txn, statement).await;
@@ -25,7 +25,7 @@ async fn abuse(world: &World, statements: &[&'static str]) -> Committed {
 async fn rollback_by_the_handler_is_found_and_nothing_of_it_stands() {
     let world = World::new().await;
     let statements = ["INSERT INTO effects VALUES (1)", "ROLLBACK", "INSERT INTO effects VALUES (2)"];
-    assert!(matches!(abuse(&world, &statements).await, Committed::RolledBack));
+    assert!(matches!(abuse(&world, &statements).await, CommitResult::RolledBack));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
 }
 
@@ -33,7 +33,7 @@ async fn rollback_by_the_handler_is_found_and_nothing_of_it_stands() {
 async fn commit_by_the_handler_is_refused_and_nothing_of_it_stands() {
     let world = World::new().await;
     let statements = ["INSERT INTO effects VALUES (1)", "COMMIT", "INSERT INTO effects VALUES (2)"];
-    assert!(matches!(abuse(&world, &statements).await, Committed::CommitRefused));
+    assert!(matches!(abuse(&world, &statements).await, CommitResult::CommitRefused));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
 }
 
@@ -41,7 +41,7 @@ async fn commit_by_the_handler_is_refused_and_nothing_of_it_stands() {
 async fn commit_and_begin_by_the_handler_are_found_and_nothing_stands() {
     let world = World::new().await;
     let statements = ["INSERT INTO effects VALUES (1)", "COMMIT", "BEGIN", "INSERT INTO effects VALUES (2)"];
-    assert!(matches!(abuse(&world, &statements).await, Committed::CommitRefused));
+    assert!(matches!(abuse(&world, &statements).await, CommitResult::CommitRefused));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
 }
 
@@ -49,7 +49,7 @@ async fn commit_and_begin_by_the_handler_are_found_and_nothing_stands() {
 async fn rollback_and_begin_by_the_handler_are_found() {
     let world = World::new().await;
     let statements = ["INSERT INTO effects VALUES (1)", "ROLLBACK", "BEGIN", "INSERT INTO effects VALUES (2)"];
-    assert!(matches!(abuse(&world, &statements).await, Committed::RolledBack));
+    assert!(matches!(abuse(&world, &statements).await, CommitResult::RolledBack));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
 }
 
@@ -57,7 +57,7 @@ async fn rollback_and_begin_by_the_handler_are_found() {
 async fn rollback_begin_and_commit_by_the_handler_leave_nothing() {
     let world = World::new().await;
     let statements = ["ROLLBACK", "BEGIN", "INSERT INTO effects VALUES (2)", "COMMIT"];
-    assert!(matches!(abuse(&world, &statements).await, Committed::RolledBack));
+    assert!(matches!(abuse(&world, &statements).await, CommitResult::RolledBack));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
 }
 
@@ -69,7 +69,7 @@ async fn a_swallowed_insert_or_rollback_is_found_and_what_the_handler_wrote_afte
         "INSERT OR ROLLBACK INTO effects VALUES (1)",
         "INSERT INTO effects VALUES (2)",
     ];
-    assert!(matches!(abuse(&world, &statements).await, Committed::RolledBack));
+    assert!(matches!(abuse(&world, &statements).await, CommitResult::RolledBack));
     assert_eq!((world.dated("k").await, world.count("effects").await), (None, 0));
 }
 
@@ -81,7 +81,7 @@ async fn a_swallowed_full_database_leaves_the_transaction_whole() {
     let fill = "CREATE TABLE large AS SELECT zeroblob(10000000)";
     assert!(run(&mut txn, fill).await.unwrap_err().to_string().contains("full"));
     run(&mut txn, "INSERT INTO effects VALUES (2)").await.unwrap();
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 2));
 }
 
@@ -89,7 +89,7 @@ async fn a_swallowed_full_database_leaves_the_transaction_whole() {
 async fn a_swallowed_ordinary_error_leaves_the_transaction_whole() {
     let world = World::new().await;
     let statements = ["INSERT INTO effects VALUES (1)", "INSERT INTO effects VALUES (1)", "NONSENSE"];
-    assert!(matches!(abuse(&world, &statements).await, Committed::Done));
+    assert!(matches!(abuse(&world, &statements).await, CommitResult::Done));
     assert_eq!((world.dated("k").await, world.count("effects").await), (Some(true), 1));
 }
 
@@ -98,7 +98,7 @@ async fn a_begin_with_which_makes_sqlx_roll_back_is_found() {
     let world = World::new().await;
     let mut txn = world.claimed("k").await;
     assert!(lent(&mut txn).begin_with("BEGIN IMMEDIATE").await.is_err());
-    assert!(matches!(world.store.commit(txn).await, Committed::RolledBack));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::RolledBack));
     world.process("k").await;
 }
 
@@ -112,7 +112,7 @@ async fn a_copy_that_another_process_took_over_after_the_rollback_is_not_taken_f
         .execute(&mut world.outsider().await)
         .await
         .unwrap();
-    assert!(matches!(world.store.commit(txn).await, Committed::RolledBack));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::RolledBack));
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn the_guard_stands_over_a_run_from_the_inbox_too() {
         assert!(world.store.start(&mut txn, row).await.unwrap());
         let _ = run(&mut txn, end).await;
         match (end, world.store.commit(txn).await) {
-            ("ROLLBACK", Committed::RolledBack) | ("COMMIT", Committed::CommitRefused) => {}
+            ("ROLLBACK", CommitResult::RolledBack) | ("COMMIT", CommitResult::CommitRefused) => {}
             other => panic!("{other:?}"),
         }
         assert_eq!(world.dated(end).await, Some(false));
@@ -157,7 +157,7 @@ async fn a_deferred_constraint_is_refused_at_commit_with_nothing_written() {
     run(&mut txn, "INSERT INTO child VALUES (7)").await.unwrap();
     let committed = world.store.commit(txn).await;
     assert!(
-        matches!(&committed, Committed::Refused(error) if error.to_string().contains("FOREIGN KEY")),
+        matches!(&committed, CommitResult::Refused(error) if error.to_string().contains("FOREIGN KEY")),
         "{committed:?}"
     );
     assert_eq!((world.dated("k").await, world.count("child").await), (None, 0));
@@ -185,7 +185,7 @@ async fn a_key_of_255_bytes_with_nul_and_an_empty_fingerprint_is_a_claim_like_an
     let mut identity = world.identity(&key);
     identity.fingerprint = Fingerprint::none();
     let mut txn = world.store.begin(LONG).await.unwrap();
-    world.store.claim(&mut txn, &identity, idem_core::store::Promise::Processed).await.unwrap();
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    world.store.claim(&mut txn, &identity, idem_core::store::ClaimState::Processed).await.unwrap();
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     assert_eq!(world.dated(&key).await, Some(true));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claims, Filter, InboxRows, Kind, Level, Limit, Note, Operator, Page, Replayed, Survey, Transactions,
+    Claims, DueRows, Filter, InboxRows, Kind, Limit, Note, Operator, Page, Replayed, Stats, Transactions,
 };
 use idem_core::{Key, Reason};
 use uuid::Uuid;
@@ -53,14 +53,14 @@ async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
     let world = World::new().await;
     world.store("k", Ok(Duration::ZERO)).await;
     let handlers = [world.handler];
-    let survey = async |lease| world.store.survey(&handlers, lease).await.unwrap();
+    let due = async |lease| world.store.poll_due(&handlers, lease).await.unwrap();
     let take =
         async |kind| world.store.take(&handlers, kind, Limit::rows(9), Uuid::new_v4(), Duration::ZERO).await.unwrap();
 
-    assert_eq!(survey(LONG).await, Survey { ordinary: true, suspect: false, judge: false });
+    assert_eq!(due(LONG).await, DueRows { ordinary: true, suspect: false, crashed: false });
     assert_eq!(take(Kind::Suspect).await.len(), 0);
     assert_eq!(take(Kind::Ordinary).await.len(), 1);
-    assert_eq!(survey(LONG).await, Survey { ordinary: false, suspect: true, judge: false });
+    assert_eq!(due(LONG).await, DueRows { ordinary: false, suspect: true, crashed: false });
     assert_eq!(take(Kind::Ordinary).await.len(), 0);
     for starts in 1..4 {
         let row = take(Kind::Suspect).await.remove(0);
@@ -68,12 +68,12 @@ async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
         assert!(world.store.count_start(&row, Duration::ZERO).await.unwrap());
     }
     assert_eq!(take(Kind::Suspect).await.len(), 0);
-    assert_eq!(survey(LONG).await, Survey::default());
-    assert_eq!(world.store.judge(&handlers, LONG).await.unwrap(), 0);
+    assert_eq!(due(LONG).await, DueRows::default());
+    assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap(), 0);
 
     world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 200000").await;
-    assert!(survey(LONG).await.judge);
-    assert_eq!(world.store.judge(&handlers, LONG).await.unwrap(), 1);
+    assert!(due(LONG).await.crashed);
+    assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap(), 1);
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
     assert_eq!((dead[0].reason, dead[0].token), (Some(Reason::Crashed), None));
 
@@ -91,15 +91,15 @@ async fn ten_breaks_are_its_death_and_a_replay_has_breaks_left() {
     for n in 1..=10 {
         let kind = if n <= 2 { Kind::Ordinary } else { Kind::Suspect };
         let rows = world.store.take(&[world.handler], kind, Limit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
-        assert!(world.store.note(&rows[0], &broke).await.unwrap());
-        assert!(!world.store.note(&rows[0], &broke).await.unwrap(), "a note was taken twice");
+        assert!(world.store.record_result(&rows[0], &broke).await.unwrap());
+        assert!(!world.store.record_result(&rows[0], &broke).await.unwrap(), "a note was taken twice");
     }
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
     assert_eq!((dead[0].reason, dead[0].starts, dead[0].breaks), (Some(Reason::BrokeConnection), 0, 10));
     world.store.replay("billing", dead[0].id, false).await.unwrap();
     let rows = world.store.take(&[world.handler], Kind::Suspect, Limit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
-    assert!(world.store.note(&rows[0], &broke).await.unwrap());
-    assert_eq!(world.store.level(&[world.handler]).await.unwrap().dead, 0);
+    assert!(world.store.record_result(&rows[0], &broke).await.unwrap());
+    assert_eq!(world.store.stats(&[world.handler]).await.unwrap().dead, 0);
 }
 
 #[tokio::test]
@@ -157,10 +157,10 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
 #[tokio::test]
 async fn the_level_counts_ordinary_rows_suspects_and_dead_ones_of_these_handlers() {
     let world = World::new().await;
-    let level = async || world.store.level(&[world.handler]).await.unwrap();
-    assert_eq!(level().await, Level::default());
+    let level = async || world.store.stats(&[world.handler]).await.unwrap();
+    assert_eq!(level().await, Stats::default());
     world.store("later", Ok(LONG)).await;
-    assert_eq!(level().await, Level { scheduled: 1, dead: 0, oldest_due: None });
+    assert_eq!(level().await, Stats { scheduled: 1, dead: 0, oldest_due: None });
     world.store("suspect", Ok(Duration::ZERO)).await;
     world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), Duration::ZERO).await.unwrap();
     world.store("ordinary", Ok(Duration::ZERO)).await;
@@ -169,5 +169,5 @@ async fn the_level_counts_ordinary_rows_suspects_and_dead_ones_of_these_handlers
     let now = level().await;
     assert_eq!((now.scheduled, now.dead), (3, 1));
     assert!((5..60).contains(&now.oldest_due.unwrap().as_secs()), "{now:?}");
-    assert_eq!(world.store.level(&[]).await.unwrap(), Level::default());
+    assert_eq!(world.store.stats(&[]).await.unwrap(), Stats::default());
 }

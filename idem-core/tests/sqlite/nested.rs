@@ -1,6 +1,6 @@
 //! Handlers that nest transactions: sqlx turns them into savepoints, and the outer transaction is not affected.
 
-use idem_core::store::{Committed, Transactions};
+use idem_core::store::{CommitResult, Transactions};
 use sqlx::{Connection, SqliteConnection};
 
 use crate::world::{World, lent, run};
@@ -33,7 +33,7 @@ async fn nested_commit_rollback_drop_and_error_leave_the_claim_alone() {
         assert!(insert(&mut nested, id(4)).await.is_err());
         nested.commit().await.unwrap();
 
-        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         assert_eq!(world.count("effects").await, (round + 1) * 2);
     }
 }
@@ -59,7 +59,7 @@ async fn a_nested_transaction_that_was_left_open_goes_with_ours() {
         insert(&mut nested, effects).await.unwrap();
         std::mem::forget(nested);
         if commit {
-            assert!(matches!(world.store.commit(txn).await, Committed::Done));
+            assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         } else {
             world.store.rollback(txn).await.unwrap();
         }
@@ -77,7 +77,7 @@ async fn the_first_transaction_of_a_new_connection_and_a_later_one_nest_alike() 
         let nested = lent(&mut txn).begin().await.unwrap();
         nested.rollback().await.unwrap();
         run(&mut txn, "SELECT 1").await.unwrap();
-        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     }
 }
 
@@ -94,5 +94,5 @@ async fn a_handler_that_made_sqlx_lose_count_and_failed_does_not_spoil_the_next_
     let mut txn = world.claimed("next").await;
     lent(&mut txn).begin().await.unwrap().commit().await.unwrap();
     assert_eq!(world.count("idem_processed_messages").await, 0, "the nested commit was ours");
-    assert!(matches!(world.store.commit(txn).await, Committed::Done));
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
 }

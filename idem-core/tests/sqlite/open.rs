@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use idem_core::store::{Claims, Promise, Transactions};
+use idem_core::store::{ClaimState, Claims, Transactions};
 use idem_core::{Error, Sqlite};
 
 use crate::world::{Dir, LONG, World, lent};
@@ -98,7 +98,7 @@ async fn two_prefixes_in_one_file_know_nothing_of_each_other() {
     let mut identity = world.identity("k");
     identity.handler = handler;
     let mut txn = other.begin(LONG).await.unwrap();
-    let claimed = other.claim(&mut txn, &identity, Promise::Processed).await.unwrap();
+    let claimed = other.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
     assert!(claimed.is_new());
     other.commit(txn).await;
     assert_eq!(world.count("other_2processed_messages").await, 1);

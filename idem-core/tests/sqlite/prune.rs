@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{Committed, Operator, Pruned, Transactions};
+use idem_core::store::{CommitResult, Operator, Pruned, Transactions};
 
 use crate::world::World;
 
@@ -73,7 +73,7 @@ async fn claims_get_in_between_the_chunks() {
     let mut claims = 0;
     while !pruner.is_finished() {
         let txn = world.claimed(&format!("new{claims}")).await;
-        assert!(matches!(world.store.commit(txn).await, Committed::Done));
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         claims += 1;
     }
     assert_eq!(pruner.await.unwrap().claims, 20_000);

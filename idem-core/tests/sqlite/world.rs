@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use idem_core::store::sqlite::{SqliteOptions, Txn};
-use idem_core::store::{Claims, Committed, HandlerId, Identity, InboxRows, NewRow, Promise, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, NewRow, Transactions};
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Sqlite};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};
@@ -80,7 +80,7 @@ impl World {
     /// A transaction with a new claim of this key, as a handler gets it.
     pub(crate) async fn claimed(&self, key: &str) -> Txn {
         let mut txn = self.store.begin(LONG).await.unwrap();
-        let claimed = self.store.claim(&mut txn, &self.identity(key), Promise::Processed).await.unwrap();
+        let claimed = self.store.claim(&mut txn, &self.identity(key), ClaimState::Processed).await.unwrap();
         assert!(claimed.is_new());
         txn
     }
@@ -88,18 +88,18 @@ impl World {
     /// Processes a message.
     pub(crate) async fn process(&self, key: &str) {
         let txn = self.claimed(key).await;
-        assert!(matches!(self.store.commit(txn).await, Committed::Done));
+        assert!(matches!(self.store.commit(txn).await, CommitResult::Done));
     }
 
     /// Stores a message in the inbox, scheduled and due, or dead.
     pub(crate) async fn store(&self, key: &str, state: Result<Duration, Reason>) -> Identity {
         let identity = self.identity(key);
         let mut txn = self.store.begin(LONG).await.unwrap();
-        self.store.claim(&mut txn, &identity, Promise::Waiting).await.unwrap();
+        self.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
         let delivery = Delivery::new("orders", key.to_owned());
         let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
         self.store.insert(&mut txn, &row).await.unwrap();
-        assert!(matches!(self.store.commit(txn).await, Committed::Done));
+        assert!(matches!(self.store.commit(txn).await, CommitResult::Done));
         identity
     }
 

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use idem_core::Sqlite;
-use idem_core::store::{Claims, Committed, InboxRows, Operator, Promise, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, Operator, StoreError, Transactions};
 
 use crate::guard::ENDLESS;
 use crate::world::{LONG, World, run};
@@ -30,7 +30,7 @@ async fn writers_of_all_handles_to_a_file_take_turns_in_the_order_in_which_they_
         let mut turn = Box::pin(async move {
             let txn = store.begin(LONG).await.unwrap();
             order.send(turn).unwrap();
-            assert!(matches!(store.commit(txn).await, Committed::Done));
+            assert!(matches!(store.commit(txn).await, CommitResult::Done));
         });
         assert!(poll_once(turn.as_mut()).await.is_pending());
         waiting.push(turn);
@@ -59,8 +59,8 @@ async fn sixteen_writers_are_never_busy() {
         writers.spawn(async move {
             for identity in identities {
                 let mut txn = store.begin(LONG).await.unwrap();
-                store.claim(&mut txn, &identity, Promise::Processed).await.unwrap();
-                assert!(matches!(store.commit(txn).await, Committed::Done));
+                store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
+                assert!(matches!(store.commit(txn).await, CommitResult::Done));
             }
         });
     }
@@ -74,9 +74,9 @@ async fn another_process_that_holds_the_writer_makes_us_busy_and_nothing_else() 
     let mut other = world.outsider().await;
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
     assert!(matches!(world.store.begin(LONG).await, Err(StoreError::LockTimeout)));
-    assert!(matches!(world.store.judge(&[world.handler], LONG).await, Err(StoreError::LockTimeout)));
+    assert!(matches!(world.store.dead_letter_crashed(&[world.handler], LONG).await, Err(StoreError::LockTimeout)));
     // Reading continues, and a database that another process writes to is not an outage.
-    world.store.survey(&[world.handler], LONG).await.unwrap();
+    world.store.poll_due(&[world.handler], LONG).await.unwrap();
     let begun = Instant::now();
     world.store.ping().await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2));
@@ -107,11 +107,11 @@ async fn futures_dropped_at_any_point_leave_no_transaction_behind() {
         let way = async {
             let mut txn = world.store.begin(LONG).await.unwrap();
             let identity = world.identity(&format!("k{round}"));
-            world.store.claim(&mut txn, &identity, Promise::Processed).await.unwrap();
+            world.store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap();
             world.store.commit(txn).await
         };
         let way = tokio::time::timeout(Duration::from_micros(round * 10), way);
-        let committed = matches!(way.await, Ok(Committed::Done));
+        let committed = matches!(way.await, Ok(CommitResult::Done));
         // There is no other writer, so a lock that remains is a leak.
         world.process(&format!("check {round}")).await;
         if committed {
@@ -126,8 +126,8 @@ async fn reading_does_not_wait_for_the_writer_and_sees_nothing_of_it() {
     world.store("scheduled", Ok(Duration::ZERO)).await;
     let mut txn = world.claimed("k").await;
     run(&mut txn, "DELETE FROM idem_inbox_messages").await.unwrap();
-    assert_eq!(world.store.level(&[world.handler]).await.unwrap().scheduled, 1);
-    assert!(world.store.survey(&[world.handler], LONG).await.unwrap().ordinary);
+    assert_eq!(world.store.stats(&[world.handler]).await.unwrap().scheduled, 1);
+    assert!(world.store.poll_due(&[world.handler], LONG).await.unwrap().ordinary);
     let waiting = world.store.waiting("billing").await.unwrap();
     assert_eq!(waiting.iter().map(|waiting| &*waiting.handler).collect::<Vec<_>>(), ["order_paid"]);
     world.store.ping().await.unwrap();

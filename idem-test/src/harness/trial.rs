@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
 use idem_core::{
-    BoxError, Codec, Error, Extract, Gate, Handler, HasConnection, Inbox, Json, Outcome, RetryPolicy, Store, Worker,
+    BoxError, Codec, Error, Extract, Handler, HasConnection, Inbox, Json, Outcome, RetryPolicy, Store, SuspectLock,
+    Worker,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -131,7 +132,7 @@ impl<F, St> Bench<F, St> {
                     .retry(quick)
                     .poll_interval(Duration::from_millis(20))
                     .lease_duration(Duration::from_millis(500))
-                    .gate(Gate::new())
+                    .suspect_lock(SuspectLock::new())
                     .observe(move |_, outcome| watched.push(outcome.clone()))
                     .run_until(async {
                         // A dropped sender also means shutdown.

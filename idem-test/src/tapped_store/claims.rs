@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Claims, HandlerId, Identity, Promise, Standing, StoreError};
+use idem_core::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, Identity, StoreError};
 use idem_core::{Key, Store};
 
 use crate::harness::Crash;
@@ -31,7 +31,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identity: &Identity,
-        promise: Promise,
+        promise: ClaimState,
     ) -> Result<Claimed, StoreError> {
         self.tap.before("claim", identity.key.as_bytes()).await?;
         let claimed = self.within.claim(&mut txn.within, identity, promise).await?;
@@ -45,7 +45,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         deadline: Duration,
         identity: &Identity,
-        promise: Promise,
+        promise: ClaimState,
     ) -> Result<(TappedTxn<S::Txn, T>, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         self.tap.before("claim", identity.key.as_bytes()).await?;
@@ -61,7 +61,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         txn: &mut TappedTxn<S::Txn, T>,
         handler: HandlerId,
         key: &Key,
-    ) -> Result<Option<Standing>, StoreError> {
+    ) -> Result<Option<ExistingClaim>, StoreError> {
         self.within.standing(&mut txn.within, handler, key).await
     }
 
@@ -69,7 +69,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
-        promise: Promise,
+        promise: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
         for identity in identities {
             self.tap.before("claim", identity.key.as_bytes()).await?;
@@ -85,7 +85,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
-    ) -> Result<Vec<Option<Standing>>, StoreError> {
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         self.within.standing_many(&mut txn.within, identities).await
     }
 
@@ -93,7 +93,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         ids: &[&Identity],
-    ) -> Result<Vec<Option<Standing>>, StoreError> {
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         self.within.known(&mut txn.within, ids).await
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Store;
-use idem_core::store::{HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Note, Row, StoreError, Survey};
+use idem_core::store::{DueRows, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Note, Row, StoreError};
 use uuid::Uuid;
 
 use crate::harness::Crash;
@@ -23,8 +23,8 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.insert_many(&mut txn.within, rows).await
     }
 
-    async fn sight(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), StoreError> {
-        self.within.sight(&mut txn.within, identity).await
+    async fn count_duplicate(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), StoreError> {
+        self.within.count_duplicate(&mut txn.within, identity).await
     }
 
     async fn sight_many(&self, txn: &mut TappedTxn<S::Txn, T>, identities: &[&Identity]) -> Result<(), StoreError> {
@@ -51,9 +51,9 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.remove(&mut txn.within, row).await
     }
 
-    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, StoreError> {
-        self.tap.before("survey", &[]).await?;
-        self.within.survey(handlers, lease).await
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
+        self.tap.before("poll_due", &[]).await?;
+        self.within.poll_due(handlers, lease).await
     }
 
     async fn take(
@@ -79,8 +79,8 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.taken(token).await
     }
 
-    async fn note(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
-        self.within.note(row, note).await
+    async fn record_result(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
+        self.within.record_result(row, note).await
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
@@ -91,11 +91,11 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.make_due(identity).await
     }
 
-    async fn unstart(&self, row: &Row) -> Result<(), StoreError> {
-        self.within.unstart(row).await
+    async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
+        self.within.refund_start(row).await
     }
 
-    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
-        self.within.judge(handlers, lease).await
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
+        self.within.dead_letter_crashed(handlers, lease).await
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use over::Over;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
-    /// Runs before `ping`, `seen`, `survey` and `level`, and before each `claim` and `insert` with the key of the
+    /// Runs before `ping`, `seen`, `poll_due` and `stats`, and before each `claim` and `insert` with the key of the
     /// message.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))

@@ -1,14 +1,14 @@
 //! The operator calls of a tapped store.
 
-use idem_core::store::{Cures, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, StoreError, Waiting};
+use idem_core::store::{Cures, Filter, HandlerId, Operator, Page, Pruned, Replayed, Row, Stats, StoreError, Waiting};
 use idem_core::{Key, Store};
 
 use super::{StoreTap, TappedStore};
 
 impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
-    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, StoreError> {
-        self.tap.before("level", &[]).await?;
-        self.within.level(handlers).await
+    async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
+        self.tap.before("stats", &[]).await?;
+        self.within.stats(handlers).await
     }
 
     async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {

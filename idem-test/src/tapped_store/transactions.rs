@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Committed, Fate, Reservation, StoreError, Ticket, Transactions, Undone};
+use idem_core::store::{CommitResult, Fate, Reservation, RollbackResult, StoreError, Ticket, Transactions};
 use idem_core::{Error, Store};
 
 use crate::harness::Crash;
@@ -31,7 +31,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.between(&mut txn.within).await
     }
 
-    async fn commit(&self, txn: Self::Txn) -> Committed {
+    async fn commit(&self, txn: Self::Txn) -> CommitResult {
         self.tap.reach(Crash::BeforeCommit).await;
         let committed = self.within.commit(txn.within).await;
         self.tap.reach(Crash::AfterCommit).await;
@@ -46,7 +46,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.deadlocked(error)
     }
 
-    async fn rollback(&self, txn: Self::Txn) -> Result<Undone, StoreError> {
+    async fn rollback(&self, txn: Self::Txn) -> Result<RollbackResult, StoreError> {
         self.within.rollback(txn.within).await
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem::store::postgres::PostgresOptions;
 use idem::store::{Filter, Page, Row, Transactions};
-use idem::{Error, Gate, Health, Inbox, Postgres, RetryPolicy, Source, Worker};
+use idem::{Error, Health, Inbox, Postgres, RetryPolicy, Source, SuspectLock, Worker};
 use idem_test::Broker;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Executor};
@@ -116,7 +116,7 @@ impl World {
         let journal = self.journal.clone();
         let worker = Worker::new(CONSUMER, store.clone(), source)
             .state(self.stage.clone())
-            .gate(Gate::new())
+            .suspect_lock(SuspectLock::new())
             .poll_interval(Duration::from_millis(50))
             .lease_duration(Duration::from_secs(1))
             .retry(quick(5))

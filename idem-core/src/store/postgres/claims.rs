@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::{Claimed, Claims, HandlerId, Identity, Promise, Standing, StoreError};
+use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, Identity, StoreError};
 use crate::{Fingerprint, Key};
 
 use super::answer::About;
@@ -75,15 +75,15 @@ impl Claims for Postgres {
         self.retentions(handlers).await
     }
 
-    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, StoreError> {
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: ClaimState) -> Result<Claimed, StoreError> {
         let lock_timeout = match promise {
-            Promise::Processed => Some(txn.lock_timeout()),
+            ClaimState::Processed => Some(txn.lock_timeout()),
             // No handler follows, only statements of idem's own.
-            Promise::Waiting => None,
+            ClaimState::Waiting => None,
         };
         let query = self.sql().claim.query();
         let query = query.bind(identity.handler.0).bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
-        let rows = txn.ask(query.bind(promise == Promise::Processed).bind(lock_timeout)).await?;
+        let rows = txn.ask(query.bind(promise == ClaimState::Processed).bind(lock_timeout)).await?;
         txn.claimed(&rows, identity)
     }
 
@@ -92,7 +92,7 @@ impl Claims for Postgres {
         &self,
         deadline: Duration,
         identity: &Identity,
-        promise: Promise,
+        promise: ClaimState,
     ) -> Result<(Txn, Claimed), StoreError> {
         let mut lane = self.lanes().lent().await?;
         if !lane.is_pooled() {
@@ -101,15 +101,15 @@ impl Claims for Postgres {
         let begin = begin::text(lane.session(), lane.kind(), deadline);
         let lock_timeout = match promise {
             // The server's own number in milliseconds.
-            Promise::Processed => format!("'{}'", lane.session().lock_timeout),
-            Promise::Waiting => "NULL".to_owned(),
+            ClaimState::Processed => format!("'{}'", lane.session().lock_timeout),
+            ClaimState::Waiting => "NULL".to_owned(),
         };
         // Nothing of a message gets into the text but hexadecimal digits.
         let values = [
             identity.handler.0.to_string(),
             format!("'\\x{}'::bytea", hex::encode(identity.key.as_bytes())),
             format!("'\\x{}'::bytea", hex::encode(identity.fingerprint.as_bytes())),
-            (promise == Promise::Processed).to_string(),
+            (promise == ClaimState::Processed).to_string(),
             lock_timeout,
         ];
         let claim = match lane.is_pooled() {
@@ -128,25 +128,35 @@ impl Claims for Postgres {
         }
     }
 
-    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, StoreError> {
+    async fn standing(
+        &self,
+        txn: &mut Txn,
+        handler: HandlerId,
+        key: &Key,
+    ) -> Result<Option<ExistingClaim>, StoreError> {
         let rows = txn.ask(self.sql().standing.query().bind(handler.0).bind(key.as_bytes())).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let micros: Option<i64> = row.try_get(1)?;
-        Ok(Some(Standing {
+        Ok(Some(ExistingClaim {
             fingerprint: Fingerprint::stored(row.try_get(0)?),
             age: micros.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
         }))
     }
 
-    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim_many(
+        &self,
+        txn: &mut Txn,
+        ids: &[&Identity],
+        promise: ClaimState,
+    ) -> Result<Vec<Claimed>, StoreError> {
         self.make_claims(txn, ids, promise).await
     }
 
-    async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, StoreError> {
+    async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         self.read_claims(txn, ids, &self.sql().standing_many).await
     }
 
-    async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<Standing>>, StoreError> {
+    async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         self.read_claims(txn, ids, &self.sql().known).await
     }
 

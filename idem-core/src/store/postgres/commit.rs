@@ -3,7 +3,7 @@
 use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::BoxError;
-use crate::store::{Committed, StoreError, Undone};
+use crate::store::{CommitResult, RollbackResult, StoreError};
 
 use super::answer::Failure;
 use super::clean::PREPARED;
@@ -13,12 +13,12 @@ use super::limits::OWN;
 use super::txn::{Txn, not_answered};
 
 /// Guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
-pub(super) async fn commit(mut txn: Txn) -> Committed {
+pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     if !txn.lane.is_sound() {
-        return Committed::Unknown(not_answered());
+        return CommitResult::Unknown(not_answered());
     }
     if let Err(lost) = txn.lane.flush().await {
-        return Committed::Unknown(lost.into());
+        return CommitResult::Unknown(lost.into());
     }
     let (text, needed) = question(&txn);
     let mut answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
@@ -29,15 +29,15 @@ pub(super) async fn commit(mut txn: Txn) -> Committed {
     let Answer { finished, rows, failure } = answer;
     let failure = match failure {
         None if finished < needed => {
-            return Committed::Unknown(StoreError::ConnectionLost("the handler left an answer unread".into()));
+            return CommitResult::Unknown(StoreError::ConnectionLost("the handler left an answer unread".into()));
         }
         None => {
             txn.put_back(&rows).await;
-            return Committed::Done;
+            return CommitResult::Done;
         }
         // Guard and COMMIT were answered; what failed is the cleaning behind them. The connection is closed.
-        Some(_) if finished >= needed => return Committed::Done,
-        Some(Failure::Lost(error)) => return Committed::Unknown(StoreError::ConnectionLost(error)),
+        Some(_) if finished >= needed => return CommitResult::Done,
+        Some(Failure::Lost(error)) => return CommitResult::Unknown(StoreError::ConnectionLost(error)),
         Some(failure @ Failure::Refused(_)) => failure,
     };
     refused(txn, finished, failure).await
@@ -66,7 +66,7 @@ fn question(txn: &Txn) -> (String, usize) {
 }
 
 /// What it means that the server has refused the guard or COMMIT.
-async fn refused(txn: Txn, finished: usize, failure: Failure) -> Committed {
+async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     let says = |text: &str| matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(text));
     let ended = says(ENDED);
     if says(CHANGED) {
@@ -77,30 +77,30 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> Committed {
     }
     match failure.code().unwrap_or_default() {
         "22P02" if ended => match fate(txn).await {
-            Fate::Undone | Fate::Ended => Committed::RolledBack,
-            Fate::Committed => Committed::CommittedEarly,
-            Fate::Unknown(error) => Committed::Unknown(StoreError::ConnectionLost(error)),
+            Fate::Undone | Fate::Ended => CommitResult::RolledBack,
+            Fate::Committed => CommitResult::CommittedEarly,
+            Fate::Unknown(error) => CommitResult::Unknown(StoreError::ConnectionLost(error)),
         },
-        "25P02" if txn.xid.is_none() => closed(txn, finished, |_| Committed::Swallowed, failure).await,
+        "25P02" if txn.xid.is_none() => closed(txn, finished, |_| CommitResult::Swallowed, failure).await,
         // It may be another transaction that was aborted, after the handler had ended ours.
         "25P02" => match fate(txn).await {
-            Fate::Undone => Committed::Swallowed,
-            Fate::Ended => Committed::RolledBack,
-            Fate::Committed => Committed::CommittedEarly,
-            Fate::Unknown(error) => Committed::Unknown(StoreError::ConnectionLost(error)),
+            Fate::Undone => CommitResult::Swallowed,
+            Fate::Ended => CommitResult::RolledBack,
+            Fate::Committed => CommitResult::CommittedEarly,
+            Fate::Unknown(error) => CommitResult::Unknown(StoreError::ConnectionLost(error)),
         },
         // 57014: the statement's time ran out. A server that was frozen for a while finds that so as soon as it goes on,
         // and nothing was written (PostgreSQL manual, 20.11.1).
-        "40001" | "40P01" | "57014" => closed(txn, finished, Committed::Retry, failure).await,
+        "40001" | "40P01" | "57014" => closed(txn, finished, CommitResult::Retry, failure).await,
         // The handler ran DEALLOCATE ALL. The connection has lost its guard, and is closed.
         "26000" => {
             let text = "the handler ran DEALLOCATE ALL, which removes idem's own statements as well";
-            closed(txn, finished, |_| Committed::Refused(text.into()), failure).await
+            closed(txn, finished, |_| CommitResult::Refused(text.into()), failure).await
         }
         // 40003 is "statement completion unknown". Without room (class 53), or as a standby (25006), the server is not
         // in a state to be believed, and none of it is the message's fault.
-        code if code == "40003" || code == "25006" || code.starts_with("53") => Committed::Unknown(failure.into()),
-        _ => closed(txn, finished, Committed::Refused, failure).await,
+        code if code == "40003" || code == "25006" || code.starts_with("53") => CommitResult::Unknown(failure.into()),
+        _ => closed(txn, finished, CommitResult::Refused, failure).await,
     }
 }
 
@@ -109,10 +109,15 @@ static TELL: std::sync::Once = std::sync::Once::new();
 
 /// The answer to a guard or COMMIT that was refused, with the transaction out of the way. Where the guard itself has given
 /// no answer, the handler may have ended the transaction.
-async fn closed(txn: Txn, finished: usize, answer: impl FnOnce(BoxError) -> Committed, failure: Failure) -> Committed {
+async fn closed(
+    txn: Txn,
+    finished: usize,
+    answer: impl FnOnce(BoxError) -> CommitResult,
+    failure: Failure,
+) -> CommitResult {
     match rollback(txn).await {
-        Ok(Undone::CommittedEarly) => Committed::CommittedEarly,
-        Ok(Undone::Ended) if finished == 0 => Committed::RolledBack,
+        Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly,
+        Ok(RollbackResult::Ended) if finished == 0 => CommitResult::RolledBack,
         // Whether the lane survives is the lane's business: the refusal stands.
         _ => answer(failure.into_error()),
     }
@@ -170,16 +175,16 @@ async fn fate(mut txn: Txn) -> Fate {
 }
 
 /// Rolls back. An answered ROLLBACK tells that the connection is alive.
-pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, StoreError> {
+pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
     if !txn.lane.is_sound() {
         return Err(not_answered());
     }
     txn.lane.flush().await?;
     if txn.xid.is_some() {
         return match fate(txn).await {
-            Fate::Undone => Ok(Undone::RolledBack),
-            Fate::Ended => Ok(Undone::Ended),
-            Fate::Committed => Ok(Undone::CommittedEarly),
+            Fate::Undone => Ok(RollbackResult::RolledBack),
+            Fate::Ended => Ok(RollbackResult::Ended),
+            Fate::Committed => Ok(RollbackResult::CommittedEarly),
             Fate::Unknown(error) => Err(StoreError::ConnectionLost(error)),
         };
     }
@@ -187,10 +192,10 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<Undone, StoreError> {
     match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
         Ok(rows) => {
             txn.put_back(&rows).await;
-            Ok(Undone::RolledBack)
+            Ok(RollbackResult::RolledBack)
         }
         // An answer all the same; the connection is closed, since its state is not what it should be.
-        Err(Failure::Refused(_)) => Ok(Undone::RolledBack),
+        Err(Failure::Refused(_)) => Ok(RollbackResult::RolledBack),
         Err(lost) => Err(lost.into()),
     }
 }

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::store::{
-    HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, NewRow, Note, Row, Since, StoreError, Survey, envelope,
+    DueRows, HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, NewRow, Note, Row, Since, StoreError, envelope,
 };
 
 use super::answer::About;
@@ -41,8 +41,8 @@ impl InboxRows for Postgres {
         self.insert_rows(txn, rows).await
     }
 
-    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
-        let query = self.sql().sight.query().bind(identity.handler.0);
+    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
+        let query = self.sql().count_duplicate.query().bind(identity.handler.0);
         txn.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
         Ok(())
     }
@@ -68,15 +68,20 @@ impl InboxRows for Postgres {
         Ok(!txn.ask(self.sql().remove.query().bind(row.id).bind(row.token)).await?.is_empty())
     }
 
-    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, StoreError> {
-        self.survey_since(handlers, lease, Since::default()).await
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
+        self.poll_due_since(handlers, lease, Since::default()).await
     }
 
-    async fn survey_since(&self, handlers: &[HandlerId], lease: Duration, since: Since) -> Result<Survey, StoreError> {
-        let query = self.sql().survey.query().bind(ids(handlers)).bind(over(lease));
+    async fn poll_due_since(
+        &self,
+        handlers: &[HandlerId],
+        lease: Duration,
+        since: Since,
+    ) -> Result<DueRows, StoreError> {
+        let query = self.sql().poll_due.query().bind(ids(handlers)).bind(over(lease));
         let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
-        let Some(row) = rows.first() else { return Ok(Survey::default()) };
-        Ok(Survey { ordinary: row.try_get(0)?, suspect: row.try_get(1)?, judge: row.try_get(2)? })
+        let Some(row) = rows.first() else { return Ok(DueRows::default()) };
+        Ok(DueRows { ordinary: row.try_get(0)?, suspect: row.try_get(1)?, crashed: row.try_get(2)? })
     }
 
     async fn take(
@@ -112,7 +117,7 @@ impl InboxRows for Postgres {
         rows::all(&self.ask(self.sql().taken.query().bind(token)).await?)
     }
 
-    async fn note(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
         let (attempts, starts, breaks) = match note {
             Note::Failed { .. } => (1, 0, 0),
             Note::Broke { .. } => (0, 1, 1),
@@ -127,7 +132,8 @@ impl InboxRows for Postgres {
             Note::GivenBack { due } => (Some(*due), None, None),
             Note::Released => (Some(Duration::ZERO), None, None),
         };
-        let query = self.sql().note.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
+        let query =
+            self.sql().record_result.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
         let reserved = matches!(note, Note::Released).then(|| number(row.starts));
         let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes)).bind(reserved);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
@@ -144,15 +150,15 @@ impl InboxRows for Postgres {
         self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(|_| ())
     }
 
-    async fn unstart(&self, row: &Row) -> Result<(), StoreError> {
-        match self.ask(self.sql().unstart.query().bind(row.id)).await {
+    async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
+        match self.ask(self.sql().refund_start.query().bind(row.id)).await {
             // It runs, and its outcome sets the starts.
             Err(StoreError::LockTimeout) => Ok(()),
             answer => answer.map(|_| ()),
         }
     }
 
-    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
-        Ok(self.ask(self.sql().judge.query().bind(ids(handlers)).bind(over(lease))).await?.len() as u64)
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
+        Ok(self.ask(self.sql().dead_letter_crashed.query().bind(ids(handlers)).bind(over(lease))).await?.len() as u64)
     }
 }

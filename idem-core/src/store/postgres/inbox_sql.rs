@@ -38,7 +38,7 @@ pub(super) const REMOVE: &str = "
 
 /// One statement for every outcome: $3 attempts more, $4 starts back, $5 breaks more, $6 due in seconds, $7 dead, $9 the
 /// starts of a reservation that is given up.
-pub(super) fn note() -> String {
+pub(super) fn record_result() -> String {
     let reason = format!(
         "coalesce($7::text, CASE WHEN $5 > 0 AND breaks + $5 >= {MAX_BREAKS} THEN '{}' END)",
         Reason::BrokeConnection
@@ -118,7 +118,7 @@ pub(super) fn taken() -> String {
 }
 
 /// A row that runs looks due once its lease is over, and is none of what is to be done: it is locked, and skipped.
-pub(super) fn survey() -> String {
+pub(super) fn poll_due() -> String {
     let back = |seconds: &str| format!("i.due_at >= now() - {seconds} * interval '1 second'");
     let any = |which: &str, due: &str, lock: &str| {
         format!(
@@ -139,7 +139,7 @@ pub(super) fn survey() -> String {
     )
 }
 
-pub(super) fn judge() -> String {
+pub(super) fn dead_letter_crashed() -> String {
     format!(
         "WITH over AS MATERIALIZED (
             SELECT i.id FROM {{schema}}.inbox_messages AS i

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Row as _;
 
 use crate::Fingerprint;
-use crate::store::{Claimed, Identity, NewRow, Promise, Row, Standing, StoreError, envelope};
+use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, Row, StoreError, envelope};
 
 use super::rows::{number, secs, time};
 use super::statement::Statement;
@@ -137,12 +137,12 @@ impl Postgres {
         &self,
         txn: &mut Txn,
         identities: &[&Identity],
-        promise: Promise,
+        promise: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
         let own = txn.lock_wait();
         let handlers_own = match promise {
-            Promise::Processed => Some(txn.lock_timeout()),
-            Promise::Waiting => None,
+            ClaimState::Processed => Some(txn.lock_timeout()),
+            ClaimState::Waiting => None,
         };
         let (handlers, keys) = columns(identities);
         let fingerprints = fingerprints(identities);
@@ -151,7 +151,7 @@ impl Postgres {
         distinct.dedup();
         let claim = |statement: &Statement| {
             let query = statement.query().bind(&handlers).bind(&keys).bind(&fingerprints);
-            let query = query.bind(promise == Promise::Processed).bind(own.min(MANY_WAIT).to_string());
+            let query = query.bind(promise == ClaimState::Processed).bind(own.min(MANY_WAIT).to_string());
             query.bind(handlers_own.clone()).bind(own.to_string()).bind(&distinct)
         };
         // A lost race fails the transaction, so that nothing may have been written in it.
@@ -179,7 +179,7 @@ impl Postgres {
             .iter()
             .find(|identity| Some(identity.handler.0) == handler && Some(identity.key.as_bytes()) == key);
         txn.guard(xid, first.map(|identity| (identity.handler, identity.key)));
-        if promise == Promise::Processed {
+        if promise == ClaimState::Processed {
             txn.guard_batch();
             if !marked {
                 txn.ask(self.sql().mark.query().bind(handler).bind(key)).await?;
@@ -196,15 +196,15 @@ impl Postgres {
         txn: &mut Txn,
         identities: &[&Identity],
         statement: &Statement,
-    ) -> Result<Vec<Option<Standing>>, StoreError> {
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         let (handlers, keys) = columns(identities);
         let rows = txn.ask(statement.query().bind(&handlers).bind(&keys)).await?;
-        let mut found = HashMap::<(i32, &[u8]), Standing>::with_capacity(rows.len());
+        let mut found = HashMap::<(i32, &[u8]), ExistingClaim>::with_capacity(rows.len());
         for row in &rows {
             let micros: Option<i64> = row.try_get(3)?;
             let fingerprint = Fingerprint::stored(row.try_get(2)?);
             let age = micros.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
-            found.insert((row.try_get(0)?, row.try_get(1)?), Standing { fingerprint, age });
+            found.insert((row.try_get(0)?, row.try_get(1)?), ExistingClaim { fingerprint, age });
         }
         Ok(handlers.into_iter().zip(keys).map(|at| found.remove(&at)).collect())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::Row as _;
 
-use crate::store::{Cures, Filter, HandlerId, Level, Operator, Page, Pruned, Replayed, Row, StoreError, Waiting};
+use crate::store::{Cures, Filter, HandlerId, Operator, Page, Pruned, Replayed, Row, Stats, StoreError, Waiting};
 use crate::{Key, Reason};
 
 use super::rows::{self, COLUMNS, ids};
@@ -90,11 +90,11 @@ pub(super) fn discard() -> String {
 }
 
 impl Operator for Postgres {
-    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, StoreError> {
-        let rows = self.ask(self.sql().level.query().bind(ids(handlers))).await?;
-        let Some(row) = rows.first() else { return Ok(Level::default()) };
+    async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
+        let rows = self.ask(self.sql().stats.query().bind(ids(handlers))).await?;
+        let Some(row) = rows.first() else { return Ok(Stats::default()) };
         let oldest: Option<i64> = row.try_get(2)?;
-        Ok(Level {
+        Ok(Stats {
             scheduled: row.try_get::<i64, _>(0)?.unsigned_abs(),
             dead: row.try_get::<i64, _>(1)?.unsigned_abs(),
             oldest_due: oldest.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),

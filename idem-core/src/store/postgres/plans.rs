@@ -98,8 +98,8 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
             "(int[], bigint, uuid, float8, bigint, float8)",
             "('{1,2}', 1, gen_random_uuid(), 10, 1000000, 3.2e9)",
         ),
-        ("survey", inbox_sql::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
-        ("judge", inbox_sql::judge(), "(int[], float8)", "('{1,2}', 30)"),
+        ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
+        ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)"),
         ("taken", inbox_sql::taken(), "(uuid)", "(gen_random_uuid())"),
     ];
     for (name, statement, types, values) in statements {
@@ -205,7 +205,7 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
 
     let take = "(int[], bigint, uuid, float8, bigint, float8)";
     let statements = [
-        ("survey", inbox_sql::survey(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
+        ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, BACK, BACK)"),
         (
             "ordinary",
             inbox_sql::take(inbox_sql::ORDINARY, 1),

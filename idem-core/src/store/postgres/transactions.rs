@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Error;
-use crate::store::{Committed, Fate, Reservation, StoreError, Ticket, Transactions, Undone};
+use crate::store::{CommitResult, Fate, Reservation, RollbackResult, StoreError, Ticket, Transactions};
 
 use super::{Postgres, Txn, answer, commit, ping, txn};
 
@@ -34,7 +34,7 @@ impl Transactions for Postgres {
         txn::between(txn).await
     }
 
-    async fn commit(&self, txn: Txn) -> Committed {
+    async fn commit(&self, txn: Txn) -> CommitResult {
         commit::commit(txn).await
     }
 
@@ -46,7 +46,7 @@ impl Transactions for Postgres {
         answer::is_deadlock(error)
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<Undone, StoreError> {
+    async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
         commit::rollback(txn).await
     }
 

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::sql::{duration, time};
 use super::{Sqlite, Txn, register};
-use crate::store::{Claimed, Claims, HandlerId, Identity, Promise, Standing, StoreError};
+use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, Identity, StoreError};
 use crate::{Fingerprint, Key};
 
 /// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
@@ -33,7 +33,7 @@ pub(super) async fn claim_many(
     store: &Sqlite,
     txn: &mut Txn,
     identities: &[&Identity],
-    promise: Promise,
+    promise: ClaimState,
 ) -> Result<Vec<Claimed>, StoreError> {
     let mut claimed = Vec::with_capacity(identities.len());
     for identity in identities {
@@ -43,7 +43,7 @@ pub(super) async fn claim_many(
     // A handler runs only after a claim in state `Processed`. All claims commit together, so the fate of one is the
     // fate of all.
     let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
-    if let (Some((identity, _)), Promise::Processed) = (new, promise) {
+    if let (Some((identity, _)), ClaimState::Processed) = (new, promise) {
         txn.guard(identity.handler, &identity.key).await.map_err(|error| store.file.fault(error))?;
     }
     Ok(claimed)
@@ -53,13 +53,13 @@ pub(super) async fn insert(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
-    promise: Promise,
+    promise: ClaimState,
 ) -> Result<Claimed, sqlx::Error> {
     let inserted = sqlx::query_scalar::<_, Option<i64>>(store.prefix.sql(CLAIM))
         .bind(identity.handler.0)
         .bind(identity.key.as_bytes())
         .bind(identity.fingerprint.as_bytes())
-        .bind(promise == Promise::Processed)
+        .bind(promise == ClaimState::Processed)
         .fetch_optional(connection)
         .await?;
     Ok(inserted.map_or(Claimed::Found, |through| Claimed::New { pruned_through: through.map(time) }))
@@ -92,17 +92,22 @@ impl Claims for Sqlite {
         register::retention(self, handlers).await
     }
 
-    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: Promise) -> Result<Claimed, StoreError> {
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: ClaimState) -> Result<Claimed, StoreError> {
         let claimed = claim_many(self, txn, &[identity], promise).await?;
         Ok(claimed.first().copied().unwrap_or(Claimed::Found))
     }
 
     /// The transaction is the single writer, so no other connection can delete the claim before it ends.
-    async fn standing(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<Option<Standing>, StoreError> {
+    async fn standing(
+        &self,
+        txn: &mut Txn,
+        handler: HandlerId,
+        key: &Key,
+    ) -> Result<Option<ExistingClaim>, StoreError> {
         let read = async {
             let query = sqlx::query(self.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());
             let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(None) };
-            Ok(Some(Standing {
+            Ok(Some(ExistingClaim {
                 fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
                 age: row.try_get::<Option<i64>, _>("age")?.map(duration),
             }))
@@ -110,7 +115,12 @@ impl Claims for Sqlite {
         read.await.map_err(|error| self.file.fault(error))
     }
 
-    async fn claim_many(&self, txn: &mut Txn, ids: &[&Identity], promise: Promise) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim_many(
+        &self,
+        txn: &mut Txn,
+        ids: &[&Identity],
+        promise: ClaimState,
+    ) -> Result<Vec<Claimed>, StoreError> {
         claim_many(self, txn, ids, promise).await
     }
 

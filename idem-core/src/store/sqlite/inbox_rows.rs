@@ -11,8 +11,8 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row, StoreError,
-    Survey, envelope,
+    DueRows, HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row,
+    StoreError, envelope,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), StoreError> {
@@ -40,7 +40,7 @@ impl InboxRows for Sqlite {
         insert(self, txn, row).await
     }
 
-    async fn sight(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
+    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::SIGHT))
             .bind(identity.handler.0)
             .bind(identity.key.as_bytes())
@@ -64,10 +64,10 @@ impl InboxRows for Sqlite {
         remove(self, txn, row).await
     }
 
-    async fn survey(&self, handlers: &[HandlerId], lease: Duration) -> Result<Survey, StoreError> {
+    async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
         let mut reader = self.file.reader().await?;
         let read = async {
-            let row = sqlx::query(self.prefix.sql(inbox_sql::SURVEY))
+            let row = sqlx::query(self.prefix.sql(inbox_sql::POLL_DUE))
                 .bind(ids(handlers))
                 .bind(MAX_STARTS)
                 .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
@@ -75,11 +75,11 @@ impl InboxRows for Sqlite {
                 .await?;
             let ordinary = row.try_get("ordinary")?;
             let suspect = row.try_get("suspect")?;
-            Ok(Survey { ordinary, suspect, judge: row.try_get("judge")? })
+            Ok(DueRows { ordinary, suspect, crashed: row.try_get("crashed")? })
         };
-        let survey = read.await.map_err(|error| self.file.fault(error))?;
+        let due = read.await.map_err(|error| self.file.fault(error))?;
         reader.give_back();
-        Ok(survey)
+        Ok(due)
     }
 
     async fn take(
@@ -143,7 +143,7 @@ impl InboxRows for Sqlite {
         Ok(taken)
     }
 
-    async fn note(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
         let (text, due, reason, error) = match note {
             Note::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
             Note::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
@@ -182,12 +182,12 @@ impl InboxRows for Sqlite {
         self.change(query).await.map(|_| ())
     }
 
-    async fn unstart(&self, row: &Row) -> Result<(), StoreError> {
+    async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
         self.change(sqlx::query(self.prefix.sql(inbox_sql::UNSTART)).bind(row.id)).await.map(|_| ())
     }
 
-    async fn judge(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::JUDGE))
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
+        let query = sqlx::query(self.prefix.sql(inbox_sql::DEAD_LETTER_CRASHED))
             .bind(ids(handlers))
             .bind(MAX_STARTS)
             .bind(millis(lease.saturating_mul(JUDGE_LEASES)))

@@ -21,7 +21,7 @@ pub(super) const DATE: &str =
 
 // ===== committed by itself =====
 
-pub(super) const SURVEY: &str = r#"
+pub(super) const POLL_DUE: &str = r#"
 SELECT
     EXISTS (
         SELECT 1 FROM json_each(?1) AS h WHERE EXISTS (
@@ -42,7 +42,7 @@ SELECT
             WHERE handler_id = h.value AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2) AND starts >= ?2
                 AND due_at < {now} - ?3
         )
-    ) AS judge"#;
+    ) AS crashed"#;
 
 /// What a take is about to take, for how long that has been due, since RETURNING knows only what a row has become, and how
 /// large it is. By the same indexes as the take, and not in one transaction with it, since a row that comes or goes
@@ -130,7 +130,7 @@ WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'
 
 pub(super) const UNSTART: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
 
-pub(super) const JUDGE: &str = r#"
+pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}
 WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
     AND starts >= ?2 AND due_at < {now} - ?3"#;

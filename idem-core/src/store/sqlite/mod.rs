@@ -39,7 +39,7 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::Semaphore;
 
-use super::{Committed, HasConnection, StoreError};
+use super::{CommitResult, HasConnection, StoreError};
 use crate::Error;
 
 pub use options::SqliteOptions;
@@ -116,14 +116,15 @@ impl Sqlite {
             return txn::rollback(self, txn).await.map(drop);
         }
         match txn::commit(self, txn).await {
-            Committed::Done => Ok(()),
-            Committed::Retry(_) => Err(StoreError::LockTimeout),
-            Committed::Unknown(fault) => Err(fault),
-            Committed::Refused(error) => Err(StoreError::Unavailable(error)),
+            CommitResult::Done => Ok(()),
+            CommitResult::Retry(_) => Err(StoreError::LockTimeout),
+            CommitResult::Unknown(fault) => Err(fault),
+            CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
             // No handler had it in hand.
-            Committed::Swallowed | Committed::RolledBack | Committed::CommittedEarly | Committed::CommitRefused => {
-                Err(StoreError::LockTimeout)
-            }
+            CommitResult::Swallowed
+            | CommitResult::RolledBack
+            | CommitResult::CommittedEarly
+            | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
         }
     }
 }

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::sql::{duration, ids, row};
 use super::{Sqlite, claims, prune, register};
 use crate::store::{
-    Claimed, Cures, Filter, HandlerId, Identity, Level, Operator, Page, Promise, Pruned, Replayed, Row, StoreError,
+    ClaimState, Claimed, Cures, Filter, HandlerId, Identity, Operator, Page, Pruned, Replayed, Row, Stats, StoreError,
     Waiting,
 };
 use crate::{Fingerprint, Key, Reason};
@@ -100,14 +100,14 @@ UPDATE "idem_processed_messages" SET processed_at = {now}
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NULL"#;
 
 impl Operator for Sqlite {
-    async fn level(&self, handlers: &[HandlerId]) -> Result<Level, StoreError> {
+    async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
         let mut reader = self.file.reader().await?;
         let read = async {
             let query = sqlx::query(self.prefix.sql(LEVEL)).bind(ids(handlers));
             let row = query.fetch_one(&mut reader.connection).await?;
             let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
             let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);
-            Ok(Level { scheduled: count("scheduled")?, dead: count("dead")?, oldest_due })
+            Ok(Stats { scheduled: count("scheduled")?, dead: count("dead")?, oldest_due })
         };
         let level = read.await.map_err(|error| self.file.fault(error))?;
         reader.give_back();
@@ -166,7 +166,7 @@ impl Operator for Sqlite {
                 return Ok(Replayed::NotFound);
             };
             let identity = Identity { handler, key: *key, fingerprint };
-            if claims::insert(self, txn.connection(), &identity, Promise::Waiting).await? == Claimed::Found {
+            if claims::insert(self, txn.connection(), &identity, ClaimState::Waiting).await? == Claimed::Found {
                 return Ok(Replayed::KeyTaken);
             }
             sqlx::query(self.prefix.sql(REPLAY)).bind(id).bind(key.as_bytes()).execute(txn.connection()).await?;

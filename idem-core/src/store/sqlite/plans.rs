@@ -39,13 +39,13 @@ async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts
 
 #[tokio::test]
 async fn a_survey_and_a_judgement_read_indexes_only() {
-    let survey = plan(inbox_sql::SURVEY).await;
-    reads_no_table(&survey);
-    assert!(survey.contains("messages_ordinary (handler_id=? AND due_at<?)"), "{survey}");
-    assert_eq!(survey.matches("messages_suspect (handler_id=? AND due_at<?)").count(), 2, "{survey}");
-    let judge = plan(inbox_sql::JUDGE).await;
-    reads_no_table(&judge);
-    assert!(judge.contains("messages_suspect (handler_id=? AND due_at<?)"), "{judge}");
+    let due = plan(inbox_sql::POLL_DUE).await;
+    reads_no_table(&due);
+    assert!(due.contains("messages_ordinary (handler_id=? AND due_at<?)"), "{due}");
+    assert_eq!(due.matches("messages_suspect (handler_id=? AND due_at<?)").count(), 2, "{due}");
+    let crashed = plan(inbox_sql::DEAD_LETTER_CRASHED).await;
+    reads_no_table(&crashed);
+    assert!(crashed.contains("messages_suspect (handler_id=? AND due_at<?)"), "{crashed}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Sqlite, Txn, register, txn};
 use crate::Error;
-use crate::store::{Committed, Fate, Reservation, StoreError, Ticket, Transactions, Undone};
+use crate::store::{CommitResult, Fate, Reservation, RollbackResult, StoreError, Ticket, Transactions};
 
 impl Transactions for Sqlite {
     type Txn = Txn;
@@ -23,11 +23,11 @@ impl Transactions for Sqlite {
         txn::begin(self, deadline).await
     }
 
-    async fn commit(&self, txn: Txn) -> Committed {
+    async fn commit(&self, txn: Txn) -> CommitResult {
         txn::commit(self, txn).await
     }
 
-    async fn rollback(&self, txn: Txn) -> Result<Undone, StoreError> {
+    async fn rollback(&self, txn: Txn) -> Result<RollbackResult, StoreError> {
         txn::rollback(self, txn).await
     }
 

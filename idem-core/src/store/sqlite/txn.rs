@@ -9,7 +9,7 @@ use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::lane::Lane;
 use super::{Sqlite, claims};
 use crate::Key;
-use crate::store::{Committed, HandlerId, StoreError, Undone};
+use crate::store::{CommitResult, HandlerId, RollbackResult, StoreError};
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
 /// interrupts the running statement and closes the connection.
@@ -60,26 +60,26 @@ pub(super) async fn begin(store: &Sqlite, deadline: Duration) -> Result<Txn, Sto
     Ok(Txn { lane, guarded: None })
 }
 
-pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
+pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     // The handler timeout ends before COMMIT starts.
     txn.lane.watch().unlimited();
     if let Some(claim) = txn.guarded {
         match txn.lane.run(r#"RELEASE "idem_guard""#).await {
             Ok(()) => txn.lane.watch().release(),
             Err(error) if code(&error) == Some(ERROR) => return ended(store, txn, claim).await,
-            Err(error) => return Committed::Unknown(unknown(store.file.path(), error)),
+            Err(error) => return CommitResult::Unknown(unknown(store.file.path(), error)),
         }
     }
     let Err(error) = txn.lane.run("COMMIT").await else {
         txn.lane.give_back();
-        return Committed::Done;
+        return CommitResult::Done;
     };
     let committed = match code(&error) {
         // The transaction remains open after these two (SQLite manual, "Transaction", 2.3).
-        Some(CONSTRAINT) => Committed::Refused(error.into()),
-        Some(BUSY | LOCKED) => Committed::Retry(error.into()),
+        Some(CONSTRAINT) => CommitResult::Refused(error.into()),
+        Some(BUSY | LOCKED) => CommitResult::Retry(error.into()),
         // After a failed write or fsync the frames may still be in the WAL, and become valid after a crash.
-        _ => return Committed::Unknown(unknown(store.file.path(), error)),
+        _ => return CommitResult::Unknown(unknown(store.file.path(), error)),
     };
     if txn.lane.run("ROLLBACK").await.is_ok() {
         txn.lane.give_back();
@@ -89,26 +89,26 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> Committed {
 
 /// The handler ended the transaction: by a statement, or silently by a failing `INSERT OR ROLLBACK`, a full disk or an
 /// interrupt. The connection is closed, because its state is unknown.
-async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -> Committed {
+async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -> CommitResult {
     // Without these checks, a copy that another process claimed after the ROLLBACK would look like this transaction's
     // commit.
     if txn.lane.watch().rolled_back() {
-        return Committed::RolledBack;
+        return CommitResult::RolledBack;
     }
     if txn.lane.watch().refused() {
-        return Committed::CommitRefused;
+        return CommitResult::CommitRefused;
     }
     // Fails if no other transaction was begun.
     let _ = txn.lane.run("ROLLBACK").await;
     txn.lane.watch().release();
     match claims::is_dated(store, txn.connection(), handler, &key).await {
-        Ok(true) => Committed::CommittedEarly,
-        Ok(false) => Committed::RolledBack,
-        Err(error) => Committed::Unknown(unknown(store.file.path(), error)),
+        Ok(true) => CommitResult::CommittedEarly,
+        Ok(false) => CommitResult::RolledBack,
+        Err(error) => CommitResult::Unknown(unknown(store.file.path(), error)),
     }
 }
 
-pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, StoreError> {
+pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackResult, StoreError> {
     txn.lane.watch().unlimited();
     let ours = match txn.guarded {
         Some(_) => txn.lane.run(r#"ROLLBACK TO "idem_guard""#).await,
@@ -124,17 +124,17 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<Undone, Sto
     match answer {
         Ok(()) => {
             txn.lane.give_back();
-            Ok(Undone::RolledBack)
+            Ok(RollbackResult::RolledBack)
         }
         // There is no transaction, or not the one begun here: the handler has ended it.
         Err(error) if code(&error) == Some(ERROR) => match txn.guarded {
             Some(claim) => match ended(store, txn, claim).await {
-                Committed::CommittedEarly => Ok(Undone::CommittedEarly),
-                Committed::CommitRefused => Ok(Undone::CommitRefused),
-                Committed::Unknown(fault) => Err(fault),
-                _ => Ok(Undone::RolledBack),
+                CommitResult::CommittedEarly => Ok(RollbackResult::CommittedEarly),
+                CommitResult::CommitRefused => Ok(RollbackResult::CommitRefused),
+                CommitResult::Unknown(fault) => Err(fault),
+                _ => Ok(RollbackResult::RolledBack),
             },
-            None => Ok(Undone::RolledBack),
+            None => Ok(RollbackResult::RolledBack),
         },
         Err(error) => Err(unknown(store.file.path(), error)),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claims, Identity, Promise, Transactions};
+use idem_core::store::{ClaimState, Claims, Identity, Transactions};
 use idem_core::{Fingerprint, HasConnection, Key, Reason};
 
 use crate::Tapped;
@@ -168,7 +168,7 @@ pub async fn a_locked_key_does_not_keep_its_batch<W: World>(world: W) {
     let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
     let identity = Identity { handler, key: Key::of("locked").unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
     let mut elsewhere = other.begin(Duration::from_secs(30)).await.unwrap();
-    assert!(other.claim(&mut elsewhere, &identity, Promise::Processed).await.unwrap().is_new());
+    assert!(other.claim(&mut elsewhere, &identity, ClaimState::Processed).await.unwrap().is_new());
 
     let (worker, block) = blocked(&line).await;
     for n in 0..20 {

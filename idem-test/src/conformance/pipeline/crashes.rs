@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    Claims, Committed, Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Operator, Page, Promise,
+    ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Operator, Page,
     Transactions,
 };
-use idem_core::{Delivery, Fingerprint, Gate, HasConnection, Key, Reason};
+use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, SuspectLock};
 use uuid::Uuid;
 
 use crate::conformance::soon;
@@ -92,7 +92,7 @@ pub async fn a_row_with_one_start_runs_alone_among_rows<W: World>(world: W) {
     let line = Line::new(world).await;
     suspect(&line, 1).await;
     // Two workers of one process: only what they share can hold the other one back.
-    let gate = Gate::new();
+    let gate = SuspectLock::new();
     let workers = [(); 2].map(|()| line.start_with(Settings { gate: Some(gate.clone()), ..Settings::default() }));
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     schedule(&line, "billing", Order::ok("neighbour")).await;
@@ -227,10 +227,10 @@ async fn schedule<W: World>(line: &Line<W>, consumer: &str, order: Order) -> Han
     let fingerprint = Fingerprint::of(delivery.payload());
     let identity = Identity { handler, key: Key::of(&order.id).unwrap(), fingerprint };
     let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
-    line.store.claim(&mut txn, &identity, Promise::Waiting).await.unwrap();
+    line.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
     let state = Ok(Duration::ZERO);
     let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
     line.store.insert(&mut txn, &row).await.unwrap();
-    assert!(matches!(line.store.commit(txn).await, Committed::Done));
+    assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
     handler
 }

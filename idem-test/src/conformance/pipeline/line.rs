@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{Codec, Delivery, Error, Gate, Inbox, Outcome, Source, Store, SubscribeOptions, WithHandlers, Worker};
+use idem_core::{
+    Codec, Delivery, Error, Inbox, Outcome, Source, Store, SubscribeOptions, SuspectLock, WithHandlers, Worker,
+};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -180,7 +182,7 @@ impl<W: World> Line<W> {
             .poll_interval(settings.poll)
             .shutdown_timeout(settings.drain)
             .order(settings.order)
-            .gate(settings.gate.unwrap_or_else(Gate::new))
+            .suspect_lock(settings.gate.unwrap_or_else(SuspectLock::new))
             .observe(observe);
         let worker = match settings.unfit_limit {
             Some((limit, of)) => worker.unfit_limit(limit, of),

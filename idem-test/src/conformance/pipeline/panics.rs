@@ -34,7 +34,7 @@ pub async fn a_key_or_fingerprint_that_panics_is_a_dead_letter<W: World>(world: 
 /// Each task by itself, at the first panic, with the name of the task.
 pub async fn a_task_that_panics_ends_the_worker_with_an_error<W: World>(world: W) {
     let line = Line::new(world).await;
-    for (method, task) in [("survey", "inbox"), ("level", "gauges")] {
+    for (method, task) in [("poll_due", "inbox"), ("stats", "gauges")] {
         let hook = move |at: &str, _: &[u8]| if at == method { Do::Panic } else { Do::Work };
         let ended = soon(line.start_over(hook, Settings::default()).ended()).await;
         let Err(Error::Panicked { task: named, text }) = ended else { panic!("{method}: {ended:?}") };
@@ -62,7 +62,7 @@ pub async fn gauges_that_fail_or_hang_are_no_outage<W: World>(world: W) {
         let counted = watch::Sender::new(false);
         let (asked, mut counting) = (counted.clone(), counted.subscribe());
         let hook = move |at: &str, _: &[u8]| match at {
-            "level" => {
+            "stats" => {
                 asked.send_replace(true);
                 if hangs { Do::Hang } else { Do::Fail(StoreError::Unavailable("too slow".into())) }
             }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use idem_core::{DeliveryOrder, Gate, Health, RetryPolicy};
+use idem_core::{DeliveryOrder, Health, RetryPolicy, SuspectLock};
 use tokio::sync::watch;
 
 /// The settings of a worker.
 #[derive(Clone)]
 pub(super) struct Settings {
     /// The process to which the worker belongs; `None` is a separate one.
-    pub(super) gate: Option<Gate>,
+    pub(super) gate: Option<SuspectLock>,
     pub(super) consumer: &'static str,
     pub(super) concurrency: usize,
     pub(super) deadline: Duration,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claims, Identity, Promise, Transactions};
+use idem_core::store::{ClaimState, Claims, Identity, Transactions};
 use idem_core::{DeliveryOrder, Fingerprint, Key, Reason};
 
 use crate::conformance::soon;
@@ -67,7 +67,7 @@ async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W:
     let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
     let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
     let mut elsewhere = other.begin(Duration::from_secs(30)).await.unwrap();
-    assert!(other.claim(&mut elsewhere, &identity, Promise::Processed).await.unwrap().is_new());
+    assert!(other.claim(&mut elsewhere, &identity, ClaimState::Processed).await.unwrap().is_new());
     (other, elsewhere)
 }
 

@@ -92,7 +92,7 @@ pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W
     let cures = line.store.cures("billing", "refunds", "orders");
     let named =
         ["\"billing\"", "\"refunds\"", "24 hours", "name = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
-    for cure in named.into_iter().chain([&*cures.rename, &cures.part, &cures.bury]) {
+    for cure in named.into_iter().chain([&*cures.rename, &cures.part, &cures.dead_letter]) {
         assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
     }
     assert!(cures.rename.contains(&line.world.own("handlers")), "it names the table");
@@ -117,7 +117,7 @@ pub async fn scheduled_rows_of_a_handler_that_nobody_has_can_be_discarded<W: Wor
     line.runs_to(Settings { retry: later, ..newer() }, &["scheduled 1"]).await;
     unseen(&line, SEEN_RECENTLY).await;
     line.start().refused().await;
-    line.world.run(&line.store.cures("billing", "refunds", "orders").bury).await;
+    line.world.run(&line.store.cures("billing", "refunds", "orders").dead_letter).await;
     let filter = Filter { handler: Some("refunds".into()), ..Filter::default() };
     let dead = line.inbox().list(&filter, Page::default()).await.unwrap();
     assert_eq!(dead.iter().map(|row| row.reason).collect::<Vec<_>>(), [Some(Reason::Permanent)]);

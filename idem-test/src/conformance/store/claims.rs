@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use idem_core::store::{Claimed, Claims, Identity, InboxRows, Promise, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, Identity, InboxRows, StoreError, Transactions};
 use idem_core::{Fingerprint, Key};
 
 use super::stage::register;
@@ -23,7 +23,7 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
     stage.schedule("waiting").await;
     for store in [&stage.store, &other] {
         for key in ["dated", "waiting"] {
-            for promise in [Promise::Processed, Promise::Waiting] {
+            for promise in [ClaimState::Processed, ClaimState::Waiting] {
                 let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
                 let claimed = store.claim(&mut txn, &stage.message(key, "another payload"), promise).await.unwrap();
                 assert_eq!(claimed, Claimed::Found, "{key} {promise:?}");
@@ -41,7 +41,7 @@ pub async fn an_uncommitted_claim_is_waited_for_then_busy<W: World>(world: W) {
     if W::FEATURES.concurrent {
         let mut second = stage.begin().await;
         let waited = std::time::Instant::now();
-        let claimed = stage.store.claim(&mut second, &stage.id("a"), Promise::Processed).await;
+        let claimed = stage.store.claim(&mut second, &stage.id("a"), ClaimState::Processed).await;
         assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{claimed:?}");
         assert!(waited.elapsed() > Duration::from_millis(100), "it must wait for a short while");
         stage.store.rollback(second).await.unwrap();
@@ -63,7 +63,7 @@ pub async fn a_claim_that_waited_finds_what_was_committed<W: World>(world: W) {
         let first = stage.claimed(&stage.id(key)).await;
         let second = async {
             let mut txn = stage.begin().await;
-            let claimed = stage.store.claim(&mut txn, &stage.id(key), Promise::Processed).await;
+            let claimed = stage.store.claim(&mut txn, &stage.id(key), ClaimState::Processed).await;
             stage.store.rollback(txn).await.unwrap();
             claimed.unwrap()
         };

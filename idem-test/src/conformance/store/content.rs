@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claims, InboxRows, Kind, NewRow, Note, Promise, Row};
+use idem_core::store::{ClaimState, Claims, InboxRows, Kind, NewRow, Note, Row};
 use idem_core::{Delivery, Headers, Reason};
 
 use super::{Stage, World, committed};
@@ -11,7 +11,7 @@ use super::{Stage, World, committed};
 async fn stored<W: World>(stage: &Stage<W>, key: &str, delivery: &Delivery, error: &str) -> Row {
     let identity = stage.id(key);
     let mut txn = stage.begin().await;
-    stage.store.claim(&mut txn, &identity, Promise::Waiting).await.unwrap();
+    stage.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
     let state = Ok(Duration::ZERO);
     let row = NewRow { identity: &identity, delivery, attempts: 2, state, error };
     stage.store.insert(&mut txn, &row).await.unwrap();
@@ -55,7 +55,7 @@ pub async fn odd_errors_make_the_round_trip<W: World>(world: W) {
         let row = stored(&stage, key, &Delivery::new("orders", "x"), error).await;
         assert_eq!(row.error, error);
         let note = Note::Failed { next: Err(Reason::Exhausted), error: error.to_owned() };
-        assert!(stage.store.note(&row, &note).await.unwrap());
+        assert!(stage.store.record_result(&row, &note).await.unwrap());
         assert_eq!(stage.dead().await[0].error, error);
     }
 }

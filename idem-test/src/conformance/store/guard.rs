@@ -1,13 +1,13 @@
 //! The guard: a commit succeeds only if the transaction is still the one that made the claim.
 
 use idem_core::Reason;
-use idem_core::store::{Claims, Committed, InboxRows, Kind, Transactions, Undone};
+use idem_core::store::{Claims, CommitResult, InboxRows, Kind, RollbackResult, Transactions};
 
 use super::{Stage, World};
 
 /// Runs `abuse` between two effects in a handler's transaction and returns the commit result. The first effect is
 /// `before`; the last one is `after`, and may fail.
-async fn abused<W: World>(stage: &Stage<W>, key: &str, abuse: &str) -> Committed {
+async fn abused<W: World>(stage: &Stage<W>, key: &str, abuse: &str) -> CommitResult {
     let mut txn = stage.claimed(&stage.id(key)).await;
     stage.effect(&mut txn, "before").await;
     let _ = stage.execute(&mut txn, abuse).await;
@@ -27,7 +27,7 @@ pub async fn a_rollback_by_the_handler_is_found_out<W: World>(world: W) {
     stage.effect(&mut txn, "before").await;
     let _ = stage.execute(&mut txn, "ROLLBACK").await;
     let committed = stage.commit(txn).await;
-    assert!(matches!(committed, Committed::RolledBack), "{committed:?}");
+    assert!(matches!(committed, CommitResult::RolledBack), "{committed:?}");
     assert_eq!((stage.effects("before").await, stage.standing("a").await), (0, None));
     stage.process("a").await;
     assert_eq!(stage.effects("a").await, 1);
@@ -45,7 +45,7 @@ pub async fn nothing_is_written_behind_a_rollback<W: World>(world: W) {
         let _ = stage.execute(&mut txn, "COMMIT").await;
         assert_eq!(stage.effects(key).await, 0, "{abuse}: {written:?}");
         let committed = stage.commit(txn).await;
-        assert!(matches!(committed, Committed::RolledBack | Committed::Swallowed), "{abuse}: {committed:?}");
+        assert!(matches!(committed, CommitResult::RolledBack | CommitResult::Swallowed), "{abuse}: {committed:?}");
         assert_eq!((stage.effects(key).await, stage.standing(key).await), (0, None), "{abuse}");
     }
     stage.process("after").await;
@@ -69,7 +69,7 @@ pub async fn a_commit_by_the_handler_is_found_out<W: World>(world: W) {
 pub async fn a_rollback_and_begin_by_the_handler_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let committed = abused(&stage, "a", "ROLLBACK; BEGIN").await;
-    assert!(matches!(committed, Committed::RolledBack | Committed::Swallowed), "{committed:?}");
+    assert!(matches!(committed, CommitResult::RolledBack | CommitResult::Swallowed), "{committed:?}");
     assert_eq!((stage.effects("before").await, stage.effects("after").await), (0, 0));
     assert_eq!(stage.standing("a").await, None);
     stage.process("b").await;
@@ -94,10 +94,10 @@ pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
     assert!(stage.execute(&mut txn, "INSERT INTO there_is_no_such_table VALUES (1)").await.is_err());
     let committed = stage.commit(txn).await;
     if W::FEATURES.errors_abort {
-        assert!(matches!(committed, Committed::Swallowed), "{committed:?}");
+        assert!(matches!(committed, CommitResult::Swallowed), "{committed:?}");
         assert_eq!((stage.effects("before").await, stage.standing("a").await), (0, None));
     } else {
-        assert!(matches!(committed, Committed::Done), "{committed:?}");
+        assert!(matches!(committed, CommitResult::Done), "{committed:?}");
         assert_eq!((stage.effects("before").await, stage.is_dated("a").await), (1, true));
     }
     stage.process("b").await;
@@ -113,7 +113,7 @@ pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: 
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
         let _ = stage.execute(&mut txn, abuse).await;
         let committed = stage.commit(txn).await;
-        assert!(matches!(committed, Committed::RolledBack), "{abuse}: {committed:?}");
+        assert!(matches!(committed, CommitResult::RolledBack), "{abuse}: {committed:?}");
         assert_eq!(stage.one_scheduled().await.token, row.token);
         assert!(stage.is_waiting("a").await);
     }
@@ -159,11 +159,12 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
 /// A handler ended the transaction and then failed: the rollback result shows whether its claim was committed.
 pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let commit = if W::FEATURES.refuses_commit { Undone::CommitRefused } else { Undone::CommittedEarly };
+    let commit =
+        if W::FEATURES.refuses_commit { RollbackResult::CommitRefused } else { RollbackResult::CommittedEarly };
     // A database that rolls back by itself, for example when it is full, cannot tell a ROLLBACK from that.
-    let ended = if W::FEATURES.errors_abort { Undone::Ended } else { Undone::RolledBack };
+    let ended = if W::FEATURES.errors_abort { RollbackResult::Ended } else { RollbackResult::RolledBack };
     let abuses = [
-        ("SELECT 1", Undone::RolledBack),
+        ("SELECT 1", RollbackResult::RolledBack),
         ("ROLLBACK", ended),
         ("ROLLBACK; BEGIN", ended),
         ("COMMIT", commit),
@@ -174,7 +175,7 @@ pub async fn a_rollback_tells_how_the_handler_ended_the_transaction<W: World>(wo
         stage.effect(&mut txn, key).await;
         let _ = stage.execute(&mut txn, abuse).await;
         assert_eq!(stage.store.rollback(txn).await.unwrap(), expected, "{abuse}");
-        let stands = expected == Undone::CommittedEarly;
+        let stands = expected == RollbackResult::CommittedEarly;
         assert_eq!((stage.effects(key).await, stage.is_dated(key).await), (i64::from(stands), stands), "{abuse}");
     }
     stage.process("after").await;

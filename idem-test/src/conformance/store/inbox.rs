@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Identity, InboxRows, Kind, Level, Limit, NewRow, Operator, Survey};
+use idem_core::store::{DueRows, Identity, InboxRows, Kind, Limit, NewRow, Operator, Stats};
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ const NOW: Result<Duration, Reason> = Ok(Duration::ZERO);
 /// Inserting the same row again counts a sighting, whatever its state, and changes nothing else.
 pub async fn insert_twice_counts_a_sighting<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let id = stage.bury("a", Reason::Permanent).await;
+    let id = stage.dead_letter("a", Reason::Permanent).await;
     stage.row(&stage.id("a"), false, NOW).await;
     stage.row(&stage.id("a"), false, Err(Reason::Conflict)).await;
     let row = stage.one_dead().await;
@@ -36,10 +36,10 @@ pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
 pub async fn sight_counts_dead_rows_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("scheduled").await;
-    stage.bury("dead", Reason::Permanent).await;
+    stage.dead_letter("dead", Reason::Permanent).await;
     for identity in [stage.id("scheduled"), stage.id("dead"), stage.message("dead", "another"), stage.id("nothing")] {
         let mut txn = stage.begin().await;
-        stage.store.sight(&mut txn, &identity).await.unwrap();
+        stage.store.count_duplicate(&mut txn, &identity).await.unwrap();
         committed(stage.commit(txn).await);
     }
     assert_eq!((stage.one_scheduled().await.sightings, stage.one_dead().await.sightings), (1, 2));
@@ -51,7 +51,7 @@ pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     let other = register(&stage.store, "billing", "order_shipped").await;
     stage.schedule("due").await;
     stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
-    stage.bury("dead", Reason::Permanent).await;
+    stage.dead_letter("dead", Reason::Permanent).await;
     stage.row(&Identity { handler: other, ..stage.id("of another") }, true, NOW).await;
 
     assert!(stage.store.take(&[], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), LEASE).await.unwrap().is_empty());
@@ -181,7 +181,7 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
     assert!(stage.store.taken(Uuid::new_v4()).await.unwrap().is_empty());
 }
 
-/// The lease covers only the wait before the start: a running row is locked, and skipped by take, survey and judge.
+/// The lease covers only the wait before the start: a running row is locked, and skipped by take, due and judge.
 pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;
@@ -197,9 +197,9 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
 
     assert!(stage.take(Kind::Suspect).await.is_empty());
     assert!(stage.take(Kind::Ordinary).await.is_empty());
-    assert_eq!(stage.store.judge(&[stage.handler], LEASE).await.unwrap(), 0);
-    let survey = stage.store.survey(&[stage.handler], LEASE).await.unwrap();
-    assert_eq!(survey, Survey::default(), "what runs is nothing to be done");
+    assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap(), 0);
+    let due = stage.store.poll_due(&[stage.handler], LEASE).await.unwrap();
+    assert_eq!(due, DueRows::default(), "what runs is nothing to be done");
     committed(stage.commit(running).await);
     assert!(stage.scheduled().await.is_empty());
 }
@@ -219,45 +219,45 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     assert!(stage.is_waiting("a").await);
 }
 
-/// The survey reports what a take or a judge would find.
+/// Polling reports what a take would find.
 pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let survey = async || stage.store.survey(&[stage.handler], LEASE).await.unwrap();
-    assert_eq!(survey().await, Survey::default());
+    let found = async || stage.store.poll_due(&[stage.handler], LEASE).await.unwrap();
+    assert_eq!(found().await, DueRows::default());
     stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
-    stage.bury("dead", Reason::Permanent).await;
-    assert_eq!(survey().await, Survey::default());
+    stage.dead_letter("dead", Reason::Permanent).await;
+    assert_eq!(found().await, DueRows::default());
     stage.schedule("a").await;
-    assert_eq!(survey().await, Survey { ordinary: true, ..Survey::default() });
+    assert_eq!(found().await, DueRows { ordinary: true, ..DueRows::default() });
     let other = register(&stage.store, "billing", "order_shipped").await;
-    assert_eq!(stage.store.survey(&[other], LEASE).await.unwrap(), Survey::default());
+    assert_eq!(stage.store.poll_due(&[other], LEASE).await.unwrap(), DueRows::default());
 
     stage.take_one(Kind::Ordinary).await;
-    assert_eq!(survey().await, Survey::default());
+    assert_eq!(found().await, DueRows::default());
     let inbox = stage.world.own("inbox_messages");
     let due = async |starts: u32, since: Duration| {
         let earlier = W::earlier("created_at", since);
         stage.world.run(&format!("UPDATE {inbox} SET starts = {starts}, due_at = {earlier} WHERE starts > 0")).await;
     };
     due(1, Duration::from_secs(1)).await;
-    assert_eq!(survey().await, Survey { suspect: true, ..Survey::default() });
+    assert_eq!(found().await, DueRows { suspect: true, ..DueRows::default() });
     due(3, Duration::from_secs(1)).await;
-    assert_eq!(survey().await, Survey { suspect: true, ..Survey::default() });
+    assert_eq!(found().await, DueRows { suspect: true, ..DueRows::default() });
     due(4, LEASE).await;
-    assert_eq!(survey().await, Survey::default(), "its last lease may be somebody's who still runs");
+    assert_eq!(found().await, DueRows::default(), "its last lease may be somebody's who still runs");
     due(4, LEASE * 4).await;
-    assert_eq!(survey().await, Survey { judge: true, ..Survey::default() });
+    assert_eq!(found().await, DueRows { crashed: true, ..DueRows::default() });
 }
 
 /// Reports how many rows are scheduled and dead, and for how long the oldest due one has waited.
 pub async fn the_level_counts_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let level = async || stage.store.level(&[stage.handler]).await.unwrap();
-    assert_eq!(level().await, Level::default());
+    let level = async || stage.store.stats(&[stage.handler]).await.unwrap();
+    assert_eq!(level().await, Stats::default());
     stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
-    stage.bury("x", Reason::Permanent).await;
-    stage.bury("y", Reason::Permanent).await;
-    assert_eq!(level().await, Level { scheduled: 1, dead: 2, oldest_due: None });
+    stage.dead_letter("x", Reason::Permanent).await;
+    stage.dead_letter("y", Reason::Permanent).await;
+    assert_eq!(level().await, Stats { scheduled: 1, dead: 2, oldest_due: None });
     stage.schedule("due").await;
     stage.rows_earlier(Duration::from_secs(60)).await;
     let level = level().await;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Claims, HandlerId, Identity, InboxRows, Kind, NewRow, Operator, Promise, StoreError, Transactions, Undone,
+    ClaimState, Claimed, Claims, HandlerId, Identity, InboxRows, Kind, NewRow, Operator, RollbackResult, StoreError,
+    Transactions,
 };
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use tokio::sync::Barrier;
@@ -35,7 +36,7 @@ pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
     all.extend(["dated", "waiting", "b"].map(|key| Identity { handler: shipped, ..stage.id(key) }));
     let all = sorted(all);
     let known = |id: &Identity| id.handler == stage.handler && [&b"dated"[..], b"waiting"].contains(&id.key.as_bytes());
-    for promise in [Promise::Processed, Promise::Waiting] {
+    for promise in [ClaimState::Processed, ClaimState::Waiting] {
         let mut txn = stage.begin().await;
         let claimed = stage.store.claim_many(&mut txn, &refs(&all), promise).await.unwrap();
         let expected = all.iter().map(|id| !known(id));
@@ -47,12 +48,12 @@ pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
         stage.store.rollback(txn).await.unwrap();
     }
     let mut txn = stage.begin().await;
-    let none = stage.store.claim_many(&mut txn, &[], Promise::Waiting).await.unwrap();
+    let none = stage.store.claim_many(&mut txn, &[], ClaimState::Waiting).await.unwrap();
     assert!(none.is_empty());
-    stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await.unwrap();
+    stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
     committed(stage.commit(txn).await);
     let mut txn = stage.begin().await;
-    let again = stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await.unwrap();
+    let again = stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
     assert_eq!(again, vec![Claimed::Found; all.len()]);
     committed(stage.commit(txn).await);
     assert!(stage.is_dated("a").await && stage.is_waiting("waiting").await);
@@ -78,8 +79,9 @@ pub async fn many_claims_are_read_at_once<W: World>(world: W) {
             one.as_ref().map(|one| &one.fingerprint),
             "{asked:?}"
         );
-        let age =
-            |standing: Option<idem_core::store::Standing>| standing.map(|one| one.age.map(|age| age.as_secs() / 60));
+        let age = |standing: Option<idem_core::store::ExistingClaim>| {
+            standing.map(|one| one.age.map(|age| age.as_secs() / 60))
+        };
         assert_eq!(age(standing), age(one), "{asked:?}");
     }
 }
@@ -111,7 +113,7 @@ pub async fn a_claim_that_is_held_up_fails_all_of_many<W: World>(world: W) {
     let all = [stage.id("a"), stage.id("b"), stage.id("c")];
     for held in ["a", "b", "c"] {
         let first = stage.claimed(&stage.id(held)).await;
-        for promise in [Promise::Processed, Promise::Waiting] {
+        for promise in [ClaimState::Processed, ClaimState::Waiting] {
             let mut txn = stage.begin().await;
             let ids = refs(&all);
             let claimed = stage.store.claim_many(&mut txn, &ids, promise);
@@ -134,7 +136,7 @@ pub async fn many_claims_that_waited_find_what_was_committed<W: World>(world: W)
     let second = async {
         loop {
             let mut txn = stage.begin().await;
-            let claimed = stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await;
+            let claimed = stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await;
             stage.store.rollback(txn).await.unwrap();
             match claimed {
                 // The server reported the waiter late.
@@ -169,7 +171,7 @@ pub async fn overlapping_claims_of_many_never_deadlock<W: World>(world: W) {
                 barrier.wait().await;
                 let (txn, claimed) = loop {
                     let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
-                    match store.claim_many(&mut txn, &refs(&all), Promise::Processed).await {
+                    match store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await {
                         Ok(claimed) => break (txn, claimed),
                         Err(StoreError::LockTimeout | StoreError::Serialization(_)) => held_up += 1,
                         Err(fault) => panic!("round {round}: {fault:?}"),
@@ -204,7 +206,7 @@ pub async fn the_guard_watches_over_many_claims<W: World>(world: W) {
         let keys = [format!("{sql} 1"), format!("{sql} 2"), "found".to_owned()];
         let all = sorted(keys.iter().map(|key| stage.id(key)).collect());
         let mut txn = stage.begin().await;
-        stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await.unwrap();
+        stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
         stage.execute(&mut txn, sql).await.unwrap();
         let answer = stage.commit(txn).await;
         assert_eq!(format!("{answer:?}"), expected, "{sql}");
@@ -220,7 +222,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
         let keys = [format!("{n} 1"), format!("{n} 2"), "found".to_owned()];
         let all = sorted(keys.iter().map(|key| stage.id(key)).collect());
         let mut txn = stage.begin().await;
-        stage.store.claim_many(&mut txn, &refs(&all), Promise::Processed).await.unwrap();
+        stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
         stage.effect(&mut txn, "effect").await;
         stage.execute(&mut txn, sql).await.unwrap_err();
         let answer = format!("{:?}", stage.commit(txn).await);
@@ -235,7 +237,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
     assert_eq!(stage.store.start_many(&mut txn, &rows.iter().collect::<Vec<_>>()).await.unwrap(), [true, true]);
     stage.execute(&mut txn, "COMMIT").await.unwrap_err();
     let undone = stage.store.rollback(txn).await.unwrap();
-    assert_ne!(undone, Undone::CommittedEarly);
+    assert_ne!(undone, RollbackResult::CommittedEarly);
     assert_eq!(stage.scheduled().await.len(), 2);
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
 }
@@ -243,7 +245,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
 /// Scheduled and dead rows are inserted together, each in its state; an existing row counts a sighting.
 pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    stage.bury("there", Reason::Permanent).await;
+    stage.dead_letter("there", Reason::Permanent).await;
     let delivery = |n: usize| Delivery::new("orders", vec![0, 0xff, n as u8]).with_message_id(Some(format!("m{n}\0")));
     let deliveries = [delivery(0), delivery(1), delivery(2), delivery(3)];
     let ids = ["due", "later", "dead", "there"].map(|key| stage.id(key));

@@ -27,12 +27,12 @@ async fn taken<W: World>(stage: &Stage<W>) -> Row {
 pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    assert!(stage.store.note(&row, &broke()).await.unwrap());
+    assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     // A single break means only a lost connection.
     let row = stage.take_one(Kind::Ordinary).await;
     assert_eq!((row.starts, row.breaks), (1, 1));
 
-    assert!(stage.store.note(&row, &failed(Ok(HOUR))).await.unwrap());
+    assert!(stage.store.record_result(&row, &failed(Ok(HOUR))).await.unwrap());
     let noted = stage.one_scheduled().await;
     assert_eq!((noted.attempts, noted.starts, noted.breaks, noted.token), (1, 0, 0, None));
     assert_eq!((noted.error.as_str(), noted.reason, noted.died_at), ("it failed", None, None));
@@ -46,7 +46,7 @@ pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(
 pub async fn a_failure_without_a_next_attempt_is_dead<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    assert!(stage.store.note(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
+    assert!(stage.store.record_result(&row, &failed(Err(Reason::Exhausted))).await.unwrap());
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.attempts, dead.token, dead.starts), (Some(Reason::Exhausted), 1, None, 0));
     let died_at = dead.died_at.unwrap();
@@ -61,7 +61,7 @@ pub async fn a_failure_is_never_charged_twice<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     for expected in [true, false, false] {
-        assert_eq!(stage.store.note(&row, &failed(Ok(Duration::ZERO))).await.unwrap(), expected);
+        assert_eq!(stage.store.record_result(&row, &failed(Ok(Duration::ZERO))).await.unwrap(), expected);
         assert_eq!(stage.one_scheduled().await.attempts, 1);
     }
 }
@@ -75,24 +75,24 @@ pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
     let given_back = Note::GivenBack { due: Duration::ZERO };
     let dead = Note::Dead { reason: Reason::Undecodable, error: "stale".to_owned() };
     for note in [failed(Ok(HOUR)), failed(Err(Reason::Exhausted)), broke(), given_back, Note::Released, dead] {
-        assert!(!stage.store.note(&old, &note).await.unwrap(), "{note:?}");
+        assert!(!stage.store.record_result(&old, &note).await.unwrap(), "{note:?}");
     }
     let row = stage.one_scheduled().await;
     assert_eq!((row.token, row.starts, row.attempts, row.breaks), (new.token, 2, 0, 0));
     assert_eq!(row.error, "first");
     assert!(row.due_at >= new.due_at);
-    assert!(stage.store.note(&new, &failed(Ok(HOUR))).await.unwrap());
+    assert!(stage.store.record_result(&new, &failed(Ok(HOUR))).await.unwrap());
 }
 
 /// A run that lost its connection is not a crash: the start is refunded and the break counted.
 pub async fn a_break_gives_the_start_back_and_counts_itself<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    assert!(stage.store.note(&row, &broke()).await.unwrap());
+    assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     let noted = stage.one_scheduled().await;
     assert_eq!((noted.starts, noted.breaks, noted.attempts, noted.token), (0, 1, 0, None));
     assert_eq!(noted.error, "it broke");
-    assert!(!stage.store.note(&row, &broke()).await.unwrap());
+    assert!(!stage.store.record_result(&row, &broke()).await.unwrap());
     assert_eq!(stage.one_scheduled().await.breaks, 1);
 }
 
@@ -101,11 +101,11 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut row = taken(&stage).await;
     for breaks in 1..MAX_BREAKS {
-        assert!(stage.store.note(&row, &broke()).await.unwrap());
+        assert!(stage.store.record_result(&row, &broke()).await.unwrap());
         row = if breaks < 2 { stage.take_one(Kind::Ordinary).await } else { stage.begin_suspect().await };
         assert_eq!((row.breaks, row.starts), (breaks, 1));
     }
-    assert!(stage.store.note(&row, &broke()).await.unwrap());
+    assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.breaks), (Some(Reason::BrokeConnection), MAX_BREAKS));
     assert!(dead.died_at.is_some());
@@ -116,10 +116,10 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
 pub async fn what_was_given_back_has_no_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    assert!(stage.store.note(&row, &Note::GivenBack { due: Duration::ZERO }).await.unwrap());
+    assert!(stage.store.record_result(&row, &Note::GivenBack { due: Duration::ZERO }).await.unwrap());
     let row = stage.take_one(Kind::Ordinary).await;
     assert_eq!((row.starts, row.attempts, row.breaks, row.error.as_str()), (1, 0, 0, "first"));
-    assert!(stage.store.note(&row, &Note::GivenBack { due: HOUR }).await.unwrap());
+    assert!(stage.store.record_result(&row, &Note::GivenBack { due: HOUR }).await.unwrap());
     assert!(stage.take(Kind::Ordinary).await.is_empty());
 }
 
@@ -128,11 +128,11 @@ pub async fn dead_without_an_attempt<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     let note = Note::Dead { reason: Reason::Undecodable, error: "no JSON".to_owned() };
-    assert!(stage.store.note(&row, &note).await.unwrap());
+    assert!(stage.store.record_result(&row, &note).await.unwrap());
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.attempts, dead.token), (Some(Reason::Undecodable), 0, None));
     assert_eq!(dead.error, "no JSON");
-    assert!(!stage.store.note(&row, &note).await.unwrap());
+    assert!(!stage.store.record_result(&row, &note).await.unwrap());
 }
 
 /// A start that did not run because the lease was lost is refunded; the current holder keeps the row.
@@ -142,7 +142,7 @@ pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W)
     stage.end_leases().await;
     let new = stage.begin_suspect().await;
     assert_eq!(new.starts, 2);
-    stage.store.unstart(&old).await.unwrap();
+    stage.store.refund_start(&old).await.unwrap();
     let row = stage.one_scheduled().await;
     assert_eq!((row.starts, row.token), (1, new.token));
 }
@@ -151,8 +151,8 @@ pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W)
 pub async fn unstart_never_goes_below_zero<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    assert!(stage.store.note(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
-    stage.store.unstart(&row).await.unwrap();
+    assert!(stage.store.record_result(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
+    stage.store.refund_start(&row).await.unwrap();
     assert_eq!(stage.one_scheduled().await.starts, 0);
     assert_eq!(stage.take_one(Kind::Ordinary).await.starts, 1);
 }

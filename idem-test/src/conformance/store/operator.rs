@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Claims, Filter, Identity, InboxRows, Isolation, Kind, Limit, Operator, Page, Promise, Replayed,
+    ClaimState, Claimed, Claims, Filter, Identity, InboxRows, Isolation, Kind, Limit, Operator, Page, Replayed,
     Transactions,
 };
 use idem_core::{Fingerprint, Key, Reason};
@@ -17,8 +17,8 @@ pub async fn the_list_is_filtered<W: World>(world: W) {
     let shipped = register(&stage.store, "billing", "order_shipped").await;
     let elsewhere = register(&stage.store, "shipping", "order_paid").await;
     stage.schedule("scheduled").await;
-    stage.bury("permanent", Reason::Permanent).await;
-    stage.bury("exhausted", Reason::Exhausted).await;
+    stage.dead_letter("permanent", Reason::Permanent).await;
+    stage.dead_letter("exhausted", Reason::Exhausted).await;
     stage.row(&Identity { handler: shipped, ..stage.id("shipped") }, true, Err(Reason::Permanent)).await;
     stage.row(&Identity { handler: elsewhere, ..stage.id("elsewhere") }, true, Err(Reason::Permanent)).await;
 
@@ -43,7 +43,7 @@ pub async fn the_list_is_filtered<W: World>(world: W) {
 pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for n in 0..7 {
-        stage.bury(&n.to_string(), Reason::Permanent).await;
+        stage.dead_letter(&n.to_string(), Reason::Permanent).await;
     }
     let (mut before, mut pages) = (None, Vec::new());
     loop {
@@ -58,7 +58,7 @@ pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
 /// Dead to scheduled: due now, without start, token or reason. The claim exists throughout.
 pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let id = stage.bury("a", Reason::Exhausted).await;
+    let id = stage.dead_letter("a", Reason::Exhausted).await;
     assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
     assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::Found);
     let row = stage.one_scheduled().await;
@@ -73,7 +73,7 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
 /// A replayed row is no longer dead; scheduled rows, rows of another consumer and missing rows are not found.
 pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let id = stage.bury("a", Reason::Exhausted).await;
+    let id = stage.dead_letter("a", Reason::Exhausted).await;
     assert_eq!(stage.store.replay("shipping", id, true).await.unwrap(), Replayed::NotFound);
     assert_eq!(stage.store.replay("billing", id + 1000, true).await.unwrap(), Replayed::NotFound);
     assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
@@ -96,7 +96,7 @@ pub async fn replay_of_what_is_too_old_needs_force<W: World>(world: W) {
 
 async fn needs_force<W: World>(world: W, reason: Reason) {
     let stage = Stage::new(world).await;
-    let id = stage.bury("a", reason).await;
+    let id = stage.dead_letter("a", reason).await;
     assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::NeedsForce);
     assert_eq!(stage.one_dead().await.reason, Some(reason));
     assert_eq!(stage.store.replay("billing", id, true).await.unwrap(), Replayed::Due);
@@ -119,7 +119,7 @@ pub async fn replay_of_a_conflict_needs_a_key<W: World>(world: W) {
 pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, reason) in [("a", Reason::Crashed), ("b", Reason::BrokeConnection)] {
-        let id = stage.bury(key, reason).await;
+        let id = stage.dead_letter(key, reason).await;
         assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
         let row = stage.one_scheduled().await;
         assert_eq!((row.starts, row.token), (0, None));
@@ -172,8 +172,8 @@ pub async fn replay_as_is_refused_where_the_key_is_taken<W: World>(world: W) {
 /// The message will never run: its claim is dated, so that late copies are duplicates and prune can delete it.
 pub async fn discard_dates_the_claim_that_the_row_owned<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let id = stage.bury("a", Reason::Exhausted).await;
-    stage.bury("b", Reason::Exhausted).await;
+    let id = stage.dead_letter("a", Reason::Exhausted).await;
+    stage.dead_letter("b", Reason::Exhausted).await;
     assert!(stage.store.discard("billing", id).await.unwrap());
     assert!(stage.is_dated("a").await);
     assert!(stage.is_waiting("b").await);
@@ -229,13 +229,13 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     let taken =
         stage.store.take(&[stage.handler], Kind::Ordinary, Limit::rows(1), uuid::Uuid::new_v4(), LEASE).await.unwrap();
     assert!(!stage.store.discard("billing", taken[0].id).await.unwrap());
-    let dead = stage.bury("b", Reason::Permanent).await;
+    let dead = stage.dead_letter("b", Reason::Permanent).await;
     assert!(!stage.store.discard("shipping", dead).await.unwrap());
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (1, 1));
 
     let mut txn = stage.begin().await;
-    let claimed = stage.store.claim(&mut txn, &stage.id("b"), Promise::Waiting).await.unwrap();
+    let claimed = stage.store.claim(&mut txn, &stage.id("b"), ClaimState::Waiting).await.unwrap();
     assert_eq!(claimed, Claimed::Found);
     stage.store.rollback(txn).await.unwrap();
     assert_eq!(stage.scheduled().await[0].due_at.duration_since(taken[0].due_at).unwrap_or_default(), Duration::ZERO);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{Claimed, Claims, HandlerId, Identity, Operator, Promise, Pruned, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, HandlerId, Identity, Operator, Pruned, Transactions};
 use idem_core::{Key, Reason};
 
 use super::stage::register;
@@ -25,10 +25,10 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     stage.process("old").await;
     stage.process("old too").await;
     stage.schedule("scheduled").await;
-    stage.bury("dead", Reason::Exhausted).await;
+    stage.dead_letter("dead", Reason::Exhausted).await;
     // It has no row, so that only its missing date keeps it.
     let mut txn = stage.begin().await;
-    stage.store.claim(&mut txn, &stage.id("waiting"), Promise::Waiting).await.unwrap();
+    stage.store.claim(&mut txn, &stage.id("waiting"), ClaimState::Waiting).await.unwrap();
     committed(stage.commit(txn).await);
     stage.claims_earlier(RETENTION * 2).await;
     stage.process("fresh").await;
@@ -101,9 +101,9 @@ pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(w
         for attempts in 1..3 {
             let mut txn = stage.begin().await;
             for _ in 1..attempts {
-                stage.store.claim_many(&mut txn, &[&known], Promise::Processed).await.unwrap();
+                stage.store.claim_many(&mut txn, &[&known], ClaimState::Processed).await.unwrap();
             }
-            assert_eq!(stage.store.claim_many(&mut txn, &ids, Promise::Processed).await.unwrap(), claimed);
+            assert_eq!(stage.store.claim_many(&mut txn, &ids, ClaimState::Processed).await.unwrap(), claimed);
             stage.store.rollback(txn).await.unwrap();
         }
     }
@@ -116,7 +116,7 @@ pub async fn a_claim_that_races_with_prune_is_found_or_told_of<W: World>(world: 
     let ids: Vec<_> = (0..200).map(|n| stage.id(&format!("{n:03}"))).collect();
     for _ in 0..3 {
         let mut txn = stage.begin().await;
-        stage.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), Promise::Processed).await.unwrap();
+        stage.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
         committed(stage.commit(txn).await);
         stage.claims_earlier(RETENTION * 2).await;
         let race = async {

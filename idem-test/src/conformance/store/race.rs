@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Claims, Identity, Promise, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claims, Identity, StoreError, Transactions};
 use idem_core::{Fingerprint, HasConnection, Key};
 use tokio::sync::{Barrier, watch};
 
@@ -111,7 +111,7 @@ async fn claim<W: World>(
         (begin().await, sent)
     };
     let claimed = loop {
-        match store.claim(&mut txn, identity, Promise::Processed).await {
+        match store.claim(&mut txn, identity, ClaimState::Processed).await {
             Ok(claimed) => break claimed,
             Err(StoreError::LockTimeout) => {
                 store.rollback(txn).await.unwrap();

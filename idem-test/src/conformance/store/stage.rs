@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claimed, Claims, Committed, Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Operator, Page, Promise,
-    Row, Standing, Transactions,
+    ClaimState, Claimed, Claims, CommitResult, ExistingClaim, Filter, HandlerId, Identity, InboxRows, Kind, Limit,
+    NewRow, Operator, Page, Row, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
@@ -52,13 +52,13 @@ impl<W: World> Stage<W> {
         self.store.begin(Duration::from_secs(30)).await.unwrap()
     }
 
-    pub(super) async fn commit(&self, txn: <W::Store as Transactions>::Txn) -> Committed {
+    pub(super) async fn commit(&self, txn: <W::Store as Transactions>::Txn) -> CommitResult {
         self.store.commit(txn).await
     }
 
     /// Begins a transaction and makes a claim that must be new.
     pub(super) async fn claimed(&self, identity: &Identity) -> <W::Store as Transactions>::Txn {
-        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity, Promise::Processed);
+        let claim = self.store.begin_with_claim(Duration::from_secs(30), identity, ClaimState::Processed);
         let (txn, claimed) = claim.await.unwrap();
         assert!(claimed.is_new());
         txn
@@ -100,12 +100,12 @@ impl<W: World> Stage<W> {
     /// The result of a claim now; the claim is not kept.
     pub(super) async fn claim_now(&self, identity: &Identity) -> Claimed {
         let mut txn = self.begin().await;
-        let claimed = self.store.claim(&mut txn, identity, Promise::Processed).await.unwrap();
+        let claimed = self.store.claim(&mut txn, identity, ClaimState::Processed).await.unwrap();
         self.store.rollback(txn).await.unwrap();
         claimed
     }
 
-    pub(super) async fn standing(&self, key: &str) -> Option<Standing> {
+    pub(super) async fn standing(&self, key: &str) -> Option<ExistingClaim> {
         let mut txn = self.begin().await;
         let standing = self.store.standing(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
         self.store.rollback(txn).await.unwrap();
@@ -155,7 +155,7 @@ impl<W: World> Stage<W> {
     pub(super) async fn row(&self, identity: &Identity, claim: bool, state: Result<Duration, Reason>) {
         let mut txn = self.begin().await;
         if claim {
-            assert!(self.store.claim(&mut txn, identity, Promise::Waiting).await.unwrap().is_new());
+            assert!(self.store.claim(&mut txn, identity, ClaimState::Waiting).await.unwrap().is_new());
         }
         let delivery = Delivery::new("orders", "payload");
         let row = NewRow { identity, delivery: &delivery, attempts: 0, state, error: "first" };
@@ -169,7 +169,7 @@ impl<W: World> Stage<W> {
     }
 
     /// Stores a dead letter and returns its id.
-    pub(super) async fn bury(&self, key: &str, reason: Reason) -> i64 {
+    pub(super) async fn dead_letter(&self, key: &str, reason: Reason) -> i64 {
         self.row(&self.id(key), true, Err(reason)).await;
         self.dead().await[0].id
     }
@@ -224,8 +224,8 @@ pub(super) async fn register<S: Store>(store: &S, consumer: &str, name: &str) ->
 }
 
 /// Asserts that the commit succeeded.
-pub(super) fn committed(committed: Committed) {
-    assert!(matches!(committed, Committed::Done), "it was to be committed: {committed:?}");
+pub(super) fn committed(committed: CommitResult) {
+    assert!(matches!(committed, CommitResult::Done), "it was to be committed: {committed:?}");
 }
 
 /// Repeats a query until it returns `Some`: a server may notice a closed connection late.

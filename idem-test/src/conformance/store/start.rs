@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{Claimed, Claims, InboxRows, Kind, Promise, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, InboxRows, Kind, Transactions};
 
 use super::{Stage, World, committed};
 
@@ -84,7 +84,7 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     assert!(stage.store.start(&mut running, &row).await.unwrap());
 
     let mut copy = stage.store.begin(Duration::from_secs(30)).await.unwrap();
-    let claimed = stage.store.claim(&mut copy, &stage.id("a"), Promise::Processed).await.unwrap();
+    let claimed = stage.store.claim(&mut copy, &stage.id("a"), ClaimState::Processed).await.unwrap();
     assert_eq!(claimed, Claimed::Found);
     let standing = stage.store.standing(&mut copy, stage.handler, &row.identity.key).await.unwrap().unwrap();
     assert_eq!((standing.fingerprint, standing.age), (row.identity.fingerprint, None));
@@ -108,7 +108,7 @@ pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     assert!(is_scheduled(&a).await, "it is not committed");
     committed(stage.commit(txn).await);
     assert!(!is_scheduled(&a).await);
-    stage.bury("dead", Reason::Permanent).await;
+    stage.dead_letter("dead", Reason::Permanent).await;
     assert!(!is_scheduled(&stage.id("dead")).await);
 }
 
@@ -116,7 +116,7 @@ pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
 pub async fn a_row_that_waits_for_its_turn_is_made_due<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.row(&stage.id("ahead"), true, Ok(Duration::from_secs(7 * 24 * 3600))).await;
-    let dead = stage.bury("dead", Reason::Permanent).await;
+    let dead = stage.dead_letter("dead", Reason::Permanent).await;
     assert!(stage.take(Kind::Ordinary).await.is_empty());
     for key in ["ahead", "dead", "unknown"] {
         stage.store.make_due(&stage.id(key)).await.unwrap();

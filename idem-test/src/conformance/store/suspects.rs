@@ -30,7 +30,7 @@ pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
         let row = stage.take_one(Kind::Ordinary).await;
         assert_eq!(row.breaks, breaks, "one break is nothing");
         let broke = Note::Broke { due: Duration::ZERO, error: String::new() };
-        assert!(stage.store.note(&row, &broke).await.unwrap());
+        assert!(stage.store.record_result(&row, &broke).await.unwrap());
     }
     stage.end_leases().await;
 
@@ -81,8 +81,8 @@ pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
     stage.end_leases().await;
     let row = stage.take_one(Kind::Suspect).await;
     assert!(stage.store.count_start(&row, LEASE).await.unwrap());
-    assert!(stage.store.note(&row, &Note::Released).await.unwrap());
-    assert!(!stage.store.note(&row, &Note::Released).await.unwrap());
+    assert!(stage.store.record_result(&row, &Note::Released).await.unwrap());
+    assert!(!stage.store.record_result(&row, &Note::Released).await.unwrap());
     let row = stage.take_one(Kind::Suspect).await;
     assert_eq!((row.starts, row.attempts, row.breaks), (1, 0, 0));
 }
@@ -96,7 +96,7 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
     let rows = stage.take(Kind::Ordinary).await;
     let (token, ids) = (rows[0].token.unwrap(), [rows[0].id, rows[1].id]);
     let given_back = Note::GivenBack { due: LEASE * 9 };
-    assert!(stage.store.note(&rows[1], &given_back).await.unwrap());
+    assert!(stage.store.record_result(&rows[1], &given_back).await.unwrap());
     stage.end_leases().await;
     let before = stage.scheduled().await;
     stage.store.extend(token, &ids, LEASE).await.unwrap();
@@ -143,9 +143,9 @@ pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
 pub async fn judge_waits_for_three_leases<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 2).await;
-    let judge = async || stage.store.judge(&[stage.handler], LEASE).await.unwrap();
+    let judge = async || stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap();
     assert_eq!(judge().await, 0);
-    assert_eq!(stage.store.judge(&[], LEASE).await.unwrap(), 0);
+    assert_eq!(stage.store.dead_letter_crashed(&[], LEASE).await.unwrap(), 0);
     stage.rows_earlier(LEASE * 2).await;
     assert_eq!(judge().await, 1);
     assert_eq!(judge().await, 0);
@@ -168,9 +168,9 @@ pub async fn judge_waits_for_three_leases<W: World>(world: W) {
 pub async fn a_judged_row_is_not_brought_back_by_its_old_holder<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = crash_out(&stage, LEASE * 4).await;
-    assert_eq!(stage.store.judge(&[stage.handler], LEASE).await.unwrap(), 1);
+    assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap(), 1);
     let note = Note::Failed { next: Ok(Duration::ZERO), error: String::new() };
-    assert!(!stage.store.note(&row, &note).await.unwrap());
+    assert!(!stage.store.record_result(&row, &note).await.unwrap());
     let mut txn = stage.begin().await;
     assert!(!stage.store.start(&mut txn, &row).await.unwrap());
     stage.store.rollback(txn).await.unwrap();

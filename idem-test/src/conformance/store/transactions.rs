@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use idem_core::store::{Claimed, Claims, Committed, Promise, StoreError, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
 
 use super::{Setup, Stage, World, committed, settled};
 
@@ -30,7 +30,7 @@ pub async fn a_dropped_transaction_is_rolled_back_and_its_claim_free<W: World>(w
     drop(txn);
     let claimed = settled(async || {
         let mut txn = stage.begin().await;
-        let claimed = stage.store.claim(&mut txn, &stage.id("a"), Promise::Processed).await;
+        let claimed = stage.store.claim(&mut txn, &stage.id("a"), ClaimState::Processed).await;
         stage.store.rollback(txn).await.unwrap();
         // The server may notice the closed connection only after the claim has waited for it.
         if matches!(claimed, Err(StoreError::LockTimeout)) { None } else { Some(claimed.unwrap()) }
@@ -45,7 +45,7 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
     for polls in 0..60 {
         let step = async {
             let mut txn = stage.begin().await;
-            let _ = stage.store.claim(&mut txn, &stage.id("cancelled"), Promise::Processed).await;
+            let _ = stage.store.claim(&mut txn, &stage.id("cancelled"), ClaimState::Processed).await;
             let _ = stage.execute(&mut txn, &stage.effect_sql("cancelled")).await;
             stage.store.rollback(txn).await
         };
@@ -66,7 +66,7 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
     assert_eq!(stage.effects("cancelled").await, 0);
     settled(async || {
         let mut txn = stage.begin().await;
-        let claimed = stage.store.claim(&mut txn, &stage.id("cancelled"), Promise::Processed).await;
+        let claimed = stage.store.claim(&mut txn, &stage.id("cancelled"), ClaimState::Processed).await;
         stage.store.rollback(txn).await.unwrap();
         claimed.ok().filter(Claimed::is_new)
     })
@@ -77,7 +77,7 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
 pub async fn a_statement_ends_at_the_deadline<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.store.begin(Duration::from_millis(200)).await.unwrap();
-    stage.store.claim(&mut txn, &stage.id("a"), Promise::Processed).await.unwrap();
+    stage.store.claim(&mut txn, &stage.id("a"), ClaimState::Processed).await.unwrap();
     let began = Instant::now();
     assert!(stage.execute(&mut txn, W::FEATURES.long).await.is_err());
     assert!(began.elapsed() < Duration::from_secs(10));
@@ -105,7 +105,7 @@ pub async fn a_commit_without_an_answer_is_unknown<W: World>(world: W) {
     let mut txn = stage.claimed(&stage.id("a")).await;
     let _ = stage.execute(&mut txn, suicide).await;
     let committed = stage.commit(txn).await;
-    assert!(matches!(committed, Committed::Unknown(_)), "{committed:?}");
+    assert!(matches!(committed, CommitResult::Unknown(_)), "{committed:?}");
     stage.process("a").await;
 }
 
@@ -121,7 +121,7 @@ pub async fn a_commit_that_is_refused_writes_nothing<W: World>(world: W) {
     stage.effect(&mut txn, "a").await;
     stage.execute(&mut txn, &format!("INSERT INTO {children} (parent) VALUES (1)")).await.unwrap();
     let committed = stage.commit(txn).await;
-    assert!(matches!(committed, Committed::Refused(_)), "{committed:?}");
+    assert!(matches!(committed, CommitResult::Refused(_)), "{committed:?}");
     assert_eq!((stage.effects("a").await, stage.standing("a").await), (0, None));
     stage.process("a").await;
 }

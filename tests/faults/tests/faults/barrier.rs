@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use idem::Gate;
+use idem::SuspectLock;
 use idem::prelude::*;
 use idem_faults::{Act, Journal, Order, World, fresh};
 use idem_test::{Broker, Queue};
@@ -78,7 +78,7 @@ async fn two_workers_and_one_key_at_once_have_one_effect_a_thousand_times_on_sql
         let journal = journal.clone();
         let worker = Worker::new("faults", store, broker.queue("orders"))
             .state(meeting.clone())
-            .gate(Gate::new())
+            .suspect_lock(SuspectLock::new())
             .concurrency(1)
             .observe(move |delivery, outcome| journal.note(delivery, outcome))
             .handler::<meet>();

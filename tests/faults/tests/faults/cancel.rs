@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use idem::store::{Claimed, Claims, Committed, HandlerId, Identity, Promise, Transactions};
+use idem::store::{ClaimState, Claimed, Claims, CommitResult, HandlerId, Identity, Transactions};
 use idem::{Fingerprint, HasConnection, Key, Postgres};
 use idem_faults::{Act, Order, World, until, within};
 use sqlx::PgConnection;
@@ -28,13 +28,13 @@ async fn pass(time: Duration) {
 /// Begin, claim, effect, commit. Returns whether this call processed the message.
 async fn process(world: Arc<World>, store: Postgres, identity: Identity, id: String) -> bool {
     let mut txn = store.begin(Duration::from_secs(10)).await.unwrap();
-    if store.claim(&mut txn, &identity, Promise::Processed).await.unwrap() == Claimed::Found {
+    if store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap() == Claimed::Found {
         store.rollback(txn).await.unwrap();
         return false;
     }
     let tx = <Postgres as HasConnection<PgConnection>>::connection(&mut txn);
     world.stage.effect(&id, 1, tx).await.unwrap();
-    assert!(matches!(store.commit(txn).await, Committed::Done));
+    assert!(matches!(store.commit(txn).await, CommitResult::Done));
     true
 }
 

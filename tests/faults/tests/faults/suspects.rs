@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use idem::{Gate, Reason};
+use idem::{Reason, SuspectLock};
 use idem_faults::{Act, Mode, Order, Running, Scene, Site, Tuned, World, orders, quick, until};
 
 use crate::everywhere::everywhere;
@@ -41,16 +41,16 @@ async fn neighbours_keep_their_throughput(
 ) {
     let (Some(billing), Some(shipping)) = (World::new().await, World::new().await) else { return };
     let Some(control) = World::new().await else { return };
-    let gate = Gate::new();
+    let gate = SuspectLock::new();
     let store = billing.options().connections(40).connect().await.unwrap();
-    let start = |world: &World, store: &idem::Postgres, gate: &Gate, lanes| {
+    let start = |world: &World, store: &idem::Postgres, gate: &SuspectLock, lanes| {
         let lease = Duration::from_millis(500);
         world.start(store, world.broker.queue("orders"), |worker| {
-            tune(mode.tune(worker), lanes).gate(gate.clone()).lease_duration(lease)
+            tune(mode.tune(worker), lanes).suspect_lock(gate.clone()).lease_duration(lease)
         })
     };
     let mut neighbours = Vec::new();
-    for (world, gate) in [(&shipping, gate.clone()), (&control, Gate::new())] {
+    for (world, gate) in [(&shipping, gate.clone()), (&control, SuspectLock::new())] {
         let store = world.options().connections(40).connect().await.unwrap();
         let work = 4 * 1000 * window().as_secs() / shipping_takes * 3;
         orders("order", work as usize, Act::Take(shipping_takes)).iter().for_each(|order| world.publish(order));
@@ -128,10 +128,10 @@ async fn failing_rows_of_a_batch_never_look_like_crashes() {
 
 /// Processes that are killed once, while they hold deliveries.
 async fn a_deploy_makes_no_process_go_quiet<S: Site>(scene: &Scene<S>) {
-    let gates = [(); 4].map(|()| Gate::new());
-    let start = async |gate: &Gate| {
+    let gates = [(); 4].map(|()| SuspectLock::new());
+    let start = async |gate: &SuspectLock| {
         let source = scene.site.source().await;
-        scene.start_from(source, |worker| worker.gate(gate.clone()))
+        scene.start_from(source, |worker| worker.suspect_lock(gate.clone()))
     };
     let killed = [start(&gates[0]).await, start(&gates[1]).await];
     scene.warm_up().await;
