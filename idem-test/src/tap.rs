@@ -38,8 +38,8 @@ pub trait Tap: Send + 'static {
     /// Changes a delivery on its way to the worker, and creates its ack tap.
     fn receive(&mut self, delivery: Delivery) -> (Delivery, Self::Ack);
 
-    /// Replaces [`Source::open`].
-    fn open<S: Source>(
+    /// Replaces [`Source::subscribe`].
+    fn subscribe<S: Source>(
         &mut self,
         source: &mut S,
         options: SubscribeOptions,
@@ -113,7 +113,7 @@ impl<S: Source, T: Tap> Source for Tapped<S, T> {
     }
 
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
-        self.tap.open(&mut self.source, options).await
+        self.tap.subscribe(&mut self.source, options).await
     }
 
     fn replay_window(&self) -> ReplayWindow {

@@ -20,7 +20,7 @@ use crate::subscription::{Made, Subscription};
 /// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
 /// it is read.
 ///
-/// Each [`subscribe`](idem_core::Source::open) makes a new connection. Deliveries of the earlier ones stay ours, are extended,
+/// Each [`subscribe`](idem_core::Source::subscribe) makes a new connection. Deliveries of the earlier ones stay ours, are extended,
 /// and can be settled by the new one, unless the stream was recreated in the meantime.
 pub struct Stream {
     pub(crate) config: Arc<Config>,

@@ -179,7 +179,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// What it costs: a row that is written and deleted for each message, a commit for each batch that is stored and for each
     /// that is taken, and so a few milliseconds from the delivery to the handler (the histogram
     /// `idem_inbox_wait_seconds`). Messages run in no order. A worker on another machine finds rows that were stored here
-    /// by its [`poll`](Self::poll_interval).
+    /// by its [`poll_interval`](Self::poll_interval).
     ///
     /// Refused at the start together with an order.
     pub fn inbox(mut self) -> Self {
@@ -242,7 +242,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
 impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, WithHandlers> {
     /// Runs until `shutdown` is ready, and then drains: no new delivery is begun, what is held is released, what runs is
-    /// finished within the patience of [`drain`](Self::drain).
+    /// finished within the [`shutdown_timeout`](Self::shutdown_timeout).
     ///
     /// Dropping the future ends the worker at once, as a crash would, without harm: what runs is rolled back, and the
     /// broker delivers again.

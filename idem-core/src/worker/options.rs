@@ -66,8 +66,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// for them (`no key`, `unknown type`, `undecodable`), and none of the others was processed or stored; 50 of 100 by
     /// default. A wrong header name or codec makes a dead letter of every message, and would empty the queue into the inbox.
     ///
-    /// While it is paused, [`Health`] is not ready and says why; no delivery is taken, and unfit ones at hand are held
-    /// unsettled. [`Health::resume`] or a restart goes on. One bad producer among good ones never pauses it, since what is
+    /// While it is paused, [`Health`](crate::Health) is not ready and says why; no delivery is taken, and unfit ones at hand are held
+    /// unsettled. [`Health::resume`](crate::Health::resume) or a restart goes on. One bad producer among good ones never pauses it, since what is
     /// processed counts for the queue.
     pub fn unfit_limit(mut self, limit: usize, of: usize) -> Self {
         self.settings.unfit_limit = Some((limit, of));

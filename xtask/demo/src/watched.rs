@@ -101,7 +101,7 @@ impl Drop for InHand {
 impl Tap for Watch {
     type Ack = WatchAck;
 
-    async fn open<S: Source>(&mut self, source: &mut S, options: SubscribeOptions) -> Result<(), BoxError> {
+    async fn subscribe<S: Source>(&mut self, source: &mut S, options: SubscribeOptions) -> Result<(), BoxError> {
         source.subscribe(options).await?;
         self.opened.store(true, Ordering::SeqCst);
         Ok(())

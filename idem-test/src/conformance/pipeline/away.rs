@@ -116,7 +116,7 @@ struct Useless {
 impl Tap for Useless {
     type Ack = ();
 
-    async fn open<S: Source>(&mut self, _: &mut S, _: SubscribeOptions) -> Result<(), BoxError> {
+    async fn subscribe<S: Source>(&mut self, _: &mut S, _: SubscribeOptions) -> Result<(), BoxError> {
         self.opened.send_modify(|opened| *opened += 1);
         Ok(())
     }
