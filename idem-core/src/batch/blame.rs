@@ -1,4 +1,4 @@
-//! Whose failure the failure of a batch is.
+//! Finds the message that caused the failure of a batch.
 
 use crate::execute::RunResult;
 use crate::runtime::Pipeline;
@@ -6,20 +6,21 @@ use crate::{Reason, Store};
 
 use super::round::Round;
 
-/// Whose call a run has failed in.
+/// The handler call in which a run failed.
 #[derive(Clone, Copy)]
 pub(super) struct Culprit<'a> {
-    /// The items of the call; none of them where all had returned.
+    /// The items of the call; empty if all handlers had returned.
     pub(super) places: &'a [usize],
-    /// Whether a transaction that was ended was ended by this call, rather than by one before it.
+    /// Whether this call, rather than an earlier one, ended the transaction.
     pub(super) ended_it: bool,
 }
 
 impl Culprit<'_> {
-    /// What was found out as all handlers had returned.
+    /// A failure that was found after all handlers had returned.
     pub(super) const NOBODY: Self = Self { places: &[], ended_it: false };
 
-    /// A failure of a call that ran one message is known by its place; of a call that ran many, by halving.
+    /// Attributes a failure. If the call ran one message, it is that message's; if it ran several, halving finds the
+    /// message.
     fn blamed(self) -> Round {
         match self.places {
             [only] => Round::Without(vec![*only]),
@@ -29,16 +30,17 @@ impl Culprit<'_> {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// What the end of a run means for its batch, of which the items at `new` hold claims. `None`: it is processed.
+    /// Returns what the result of a run means for its batch, in which the items at `new` hold claims. `None`: the batch
+    /// is processed.
     pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<Round> {
         Some(match ran {
             RunResult::Processed => return None,
-            // Behind the end of the transaction nothing can be written, so that it is not known who ended it.
+            // After the transaction has ended nothing can be written, so it is unknown which handler ended it.
             RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) && !culprit.ended_it => {
                 Round::Split
             }
             RunResult::Failed(_) => culprit.blamed(),
-            // Any other lost race of a handler is tried anew where its message is alone.
+            // A handler that lost any other race is retried when its message runs alone.
             RunResult::Retry(error) if culprit.places.is_empty() || self.store.deadlocked(error.as_ref()) => {
                 Round::Deadlock
             }

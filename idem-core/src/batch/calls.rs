@@ -1,4 +1,4 @@
-//! The calls of handlers that a batch makes.
+//! The handler calls that a batch makes.
 
 use crate::Store;
 use crate::registry::{Job, Route};
@@ -12,10 +12,10 @@ pub(super) struct Call<'a, S: Store> {
     pub(super) job: Box<dyn Job<S>>,
 }
 
-/// The new items of a handler of sets.
+/// The new items of a batch handler.
 type Set<'a, S> = (&'a Route<S>, Vec<usize>, Vec<Box<dyn Job<S>>>);
 
-/// The calls for the new items, in the order in which their deliveries came; a handler of sets is called once.
+/// Returns the calls for the new items, in the order in which their deliveries arrived. A batch handler is called once.
 pub(super) fn calls<'a, S: Store>(items: &mut [Item<'a, S>], new: &[usize]) -> Vec<Call<'a, S>> {
     let mut order = new.to_vec();
     order.sort_unstable_by_key(|place| items[*place].at);

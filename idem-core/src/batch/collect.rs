@@ -1,4 +1,4 @@
-//! Taking together what is there.
+//! Takes all available items together.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::runtime::Queue;
 
-/// Waits for one, and takes what else is there, up to `limit`; with `linger`, also what comes within that time.
-/// `false` when the queue is closed and empty. Cancel safe: what was taken stays in `taken`.
+/// Waits for one item, and takes all others that are available, up to `limit`; with `linger`, also those that arrive
+/// within that time. Returns `false` if the queue is closed and empty. Cancel safe: items already taken stay in
+/// `taken`.
 pub(crate) async fn collect<T>(from: &Queue<T>, limit: usize, linger: Duration, taken: &mut Vec<T>) -> bool {
     let Some(first) = from.recv().await else { return false };
     taken.push(first);

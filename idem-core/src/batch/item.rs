@@ -1,4 +1,4 @@
-//! What a batch is made of.
+//! The items and verdicts of a batch.
 
 use std::cmp::Ordering;
 
@@ -9,44 +9,46 @@ use crate::{Delivery, Outcome, Store};
 
 /// A message of a batch that can run.
 pub(super) struct Item<'a, S: Store> {
-    /// Its place among the deliveries or rows of the batch.
+    /// Its index in the deliveries or rows of the batch.
     pub(super) at: usize,
     pub(super) route: &'a Route<S>,
     pub(super) identity: Identity,
-    /// How many attempts have failed before.
+    /// The number of attempts that have failed before.
     pub(super) attempts: u32,
-    /// Taken by its run; decoded anew for another one.
+    /// `None` once a run has taken it; decoded again for another run.
     pub(super) job: Option<Box<dyn Job<S>>>,
-    /// Copies in the same batch: they have the verdict of this one.
+    /// Its duplicates in the same batch: they get their verdict from this one's.
     copies: Vec<usize>,
-    /// Keeps other deliveries of the key in this process out, for as long as the batch is worked on.
+    /// Keeps out other deliveries of the key in this process while the batch is processed.
     _flight: Option<Place>,
 }
 
-/// What one message of a batch came to.
+/// The result of one message of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The database has answered.
+    /// The database has responded.
     Done(Outcome),
-    /// It has to be taken alone: nobody but itself is charged with what becomes of it there.
+    /// It has to be processed alone, where a failure is charged to it and to no other message.
     Alone,
     /// The lease of its row was lost.
     Lost,
-    /// The connection was lost with it, so that it goes by way of the inbox, alone.
+    /// The connection was lost during its run. It is processed alone, from the inbox.
     Broke,
-    /// The worker stops.
+    /// The worker is stopping.
     Stopped,
 }
 
 impl<S: Store> Pipeline<S> {
-    /// The deliveries that can run together, sorted as claims are made. What cannot is taken alone: what is unfit or was
-    /// redelivered, what the database has refused before, what is in flight elsewhere in this process, and another message under a key of the batch.
+    /// Returns the deliveries that can run together, in claim order. All others are processed alone: the unfit, the
+    /// redelivered, those that the database has refused before, those whose key is in flight elsewhere in this process,
+    /// and a different message under a key of the batch.
     pub(super) fn items(&self, deliveries: &[Delivery]) -> Vec<Item<'_, S>> {
         let fits = |delivery: &Delivery| !delivery.redelivered() && delivery.refused.tries() == 0;
         let fit = deliveries.iter().enumerate().filter(|(_, delivery)| fits(delivery));
         let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.receive(it).ok()?))).collect();
         let identity = |place: usize| &works[place].1.identity;
-        // Places are sorted, since what stands there is large. The sort is stable: the first of a key is what came first.
+        // Sorts indices, since the items are large. The sort is stable: the first of a key is the one that arrived
+        // first.
         let mut order: Vec<usize> = (0..works.len()).collect();
         order.sort_by(|a, b| in_order(identity(*a), identity(*b)));
         let of_one_key = order.chunk_by(|a, b| in_order(identity(*a), identity(*b)).is_eq());
@@ -65,12 +67,12 @@ impl<S: Store> Pipeline<S> {
         firsts.into_iter().filter_map(item).collect()
     }
 
-    /// The rows that can run together. Those without a key go back through decode and key, each alone.
+    /// Returns the rows that can run together. Those without a key go back through decode and key, each alone.
     pub(super) fn rows(&self, rows: &[Row]) -> Vec<Item<'_, S>> {
         let item = |(at, row): (usize, &Row)| {
             let route = self.routes.get(row.identity.handler).filter(|_| !row.identity.key.as_bytes().is_empty())?;
-            // One that has lost its connection may be the one that breaks it, and would break it for all; one that the
-            // database has refused would be refused again.
+            // A row that has lost its connection may be the one that breaks it, and would break it for all; one that
+            // the database has refused would be refused again.
             if row.breaks > 0 || self.refusals.is_refused(row.id) {
                 return None;
             }
@@ -85,17 +87,17 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// Two transactions that claim in the same order never wait for each other in a circle.
+/// Compares by claim order: two transactions that claim in the same order cannot deadlock.
 fn in_order(a: &Identity, b: &Identity) -> Ordering {
     let ((one, key), (other, next)) = ((a.handler.0, &a.key), (b.handler.0, &b.key));
     one.cmp(&other).then_with(|| key.as_bytes().cmp(next.as_bytes()))
 }
 
-/// Gives items and their copies a verdict. A copy of what was processed is a duplicate.
+/// Sets the verdict of items and of their duplicates in the batch. A copy of a processed message is a duplicate.
 pub(super) fn give<S: Store>(verdicts: &mut [Verdict], items: &[Item<'_, S>], verdict: &Verdict) {
     let copies = match verdict {
         Verdict::Done(Outcome::Processed) => &Verdict::Done(Outcome::Duplicate),
-        // It is a dead letter once; what comes again of it is a sighting.
+        // The message is a dead letter once; its copies only count as duplicates.
         Verdict::Done(Outcome::Dead { .. }) => &Verdict::Alone,
         other => other,
     };

@@ -1,4 +1,4 @@
-//! Deliveries and inbox rows in batches, taken all the way.
+//! Processes deliveries and inbox rows in batches.
 
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::Semaphore;
@@ -14,11 +14,11 @@ use super::item::{Item, Verdict, give};
 use super::round::{Opening, Round};
 
 impl<S: Store> Pipeline<S> {
-    /// Takes what was there all the way, one delivery or a batch, and leaves nothing of it in `batch`. What has to wait goes
+    /// Processes the available deliveries, one or a batch, and leaves `batch` empty. A delivery that has to wait goes
     /// to `waiting` at once, where its lease is extended.
     pub(crate) async fn deliver_some<A: Acker>(&self, batch: &mut Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
         if batch.len() > 1 {
-            // Boxed: it is large, and a worker without batches would carry it for nothing.
+            // Boxed: it is large, and a worker without batches would carry it unused.
             Box::pin(self.deliver_all(std::mem::take(batch), waiting)).await;
         } else if let Some((delivery, acker, place)) = batch.pop()
             && let Some(wait) = self.deliver(delivery, acker, place).await
@@ -27,8 +27,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Takes a batch all the way. Each delivery ends settled by its own verdict, or left to the broker where it is no longer
-    /// ours. What the database refuses has to wait.
+    /// Processes a batch. Each delivery is settled by its verdict, or left to the broker if it is lost. Those that the
+    /// database refuses have to wait.
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
         batch.retain(|(_, acker, _)| acker.is_live());
         let (deliveries, mut ackers): (Vec<Delivery>, Vec<A>) =
@@ -46,7 +46,7 @@ impl<S: Store> Pipeline<S> {
                 Verdict::Stopped => self.release(acker).await,
             }
         }
-        // At once: a broker that confirms each ack answers all of them in the time of one.
+        // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
         let settle = async |(delivery, acker, outcome): (Delivery, A, Outcome)| {
             let span = telemetry::span(self.system, &self.consumer, &delivery);
             async {
@@ -57,9 +57,9 @@ impl<S: Store> Pipeline<S> {
             .await;
         };
         stream::iter(done).for_each_concurrent(None, settle).await;
-        // One after another on the lane's own connection, in which a batch of failures takes no more of them than any
-        // other. Each is extended while it waits for its turn, and none that is held up keeps the others. In no order,
-        // since batches are refused with one: so none of them waits for its row.
+        // One at a time on the lane's connection, so that a batch of failures uses no more connections than any other.
+        // Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
+        // unordered, since batches are rejected with an order; so none of them waits for its row.
         let connection = Semaphore::new(1);
         let deliver = async |(delivery, acker)| {
             if let Some(wait) = self.deliver_in(Some(&connection), delivery, acker, None).await {
@@ -76,15 +76,15 @@ impl<S: Store> Pipeline<S> {
         self.verdicts(items, &facts, Opening::Claims).await
     }
 
-    /// What became of rows that were taken from the inbox, none of them a suspect, in one transaction. Their leases are
-    /// extended where it takes long.
+    /// Runs rows taken from the inbox, none of them a suspect, in one transaction, and returns their verdicts. Extends
+    /// their leases if it takes long.
     pub(crate) async fn row_verdicts(&self, rows: &[Row]) -> Vec<Verdict> {
         let facts: Vec<&Delivery> = rows.iter().map(|row| &row.delivery).collect();
         self.verdicts(self.rows(rows), &facts, Opening::Rows(rows)).await
     }
 
-    /// What becomes of those that have not run yet while a suspect waits for the end of what runs: rows go back, and
-    /// deliveries wait for it, each alone.
+    /// Returns the verdict of items that have not run yet while a suspect waits for running messages to end: rows are
+    /// given back, and deliveries wait for the suspect, each alone. `None` if no suspect waits.
     fn makes_way(&self, opening: Opening<'_>) -> Option<Verdict> {
         let waited_for = self.gate.wanted() >= opening.stage();
         waited_for.then_some(match opening {
@@ -93,14 +93,14 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// A verdict for each of these, in their order; those that are no items are to be taken alone.
+    /// Returns a verdict for each of `facts`, in their order; those that are not items are to be processed alone.
     async fn verdicts(&self, items: Vec<Item<'_, S>>, facts: &[&Delivery], opening: Opening<'_>) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::Alone; facts.len()];
         let _turn = self.pace.turn().await;
         let mut rounds = Rounds { groups: vec![(items, false)], holds: 0 };
         let (mut first, mut extended) = (true, Instant::now());
         while let Some((mut items, failed)) = rounds.groups.pop() {
-            // Alone it goes the way of a single message, which is where failures are charged.
+            // A single item is processed alone, where failures are charged.
             if items.len() < 2 {
                 continue;
             }
@@ -118,7 +118,8 @@ impl<S: Store> Pipeline<S> {
                 && !matches!(round, Round::Done(_))
                 && extended.elapsed() >= self.settings.lease / 4
             {
-                // Who extends leases at their thirds skips what is locked, and may have met a round of ours each time.
+                // The task that extends leases at a third of their duration skips locked rows, and may have met one of
+                // our rounds each time.
                 self.extend_rows(rows).await;
                 extended = Instant::now();
             }
@@ -127,7 +128,7 @@ impl<S: Store> Pipeline<S> {
         verdicts
     }
 
-    /// Gives verdicts, or makes new groups of these items.
+    /// Sets verdicts, or forms new groups of these items.
     async fn conclude_round<'a>(
         &self,
         round: Round,
@@ -146,7 +147,7 @@ impl<S: Store> Pipeline<S> {
             Round::Without(out) => {
                 let mut place = 0;
                 items.retain(|_| (!out.contains(&place), place += 1).0);
-                // After a second failure the rest is halved, so that many failures do not cost a round each.
+                // After a second failure the rest is halved, so that many failures do not cost one round each.
                 if failed { rounds.halve((items, true)) } else { rounds.groups.push((items, true)) }
             }
             Round::Split => rounds.halve((items, failed)),
@@ -159,7 +160,7 @@ impl<S: Store> Pipeline<S> {
                 self.outage.report(&fault);
                 self.hold(hold, rounds.holds).await;
                 rounds.holds += 1;
-                // It may be one of them that takes too long.
+                // One of them may be the message that takes too long.
                 if hold == HoldReason::Lost && rounds.holds > UNANSWERED {
                     rounds.halve((items, failed));
                 } else {
@@ -186,7 +187,7 @@ type Group<'a, S> = (Vec<Item<'a, S>>, bool);
 /// The groups that are still to run.
 struct Rounds<'a, S: Store> {
     groups: Vec<Group<'a, S>>,
-    /// How often a round had no answer.
+    /// How often a round got no response.
     holds: usize,
 }
 
@@ -199,7 +200,7 @@ impl<'a, S: Store> Rounds<'a, S> {
 }
 
 impl Opening<'_> {
-    /// What has to end before a suspect of this stage begins.
+    /// Returns the lowest isolation of a suspect that waits for this work to end.
     fn stage(&self) -> Isolation {
         match self {
             Self::Claims => Isolation::Process,

@@ -1,14 +1,14 @@
-//! Batches: many deliveries in one transaction, each with a verdict of its own.
+//! Batches: many deliveries in one transaction, with a separate verdict for each.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `collect` | what is there is taken together |
-//! | `lane` | from deliveries to verdicts, and settling them |
-//! | `item` | a message of a batch that can run, and what it came to |
+//! | `collect` | takes all available items together |
+//! | `lane` | turns deliveries into verdicts, and settles them |
+//! | `item` | a message of a batch that can run, and its verdict |
 //! | `together` | one transaction: claims, handlers, guard, commit |
-//! | `round` | what such a transaction opens with, and comes to |
-//! | `calls` | the calls of handlers in it |
-//! | `blame` | whose failure the failure of a batch is |
+//! | `round` | how such a transaction starts, and its result |
+//! | `calls` | the handler calls in it |
+//! | `blame` | which message caused the failure of a batch |
 
 mod blame;
 mod calls;

@@ -1,35 +1,36 @@
-//! What a transaction of a batch opens with, and what it comes to.
+//! How a transaction of a batch starts, and its result.
 
 use crate::store::{Row, StoreError};
 
 use super::item::Verdict;
 
-/// What a transaction of a batch opens with.
+/// The first step of a transaction of a batch.
 #[derive(Clone, Copy)]
 pub(super) enum Opening<'a> {
     /// The claims of deliveries.
     Claims,
-    /// The start of rows of the inbox, which have their claims.
+    /// The start of inbox rows, which already have claims.
     Rows(&'a [Row]),
 }
 
-/// What one transaction of a batch came to. Unless it is `Done`, nothing of it is in the database.
+/// The result of one transaction of a batch. Unless it is `Done`, `Broke` or `CommittedEarly`, nothing of it is in the
+/// database.
 pub(super) enum Round {
     /// Committed: a verdict for each item, in their order.
     Done(Vec<Verdict>),
     /// The handler of this item failed, or these items cannot be in a batch: the others run again without them.
     Without(Vec<usize>),
-    /// Somebody failed, and nobody can be named: a swallowed error, a deferred constraint, a key that is held up, a message
+    /// A message failed, and it is unknown which: a swallowed error, a deferred constraint, a locked key, a message
     /// that the database refuses.
     Split,
     /// Lost against a concurrent transaction.
     Deadlock,
-    /// The database gave no answer, or cannot be used; nothing had begun.
+    /// The database did not respond, or cannot be used; nothing had begun.
     Outage(StoreError),
-    /// The connection was lost, or COMMIT was not answered.
+    /// The connection was lost, or COMMIT got no response.
     Broke,
     /// A handler ran COMMIT: the claims stand, and perhaps some of the effects.
     CommittedEarly(Vec<usize>),
-    /// The worker stops.
+    /// The worker is stopping.
     Stopped,
 }

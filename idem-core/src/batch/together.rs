@@ -18,7 +18,7 @@ use super::round::{Opening, Round};
 impl<S: Store> Pipeline<S> {
     /// Runs these items, which are sorted by handler and key, in one transaction.
     pub(super) async fn round(&self, items: &mut [Item<'_, S>], facts: &[&Delivery], opening: Opening<'_>) -> Round {
-        // Decoded again where a round before has consumed them, before anything is open.
+        // Jobs that an earlier round consumed are decoded again, before any transaction is open.
         for (place, item) in items.iter_mut().enumerate() {
             if item.job.is_none() {
                 match self.again(item.route, facts[item.at], &item.identity) {
@@ -38,7 +38,7 @@ impl<S: Store> Pipeline<S> {
         };
         let new = places(&found, |found| *found == Found::New);
         let calls = calls(items, &new);
-        // What is claimed here and does not run would be lost.
+        // A message that is claimed here and does not run would be lost.
         if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
             return self.undone(txn, Round::Without(new)).await;
         }
@@ -61,8 +61,8 @@ impl<S: Store> Pipeline<S> {
         Round::Done(found.into_iter().map(Verdict::from).collect())
     }
 
-    /// Begins, and claims all of the messages, or starts their rows. The error is what becomes of a round that ends with
-    /// that.
+    /// Begins a transaction, and claims all messages or starts their rows. An error is the result of a round that ends
+    /// here.
     async fn open(
         &self,
         messages: &[(&Identity, &Delivery)],
@@ -85,14 +85,14 @@ impl<S: Store> Pipeline<S> {
         Ok((txn, found))
     }
 
-    /// Calls one handler after another.
+    /// Calls the handlers, one after another.
     async fn call_all(&self, txn: &mut S::Txn, calls: Vec<Call<'_, S>>) -> Result<(), Failed> {
         let mut before = Vec::new();
         for Call { places, route, job } in calls {
             if !before.is_empty() {
                 match self.store.between(txn).await {
                     Ok(true) => {}
-                    // Whatever it did, it was the one before.
+                    // The previous call ended or aborted the transaction.
                     Ok(false) => {
                         let unhandled = Unhandled::Failed("the handler ended the transaction".into());
                         return Err(Failed { unhandled: Some(unhandled), places: before, ended_it: true });
@@ -114,7 +114,7 @@ impl<S: Store> Pipeline<S> {
         Ok(())
     }
 
-    /// Claims all of them, and says what those are that were claimed before.
+    /// Claims all messages, and classifies those that were claimed before.
     async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
@@ -145,22 +145,22 @@ impl<S: Store> Pipeline<S> {
 
 /// A call of a handler that ended the round.
 struct Failed {
-    /// Why; `None` where the connection was lost with it.
+    /// The reason; `None` if the connection was lost.
     unhandled: Option<Unhandled>,
     /// The items of the call.
     places: Vec<usize>,
     ended_it: bool,
 }
 
-/// What a claim of a batch has found.
+/// The result of one claim of a batch.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     New,
-    /// Processed so long ago.
+    /// Processed this long ago.
     Duplicate(Duration),
-    /// To be taken alone.
+    /// To be processed alone.
     Odd,
-    /// Its row is no longer ours.
+    /// The lease of its row was lost.
     Lost,
 }
 
@@ -169,8 +169,8 @@ impl From<Classified> for Found {
         match classified {
             Classified::New => Self::New,
             Classified::Duplicate(Some(age)) => Self::Duplicate(age),
-            // What is too old and a conflict have a row to write, a message in the inbox a sighting to count, and a claim
-            // that is gone is to be made again.
+            // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be
+            // counted, and a removed claim has to be inserted again.
             Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict | Classified::Gone => Self::Odd,
         }
     }
@@ -187,7 +187,7 @@ impl From<Found> for Verdict {
     }
 }
 
-/// What a fault means before any handler has run.
+/// Converts an error that occurred before any handler ran.
 fn faulty(fault: StoreError) -> Round {
     match fault {
         StoreError::LockTimeout | StoreError::Message(_) => Round::Split,

@@ -1,6 +1,7 @@
-//! What follows from a run: the rule that first deliveries and rows of the inbox share.
+//! Decides what follows from a run: the rules that first deliveries and inbox rows share.
 //!
-//! A batch charges nobody. It finds out whose failure it was (`batch/blame.rs`), and that message runs again, alone.
+//! A batch charges no message. It finds out whose failure it was (`batch/blame.rs`), and that message runs again,
+//! alone.
 
 use std::time::Duration;
 
@@ -10,36 +11,37 @@ use crate::{Reason, RetryPolicy, Store};
 
 use super::{Failure, RunResult};
 
-/// How often a transaction that lost against a concurrent one is tried anew before that counts as a failure.
+/// How often a transaction that lost against a concurrent one is retried before that counts as a failure.
 const IN_PLACE: u32 = 5;
 
-/// What is to be done after the run of a message that ran alone.
+/// The action that follows the run of a single message.
 pub(crate) enum Conclusion {
     Processed,
     /// Run it again at once, in a new transaction.
     Retry,
-    /// Write this failure.
+    /// Record this failure.
     Charge(Charge),
-    /// The handler ran COMMIT: write that the message, which has been tried so often, is dead.
+    /// The handler ran COMMIT: record that the message is dead after this many attempts.
     CommittedEarly {
         attempts: u32,
     },
-    /// Nobody is charged, and the claim will tell.
+    /// No message is charged; the claim shows whether it committed.
     Broke(StoreError),
     Stopped,
 }
 
-/// A failure, and what it makes of its message.
+/// A failure, and the resulting state of its message.
 pub(crate) struct Charge {
-    /// How often the message has failed, with this one.
+    /// How often the message has failed, including this failure.
     pub(crate) attempts: u32,
-    /// It is scheduled for so long, or dead for this reason.
+    /// The delay after which it runs again, or the reason why it is dead.
     pub(crate) next: Result<Duration, Reason>,
     pub(crate) error: String,
 }
 
 impl RunResult {
-    /// Concludes the run of a message that has failed `attempts` times before, and lost `rounds` races since.
+    /// Decides what follows from the run of a message that has failed `attempts` times before, and lost `rounds` races
+    /// since.
     fn conclude(self, attempts: u32, rounds: u32, retry: &RetryPolicy) -> Conclusion {
         let attempts = attempts + 1;
         let charge = |failure: Failure| {
@@ -65,7 +67,7 @@ impl RunResult {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// [`Ran::conclude`] by the worker's own retry policy. A lost connection is reported.
+    /// Does [`RunResult::conclude`] with the worker's retry policy, and reports a lost connection.
     pub(crate) fn conclude(&self, ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
         if let RunResult::Broke(fault) = &ran {
             self.outage.report(fault);
@@ -78,7 +80,7 @@ impl<S: Store> Pipeline<S> {
 mod tests {
     use super::*;
 
-    /// The conclusion of a run, as far as it can be compared.
+    /// Formats the conclusion of a run, for comparison.
     fn concluded(ran: RunResult, attempts: u32, rounds: u32) -> String {
         let retry = RetryPolicy::new().max_attempts(3);
         match ran.conclude(attempts, rounds, &retry) {

@@ -1,4 +1,5 @@
-//! What became of a run that was cut off: by its deadline, by a lost connection, by the end of the worker.
+//! Finds out how a run ended that was cut off: by the handler timeout, by a lost connection, or by the end of the
+//! worker.
 
 use std::time::Duration;
 
@@ -10,15 +11,15 @@ use crate::store::{Fate, StoreError, Ticket};
 
 use super::{Failure, RunResult};
 
-/// How long a worker that drains waits for a transaction that was cut off and still runs.
+/// How long a draining worker waits for a transaction that was cut off and still runs.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The longest wait between two questions about a transaction that still runs.
+/// The maximum delay between two queries for a transaction that still runs.
 const LONGEST: Duration = Duration::from_millis(500);
 
 impl<S: Store> Pipeline<S> {
-    /// A handler that ran into its deadline is charged only if the database answers at once: a database that hangs
-    /// makes every handler late. Its transaction was dropped.
+    /// Returns the result of a handler that exceeded its timeout. It is charged only if the database responds at once:
+    /// a database that hangs makes every handler late. Its transaction was dropped.
     pub(crate) async fn late(&self, ticket: Option<Ticket>) -> RunResult {
         let ran = match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
             Ok(Ok(())) => RunResult::Failed(Failure::late(self.settings.deadline)),
@@ -31,11 +32,11 @@ impl<S: Store> Pipeline<S> {
         self.cut_off(ticket, ran).await
     }
 
-    /// The run is over without COMMIT or ROLLBACK of ours: it is what `ran` says, unless the handler had run COMMIT. Then
-    /// its claim stands, and the message would pass for processed.
+    /// Returns the result of a run that ended without our COMMIT or ROLLBACK: `ran`, unless the handler had run COMMIT.
+    /// Then its claim stands, and the message would count as processed.
     pub(crate) async fn cut_off(&self, ticket: Option<Ticket>, ran: RunResult) -> RunResult {
         let Some(ticket) = ticket else { return ran };
-        // Boxed: it is seldom needed, and every delivery's future would carry it.
+        // Boxed: it is seldom needed, and every delivery's future would contain it.
         match Box::pin(self.fate(&ticket)).await {
             Some(Fate::Committed) => RunResult::CommittedEarly,
             Some(Fate::Running) | None => RunResult::Stopped,
@@ -44,8 +45,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Asks until the transaction has ended: until then its claim is locked, and nothing can be written of the message.
-    /// `None` where it goes on although the worker drains.
+    /// Polls until the transaction has ended: until then its claim is locked, and no result of the message can be
+    /// written. Returns `None` if it is still running after the grace period of a drain.
     async fn fate(&self, ticket: &Ticket) -> Option<Fate> {
         let mut wait = Duration::from_millis(5);
         let mut draining = None;

@@ -1,4 +1,4 @@
-//! The call of a handler.
+//! Calls handlers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,18 +9,18 @@ use crate::registry::{Job, panic_text};
 use crate::runtime::{Pipeline, at};
 use crate::{BoxError, Store};
 
-/// Why a handler did not return `Ok`.
+/// The reason why a handler did not return `Ok`.
 pub(crate) enum Unhandled {
     /// It returned this error, or panicked.
     Failed(BoxError),
-    /// It ran into its deadline.
+    /// It exceeded its timeout.
     Late,
-    /// The worker stops.
+    /// The worker is stopping.
     Stopped,
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Runs the handler under its deadline, from now on. This is the one place where a panic of a handler is caught.
+    /// Runs the handler under its timeout, starting now. This is the only place where a panic of a handler is caught.
     pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn, now: Instant) -> Result<(), Unhandled> {
         let mut run = job.run(txn);
         let handled = tokio::select! {
@@ -32,11 +32,11 @@ impl<S: Store> Pipeline<S> {
                     Err(Unhandled::Failed(format!("the handler panicked: {text}").into()))
                 }
             },
-            // `None` where the deadline is beyond all time.
+            // `None` if the deadline is not representable.
             () = at(now.checked_add(self.settings.deadline)) => Err(Unhandled::Late),
             () = self.stop.cancelled() => Err(Unhandled::Stopped),
         };
-        // What is dropped is a user's code as well, and its panic must cost no more than its message.
+        // The drop runs user code too, and its panic must cost no more than its message.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(run))) {
             tracing::warn!(panic = panic_text(panic.as_ref()), "a handler that was cut off panicked as it was dropped");
         }

@@ -1,4 +1,4 @@
-//! Handle, guard, commit: what a first delivery, a row of the inbox and a batch have in common.
+//! Handle, guard, commit: the steps that first deliveries, inbox rows and batches share.
 
 mod conclude;
 mod fate;
@@ -17,7 +17,7 @@ pub(crate) use handle::Unhandled;
 pub(crate) use ran::{Failure, RunResult};
 
 impl<S: Store> Pipeline<S> {
-    /// Handle, guard, commit, from now on, in a transaction that holds the claim.
+    /// Handle, guard and commit in a transaction that holds the claim. The handler timeout starts at `now`.
     pub(crate) async fn execute(
         &self,
         route: &Route<S>,
@@ -31,19 +31,19 @@ impl<S: Store> Pipeline<S> {
         if let Err(unhandled) = handled {
             return self.undo(txn, unhandled).await;
         }
-        // The store's guard is a part of its commit: the transaction has to be the one that was begun.
+        // The store's guard is part of its commit: it checks that the transaction is still the one that idem began.
         let ran = RunResult::of(self.store.commit(txn).await);
         route.meters.commit.record(ended.elapsed());
         ran
     }
 
-    /// Ends the transaction of a handler that did not return `Ok`, and says what its run came to.
+    /// Ends the transaction of a handler that did not return `Ok`, and returns the result of the run.
     pub(crate) async fn undo(&self, txn: S::Txn, unhandled: Unhandled) -> RunResult {
         let ticket = self.store.ticket(&txn);
         let error = match unhandled {
             Unhandled::Failed(error) => error,
-            // The handler was dropped in the middle of whatever it did, so that the connection's state is unknown:
-            // dropping the transaction closes it.
+            // The handler was dropped at an arbitrary point, so the state of the connection is unknown: dropping the
+            // transaction closes it.
             Unhandled::Late => {
                 drop(txn);
                 return self.late(ticket).await;
@@ -60,7 +60,7 @@ impl<S: Store> Pipeline<S> {
             Ok(RollbackResult::Ended) => RunResult::of(CommitResult::RolledBack),
             Ok(RollbackResult::RolledBack) if lost_race => RunResult::Retry(error),
             Ok(RollbackResult::RolledBack) => RunResult::Failed(Failure::of(&error)),
-            // Only a statement of ours tells an outage, whatever the handler said.
+            // Only our own statements detect an outage, whatever the handler returned.
             Err(fault) => self.cut_off(ticket, RunResult::Broke(fault)).await,
         }
     }

@@ -1,11 +1,11 @@
-//! What a run of a handler came to.
+//! The result of a handler run.
 
 use std::time::Duration;
 
 use crate::store::{CommitResult, StoreError};
 use crate::{BoxError, Reason};
 
-/// What a run of a handler, in a transaction that holds the claim, came to.
+/// The result of a handler run in a transaction that holds the claim.
 pub(crate) enum RunResult {
     Processed,
     /// Rolled back, and charged to the message.
@@ -14,7 +14,7 @@ pub(crate) enum RunResult {
     CommittedEarly,
     /// Rolled back; a new transaction may succeed.
     Retry(BoxError),
-    /// The connection was lost, or COMMIT was not answered. Nobody is charged; the claim will tell.
+    /// The connection was lost, or COMMIT got no response. No message is charged; the claim shows whether it committed.
     Broke(StoreError),
     /// The run was cut off by the end of the worker.
     Stopped,
@@ -24,7 +24,7 @@ pub(crate) enum RunResult {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: String,
-    /// Set where no further attempt can cure it.
+    /// Set if no further attempt can succeed.
     pub(crate) given_up: Option<Reason>,
 }
 
@@ -52,7 +52,7 @@ impl RunResult {
 }
 
 impl Failure {
-    /// The handler ran past this deadline.
+    /// The handler exceeded this timeout.
     pub(crate) fn late(deadline: Duration) -> Self {
         let error = format!("the handler ran past its deadline of {deadline:?}: raise `.handler_timeout(..)`");
         Self { error, given_up: None }

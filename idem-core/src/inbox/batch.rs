@@ -1,4 +1,4 @@
-//! One batch of deliveries that are stored together.
+//! Stores one batch of deliveries.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ struct Item<A> {
     span: Span,
     acker: A,
     counted: Counted,
-    /// Keeps other deliveries of the key in this process out, where there are lanes that run them.
+    /// Keeps out other deliveries of the key in this process, if there are lanes that run them.
     _flight: Option<Place>,
 }
 
 impl<A> Item<A> {
-    /// Out of the batch, and on a way of its own.
+    /// Takes the delivery out of the batch, to be processed separately.
     fn alone(self) -> Arrived<A> {
         Arrived::again(self.message.delivery, self.acker, self.counted)
     }
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Stores a batch. Answers those that have to be taken over alone; all others are settled, or left to the broker
-    /// where they are no longer ours. `room` is given back before the last of them are settled.
+    /// Stores a batch. Returns those that have to be processed separately; all others are settled, or left to the
+    /// broker if they are lost. `room` is released before the last of them are settled.
     pub(super) async fn store_batch<A: Acker>(
         &self,
         arrived: Vec<Arrived<A>>,
@@ -42,7 +42,7 @@ impl<S: Store> Pipeline<S> {
         for arrived in arrived {
             self.identify(arrived).map_or_else(|unfit| alone.push(unfit), |item| batch.push(item));
         }
-        // Stable, so that of copies the one that came first is the one that is stored.
+        // The sort is stable, so that of several copies the one that arrived first is stored.
         batch.sort_by(|one, other| one.message.place().cmp(&other.message.place()));
         let (mut room, mut parts) = (Some(room), vec![batch]);
         while let Some(part) = parts.pop() {
@@ -56,8 +56,9 @@ impl<S: Store> Pipeline<S> {
         alone
     }
 
-    /// Limits, decode, key. What is unfit is found so again on its own way, which buries it. What is in flight here waits on
-    /// its own way as well, and keeps nobody.
+    /// Checks limits, decodes, and determines the key. A delivery that is unfit is returned: its separate processing
+    /// finds the same, and makes it a dead letter. A delivery whose key is in flight here also waits separately, and
+    /// delays no other.
     #[expect(clippy::result_large_err, reason = "an error is the way back of what was given, and as large")]
     fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
@@ -74,8 +75,8 @@ impl<S: Store> Pipeline<S> {
         Ok(Item { message: Known { delivery, identity }, span, acker, counted, _flight: flight })
     }
 
-    /// Stores sorted messages in one transaction, and repeats that until the database has answered. Where a claim is held
-    /// up, or the database refuses a message, the half behind becomes a part of its own, until the one that is held up is alone.
+    /// Stores sorted messages in one transaction, and retries until the database has responded. If a claim is held up,
+    /// or the database refuses a message, the part is halved until the message at fault is alone.
     async fn store_part<A: Acker>(
         &self,
         mut part: Vec<Item<A>>,
@@ -100,7 +101,7 @@ impl<S: Store> Pipeline<S> {
                     alone.extend(gone.into_iter().map(|(item, _)| item.alone()));
                     return kept;
                 }
-                // Held up, or refused, or too slow: by one of them.
+                // One of the messages is held up, refused or too slow.
                 Err(step) if splits(&step, holds) => {
                     if part.len() == 1 {
                         alone.extend(part.into_iter().map(Item::alone));
@@ -120,7 +121,7 @@ impl<S: Store> Pipeline<S> {
         Vec::new()
     }
 
-    /// Settles a delivery by its own answer, after the commit.
+    /// Settles a delivery by its classification, after the commit.
     async fn finish<A: Acker>(&self, item: Item<A>, kept: Classified) {
         let Item { message: Known { delivery, identity }, span, mut acker, counted, .. } = item;
         let meters = self.routes.meters(identity.handler);
@@ -130,7 +131,7 @@ impl<S: Store> Pipeline<S> {
         } else {
             kept.outcome(meters)
         };
-        // What is gone was taken out before.
+        // A message whose claim is gone was removed before.
         let Some(outcome) = outcome else { return };
         self.answered(&outcome);
         self.settle(acker).await;
@@ -139,7 +140,7 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// Whether it is one message of several that is in the way.
+/// Returns whether a single message may be the cause.
 fn splits(step: &Progress, holds: usize) -> bool {
     match step {
         Progress::Refused { .. } | Progress::Hold(HoldReason::Busy) => true,

@@ -1,30 +1,32 @@
-//! How far back the inbox is looked through: a database may have to step over all that was taken since the oldest of its
-//! open snapshots, which a report of ten minutes makes a long way at each poll.
+//! How far back a poll or take searches the inbox: a database may have to skip all rows that were taken since the
+//! oldest of its open snapshots. A report that runs for ten minutes holds a snapshot, and makes that a long way at each
+//! poll.
 
 use std::time::{Duration, Instant};
 
 use crate::store::{Row, Since};
 
-/// How often everything is looked at. What a bounded look does not see waits for so long: a row that was committed late, or
-/// whose holder has died.
+/// How often the whole inbox is searched. Rows that a bounded search does not find wait for that long: those that were
+/// committed late, and those whose holder has died.
 const EVERY: Duration = Duration::from_secs(5);
-/// How much further back a bounded look goes than all that is known to be gone: transactions that store rows take a while
-/// from the time that they write to their commit.
+/// How much further back a bounded search goes than the time before which no due row is left: transactions that store
+/// rows commit some time after they write.
 const MARGIN: Duration = Duration::from_secs(3);
 
-/// What is known to be gone. All times are this process's own, and only their distance from now reaches the database.
+/// The times before which no due row is left. They are instants of this process; the database receives only their
+/// distance from now.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
-    /// When everything was looked at last.
+    /// When the whole inbox was last searched.
     everything: Option<Instant>,
-    /// Nothing that is ordinary and was due before this is left, as far as the last look could see.
+    /// No ordinary row that was due before this is left, as far as the last search could see.
     ordinary: Option<Instant>,
-    /// The same of suspects.
+    /// The same for suspects.
     suspect: Option<Instant>,
 }
 
 impl Looks {
-    /// How far back the next poll has to look.
+    /// Returns how far back the next poll has to search.
     pub(super) fn due(&mut self, now: Instant) -> Since {
         if self.everything.is_none_or(|at| now.duration_since(at) >= EVERY) {
             *self = Self { everything: Some(now), ..Self::default() };
@@ -32,12 +34,12 @@ impl Looks {
         Since { ordinary: back(self.ordinary, now), suspect: back(self.suspect, now) }
     }
 
-    /// How far back the next take of ordinary rows has to look.
+    /// Returns how far back the next take of ordinary rows has to search.
     pub(super) fn take(&self, now: Instant) -> Option<Duration> {
         back(self.ordinary, now)
     }
 
-    /// A poll that began at this time has found these.
+    /// Records whether a poll that began at this time found ordinary rows and suspects.
     pub(super) fn polled(&mut self, began: Instant, ordinary: bool, suspect: bool) {
         if !ordinary {
             self.ordinary = Some(began);
@@ -47,7 +49,7 @@ impl Looks {
         }
     }
 
-    /// A take of ordinary rows that was begun at this time has found these, the oldest that were due.
+    /// Records that a take of ordinary rows that began at this time returned these, the oldest that were due.
     pub(super) fn taken(&mut self, began: Instant, rows: &[Row]) {
         let longest = rows.iter().map(|row| row.waited.unwrap_or(Duration::MAX)).max().unwrap_or_default();
         self.ordinary = began.checked_sub(longest);

@@ -1,16 +1,16 @@
-//! How much of the inbox a worker has in memory.
+//! Limits how much of the inbox a worker holds in memory.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// About how many bytes of rows a worker takes at once, beyond which it takes one at a time: batches are counted in rows,
-/// and one row may have `max_payload` bytes.
+/// About how many bytes of rows a worker takes at once. Beyond that it takes one row at a time: batches are counted in
+/// rows, and one row may have `max_payload` bytes.
 const BYTES: usize = 16 * 1024 * 1024;
 /// The unit of the semaphore.
 const UNIT: usize = 1024;
 
-/// The memory that taken rows may have. What is held of it is given back with its permit.
+/// The memory for taken rows. Dropping a permit releases its share.
 pub(super) struct Memory(Arc<Semaphore>);
 
 impl Default for Memory {
@@ -20,17 +20,17 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Waits until something is left.
+    /// Waits until some memory is left.
     pub(super) async fn some(&self) -> Option<OwnedSemaphorePermit> {
         self.0.clone().acquire_owned().await.ok()
     }
 
-    /// How many bytes may be taken with this permit: the last row may go beyond.
+    /// Returns how many bytes may be taken with this permit; the last row may exceed it.
     pub(super) fn left(&self, permit: &OwnedSemaphorePermit) -> usize {
         (self.0.available_permits() + permit.num_permits()) * UNIT
     }
 
-    /// Makes it a permit of so many bytes, or of all that is left.
+    /// Grows the permit to this many bytes, or to all that is left.
     pub(super) fn grow(&self, permit: &mut OwnedSemaphorePermit, bytes: usize) {
         let more = bytes.div_ceil(UNIT).saturating_sub(permit.num_permits()).min(self.0.available_permits());
         if let Ok(more) = u32::try_from(more)
@@ -53,7 +53,7 @@ mod tests {
         memory.grow(&mut permit, BYTES / 2);
         let mut second = memory.some().await.unwrap();
         assert_eq!(memory.left(&second), BYTES / 2);
-        // Its last row was large.
+        // Its last row exceeded the limit.
         memory.grow(&mut second, BYTES);
         assert!(memory.0.try_acquire().is_err(), "nothing is left");
         drop((permit, second));

@@ -1,4 +1,4 @@
-//! The inbox: what runs from the database, and what an operator does with dead letters.
+//! The inbox: rows that run from the database, and the operator's handling of dead letters.
 
 mod batch;
 mod looks;

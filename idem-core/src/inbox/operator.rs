@@ -1,12 +1,12 @@
-//! What an operator does with the inbox.
+//! The operator's interface to the inbox.
 
 use crate::store::{Filter, Page, Replayed, Row, StoreError};
 use crate::{Error, Key, Store};
 
 /// The inbox of one consumer, for an operator: list, replay, discard. It needs no worker.
 ///
-/// Every method is one committed statement or transaction. A dropped future may have done its work or not; each method
-/// can be repeated.
+/// Every method is one committed statement or transaction. If its future is dropped, the work may or may not have been
+/// done; each method can be repeated.
 #[derive(Debug, Clone)]
 pub struct Inbox<S> {
     store: S,
@@ -14,12 +14,12 @@ pub struct Inbox<S> {
 }
 
 impl<S: Store> Inbox<S> {
-    /// The inbox of this consumer.
+    /// Returns the inbox of this consumer.
     pub fn new(store: &S, consumer: impl Into<String>) -> Self {
         Self { store: store.clone(), consumer: consumer.into() }
     }
 
-    /// The rows that match, newest first; all dead letters by default.
+    /// Returns the rows that match, newest first; all dead letters by default.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -27,8 +27,8 @@ impl<S: Store> Inbox<S> {
         self.store.list(&self.consumer, filter, page).await.map_err(|fault| failed("list the inbox", fault))
     }
 
-    /// Makes a dead letter due now. Its claim stands all the while, so that nothing else can process the message, and a
-    /// second replay finds nothing to do. It runs out of order.
+    /// Makes a dead letter due now. Its claim is kept throughout, so nothing else can process the message, and a second
+    /// replay finds nothing to do. It runs out of order.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -36,8 +36,8 @@ impl<S: Store> Inbox<S> {
         self.store.replay(&self.consumer, id, false).await.map_err(|fault| failed("replay a dead letter", fault))
     }
 
-    /// Replays a dead letter whose handler had run COMMIT, or that was too old to tell whether it was processed. Effects
-    /// that stand already are written again, unless the handler has been made to look for them.
+    /// Replays a dead letter whose handler had run COMMIT, or that was too old to determine whether it was processed.
+    /// Effects that are already committed are written again, unless the handler checks for them.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -45,7 +45,7 @@ impl<S: Store> Inbox<S> {
         self.store.replay(&self.consumer, id, true).await.map_err(|fault| failed("replay a dead letter", fault))
     }
 
-    /// Replays a conflict under a key of its own, which is claimed for it.
+    /// Replays a conflict under `key`, which is claimed for it.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -53,8 +53,8 @@ impl<S: Store> Inbox<S> {
         self.store.replay_as(&self.consumer, id, key).await.map_err(|fault| failed("replay a dead letter", fault))
     }
 
-    /// Deletes a dead letter for good. Its claim stays, dated now, so that late copies are still duplicates.
-    /// `false` where there is no such dead letter (any more).
+    /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates.
+    /// Returns `false` if there is no such dead letter (any more).
     ///
     /// # Errors
     /// The database cannot be used.

@@ -5,8 +5,9 @@ use crate::store::{Note, Row};
 use crate::{Outcome, Reason, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Gives a row back, uncharged, while its codec prepares for it beside the slots: a registry that hangs must hold up no
-    /// other row, and no suspect that waits until nothing runs. Each time the row is taken in vain it waits longer.
+    /// Gives a row back, uncharged, while its codec prepares for it outside the slots: a registry that hangs must not
+    /// delay other rows, or a suspect that waits until nothing runs. Each time the row is taken before its codec is
+    /// prepared, it waits longer.
     pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
         if let Some(why) = self.preparations.undecodable(row.id) {
             return self.reject(row, Reason::Undecodable, why.to_string()).await;

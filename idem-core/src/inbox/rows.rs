@@ -1,4 +1,4 @@
-//! Rows that are taken together: run as a batch, and finished one by one.
+//! Runs rows that were taken together as a batch, and finishes them one by one.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,10 +11,10 @@ use crate::runtime::Pipeline;
 use crate::store::{Isolation, Row};
 
 impl<S: Store> Pipeline<S> {
-    /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. Whatever happens, each is
-    /// processed, noted, or left to the end of its lease.
+    /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. In every case each row is
+    /// processed, its result is recorded, or its lease expires.
     ///
-    /// Those that have to run alone do so on the slot of this batch, and on those of `slots` that are free.
+    /// Rows that have to run alone do so on the slot of this batch, and on free slots of `slots`.
     pub(super) async fn run_rows(&self, rows: &[Row], slots: &Semaphore) {
         if let [row] = rows {
             return self.run_row(row).await;
@@ -24,10 +24,10 @@ impl<S: Store> Pipeline<S> {
         Box::pin(self.finish_rows(rows, verdicts, slots)).await;
     }
 
-    /// Finishes each row by its verdict: first what is finished, then the others one after another on the slot of their
-    /// batch, and on those that are free. Their leases are extended meanwhile.
+    /// Finishes each row by its verdict: first those that are done, then the others, one at a time on the slot of their
+    /// batch and on each free slot. Their leases are extended meanwhile.
     ///
-    /// While a suspect waits, or the worker drains, those that have not begun go back instead.
+    /// While a suspect waits, or the worker drains, rows that have not begun are given back instead.
     async fn finish_rows(&self, rows: &[Row], verdicts: Vec<Verdict>, slots: &Semaphore) {
         let (done, rest): (Vec<_>, Vec<_>) =
             rows.iter().zip(verdicts).partition(|(_, verdict)| matches!(verdict, Verdict::Done(_)));

@@ -1,4 +1,4 @@
-//! The run of one row that was taken from the inbox.
+//! Runs one row that was taken from the inbox.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Note, Row, StoreErr
 use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
-    /// Runs a taken row, and writes what became of it. Whatever happens, the row is processed, noted, or left to the end
-    /// of its lease.
+    /// Runs a taken row, and records its result. In every case the row is processed, its result is recorded, or its
+    /// lease expires.
     pub(crate) async fn run_row(&self, row: &Row) {
         self.run_isolated(row, &mut None).await;
     }
 
-    /// Runs a suspect, whose process is quiet for it until its outcome is written. Where it lost its connection, and has
-    /// not been there when a process ended, the others go on before that: its run is over, and a new connection to write
-    /// with takes a while.
+    /// Runs a suspect while its process stays quiet for it, until its outcome is written. If the run lost its
+    /// connection, and the row was not running when a process ended, other work resumes before that: the run is over,
+    /// and opening a new connection to write with takes a while.
     pub(super) async fn run_isolated(&self, row: &Row, quiet: &mut Option<Isolated>) {
         self.finish_row_in(row, Verdict::Alone, quiet).await;
     }
 
-    /// Writes what a batch has left to be written of a row, or runs it.
+    /// Records the result that a batch has left to record for a row, or runs the row.
     pub(crate) async fn finish_row(&self, row: &Row, verdict: Verdict) {
         self.finish_row_in(row, verdict, &mut None).await;
     }
@@ -63,7 +63,7 @@ impl<S: Store> Pipeline<S> {
         self.rows.ran(&row.identity);
     }
 
-    /// Begin, start, handle, guard, commit; then the note of a failure. `None` where nothing became of it.
+    /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
     async fn rerun(&self, row: &Row, quiet: &mut Option<Isolated>) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         let taken = Instant::now();
@@ -97,7 +97,7 @@ impl<S: Store> Pipeline<S> {
                     Some(self.committed_early(&row.delivery, &row.identity, attempts).await)
                 }
                 Conclusion::Broke(fault) => {
-                    // The only start is this one's.
+                    // This run is the row's only start.
                     if row.starts == 1 {
                         drop(quiet.take());
                     }
@@ -112,8 +112,8 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Brings a replayed row that has no key back through decode and key. It becomes a row with a claim, which runs as
-    /// any other, or it is a copy or a conflict of a message that was taken over meanwhile.
+    /// Takes a replayed row that has no key back through decode and key. It becomes a row with a claim, which runs like
+    /// any other, or it is a duplicate or conflict of a message that was taken over meanwhile.
     async fn readmit(&self, row: &Row) -> Option<Outcome> {
         let keyed = self.limit(&row.delivery).map_err(NoJob::from).and_then(|()| {
             let route = self.routes.find(&row.delivery)?;
@@ -136,7 +136,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// One transaction: the null claim and the keyed row go in, the row without a key goes.
+    /// Inserts the undated claim and the keyed row, and deletes the row without a key, in one transaction.
     async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, StoreError> {
         let mut txn = self.store.begin(self.settings.deadline).await?;
         let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
@@ -162,7 +162,7 @@ impl<S: Store> Pipeline<S> {
         Ok(Some(outcome))
     }
 
-    /// Writes a failure of the row.
+    /// Records a failure of the row.
     async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
         let Charge { attempts, next, error } = charge;
         let noted = self.record_result(row, &Note::Failed { next, error }).await;
@@ -172,8 +172,8 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// The run lost its connection. Nobody is charged, but a message that breaks its connection again and again is told
-    /// apart by the count. Where the run had committed after all, the row is gone, and its claim is dated.
+    /// Records that the run lost its connection. No failure is charged, but a count detects a message that breaks its
+    /// connection repeatedly. If the run had committed after all, the row is gone, and its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
         let due = break_policy().wait(row.breaks + 1);
         if self.record_result(row, &Note::Broke { due, error: crate::error::clean(error) }).await {
@@ -190,7 +190,7 @@ impl<S: Store> Pipeline<S> {
         standing.is_some_and(|standing| standing.age.is_some()).then_some(Outcome::Processed)
     }
 
-    /// It can never run as it is, or not yet.
+    /// Handles a row that can never run as it is, or cannot run yet.
     async fn without_job(&self, row: &Row, why: NoJob) -> Option<Outcome> {
         match why {
             NoJob::Unfit(unfit) => self.reject(row, unfit.reason, unfit.error).await,
@@ -198,13 +198,13 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// It can never run as it is.
+    /// Makes a row dead that can never run as it is.
     pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
         let noted = self.record_result(row, &Note::Dead { reason, error }).await;
         noted.then_some(Outcome::Dead { reason })
     }
 
-    /// It was not run. One that the database refuses waits longer each time.
+    /// Gives back a row that was not run. One that the database refuses waits longer each time.
     async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
         let due = match self.outage.hold_for(fault) {
             Progress::Refused { error, .. } => {
@@ -218,7 +218,7 @@ impl<S: Store> Pipeline<S> {
         None
     }
 
-    /// Somebody else has the row now. Our start of it was no crash.
+    /// Another process has the row now. Our start of it was not a crash, and is refunded.
     async fn lease_lost(&self, row: &Row, txn: S::Txn) -> Option<Outcome> {
         if let Err(fault) = self.store.rollback(txn).await {
             self.outage.hold_for(fault);
@@ -243,7 +243,8 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// When a row that lost its connection runs again: soon, since mostly it was an outage.
+/// Returns the delays after which a row that lost its connection runs again: short ones, since the cause is mostly an
+/// outage.
 fn break_policy() -> RetryPolicy {
     RetryPolicy::new().min_delay(Duration::from_millis(100)).factor(2.0).max_delay(Duration::from_secs(10))
 }

@@ -16,7 +16,7 @@ use super::memory::Memory;
 
 /// Runs the inbox of a worker until it drains, and then finishes what runs.
 ///
-/// Any number of processes may do so: a row is taken by one of them at a time.
+/// Any number of processes may do so: each row is taken by one of them at a time.
 pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
     let mut runner = Runner {
         handlers: pipeline.routes.ids(),
@@ -38,12 +38,13 @@ pub(super) struct Runner<S: Store> {
     handlers: Vec<HandlerId>,
     slots: Arc<Semaphore>,
     memory: Memory,
-    /// When it was last looked what is due, as long as there is more of it than there are slots.
+    /// The time of the last poll, as long as more rows are due than there are slots.
     polled: Option<Instant>,
     looks: Looks,
 }
 
-/// For how long takes go on without polling while every slot is wanted: so much later does a suspect stop new starts.
+/// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much
+/// later.
 pub(super) const POLL_DUE: Duration = Duration::from_millis(100);
 
 impl<S: Store> Runner<S> {
@@ -64,8 +65,8 @@ impl<S: Store> Runner<S> {
         while running.join_next().await.is_some() {}
     }
 
-    /// Does what is due: judges, runs suspects, and starts as many ordinary rows as there is room for. Answers whether
-    /// more may be due at once.
+    /// Makes crashed rows dead letters, runs suspects, and starts as many ordinary rows as there is room for. Returns
+    /// whether more may be due at once.
     async fn round(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
         if self.polled.is_some_and(|at| at.elapsed() < POLL_DUE) {
             return self.ordinary(running).await;
@@ -84,13 +85,13 @@ impl<S: Store> Runner<S> {
             }
         }
         drop(own);
-        // What ordinary rows are due gets its turn behind the suspects, so that many of these stop nobody for long.
+        // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
         let suspects = due.suspect && self.suspects().await?;
         let ordinary = due.ordinary && self.ordinary(running).await?;
         Ok(suspects || ordinary)
     }
 
-    /// Starts rows, as many as can begin at once. Answers whether as many were due.
+    /// Starts as many rows as can begin at once. Returns whether at least that many were due.
     async fn ordinary(&mut self, running: &mut JoinSet<()>) -> Result<bool, StoreError> {
         let Ok(first) = self.slots.clone().acquire_owned().await else { return Ok(false) };
         let mut slots = vec![first];
@@ -98,8 +99,8 @@ impl<S: Store> Runner<S> {
             slots.push(slot);
         }
         let Some(mut room_in_memory) = self.memory.some().await else { return Ok(false) };
-        // Held from before the take until the outcome is written, so that a suspect finds neither a running nor a
-        // taken row in this process.
+        // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
+        // in this process.
         let room = Arc::new(self.pipeline.gate.inbox().await);
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
@@ -114,7 +115,7 @@ impl<S: Store> Runner<S> {
         let all = rows.len() == wanted.rows || bytes >= wanted.bytes;
         self.memory.grow(&mut room_in_memory, bytes);
         let room_in_memory = Arc::new(room_in_memory);
-        // Spread over the slots, rather than one batch that leaves the others idle.
+        // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);
         let mut rows = rows.into_iter();
         let mut slots = slots.into_iter();
@@ -131,8 +132,8 @@ impl<S: Store> Runner<S> {
         Ok(all)
     }
 
-    /// Takes rows. The token is made before the take, so that rows whose take was not answered are found by it once the
-    /// database is back, and simply begun.
+    /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it once
+    /// the database is back, and can then begin.
     pub(super) async fn take(&self, kind: Kind, limit: Limit) -> Result<Vec<Row>, StoreError> {
         let store = &self.pipeline.store;
         let token = Uuid::new_v4();
@@ -140,7 +141,7 @@ impl<S: Store> Runner<S> {
         let answer = store.take(&self.handlers, kind, limit, token, self.pipeline.settings.lease).await;
         drop(own);
         let mut rows = match answer {
-            // It was refused, so that nothing is taken; but for a disk that has failed, which may have written it.
+            // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
             Err(fault @ StoreError::Unavailable(_)) => match store.taken(token).await {
                 Ok(rows) if !rows.is_empty() => Ok(rows),
                 _ => Err(fault),
@@ -158,8 +159,8 @@ impl<S: Store> Runner<S> {
         Ok(rows)
     }
 
-    /// Waits until something was scheduled here, or for the poll; and for the end of an outage. Where it was the inbox that met
-    /// it, its next look may show that it is over; another one would show nothing.
+    /// Waits until a row is scheduled here or the poll interval elapses, and then for the end of an outage. If the
+    /// inbox itself met the outage, its next poll can show that it is over; otherwise a poll would show nothing.
     async fn rest(&self, failed: bool) {
         let rest = async {
             tokio::select! {
@@ -179,7 +180,7 @@ impl<S: Store> Runner<S> {
     }
 }
 
-/// What a take holds until the last of its rows has an outcome.
+/// The permits that a take holds until the last of its rows has an outcome.
 struct Held {
     _room: Arc<OwnedRwLockReadGuard<()>>,
     _memory: Arc<OwnedSemaphorePermit>,

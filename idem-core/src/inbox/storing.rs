@@ -1,4 +1,4 @@
-//! Storing deliveries in batches: what a worker with `.inbox()` does with them instead of running them.
+//! Stores deliveries in batches: a worker with `.inbox()` does this instead of running them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use tokio::time::Instant;
 use crate::runtime::{Arrival, Pipeline, Queue, at};
 use crate::{Acker, Delivery, Store};
 
-/// The most deliveries in a batch, and about the most bytes, since they are in memory twice while they are sent.
+/// The maximum number of deliveries in a batch, and about the maximum number of bytes, since they are in memory twice
+/// while they are sent.
 const MOST: usize = 100;
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// Stores deliveries until the queue is closed and empty, and then finishes what is begun.
+/// Stores deliveries until the queue is closed and empty, and then finishes the batches in progress.
 ///
-/// A batch is what is there when a connection is free; nothing is waited for. What is odd about a delivery (it is unfit,
-/// its key is held by another process, its claim was removed meanwhile) takes it out of the batch and on a way of its own,
-/// so that it keeps nobody.
+/// A batch contains the deliveries that are there when a connection is free; it does not wait for more. A delivery that
+/// needs other treatment (it is unfit, another process holds its key, its claim was removed meanwhile) leaves the batch
+/// and is processed separately, so that it delays no other.
 pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, deliveries: Queue<Arrival<A>>) {
     let room = Arc::new(Semaphore::new(pipeline.settings.stored_at_once().batches));
     let (mut waiting, mut working) = (VecDeque::new(), JoinSet::new());
@@ -48,28 +49,28 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
     }
 }
 
-/// Puts a delivery behind the others; before all of them where the broker may soon drop it.
+/// Queues a delivery last, or first if the broker may soon drop it.
 fn wait<A>(waiting: &mut VecDeque<Arrived<A>>, mut arrived: Arrived<A>) {
     if arrived.delivery.delivery_count().is_none_or(|count| count < URGENT) {
         return waiting.push_back(arrived);
     }
-    // All leases are extended when a third of the first one is over.
+    // All leases are extended after a third of the first one.
     if let Some(first) = waiting.front() {
         arrived.since = first.since;
     }
     waiting.push_front(arrived);
 }
 
-/// From so many earlier deliveries on a message is stored before all else.
+/// A message with at least this many earlier deliveries is stored first.
 const URGENT: u32 = 5;
 
-/// Sends what a batch has left out on ways of their own.
+/// Starts separate processing of the deliveries that a batch has left out.
 fn follow<S: Store, A: Acker>(
     pipeline: &Arc<Pipeline<S>>,
     ended: Result<Vec<Arrived<A>>, JoinError>,
     working: &mut JoinSet<Vec<Arrived<A>>>,
 ) {
-    // One that has panicked has said so.
+    // A task that panicked has already reported it.
     if let Ok(alone) = ended {
         alone.into_iter().for_each(|Arrived { delivery, acker, counted, .. }| {
             let pipeline = pipeline.clone();
@@ -83,8 +84,8 @@ fn follow<S: Store, A: Acker>(
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Takes one delivery all the way, beside the lanes. In no order, since the inbox is refused with one: so it waits for no
-    /// row, and only for as long as the database refuses it.
+    /// Processes one delivery outside the lanes. It is unordered, since the inbox is rejected with an order: so it does
+    /// not wait for a row, only while the database refuses it.
     async fn deliver_beside<A: Acker>(&self, mut delivery: Delivery, mut acker: A) {
         while let Some(waiting) = self.deliver(delivery, acker, None).await {
             let Some(again) = self.wait(waiting).await else { return };
@@ -104,7 +105,7 @@ fn next<A>(waiting: &mut VecDeque<Arrived<A>>) -> Vec<Arrived<A>> {
     waiting.drain(..number.max(1)).collect()
 }
 
-/// When a third of a lease is over of those that wait for their batch.
+/// Returns when a third of the lease of the first waiting delivery has elapsed.
 fn third_of_lease<A: Acker>(waiting: &VecDeque<Arrived<A>>) -> Option<Instant> {
     let first = waiting.front()?;
     Some(first.since + first.acker.lease()? / 3)
@@ -118,7 +119,7 @@ async fn extend<A: Acker>(waiting: &mut VecDeque<Arrived<A>>) {
     waiting.iter_mut().for_each(|arrived| arrived.since = Instant::now());
 }
 
-/// A delivery that is to be stored.
+/// A delivery to be stored.
 pub(super) struct Arrived<A> {
     pub(super) delivery: Delivery,
     pub(super) acker: A,
@@ -132,7 +133,7 @@ impl<A> Arrived<A> {
         Self::again(delivery, acker, Counted::new(&pipeline.gauges.in_flight))
     }
 
-    /// Back from a batch.
+    /// Wraps a delivery that comes back from a batch.
     pub(super) fn again(delivery: Delivery, acker: A, counted: Counted) -> Self {
         Self { delivery, acker, since: Instant::now(), counted }
     }

@@ -1,4 +1,5 @@
-//! Rows that may have ended their process: reserved first, then run with nothing beside them that they could harm.
+//! Runs suspects: rows that may have ended their process. They are reserved first, and then run with nothing concurrent
+//! that they could harm.
 
 use std::slice;
 use std::time::Instant;
@@ -10,10 +11,10 @@ use crate::store::{Isolation, Kind, Limit, Note, Row, StoreError};
 use super::runner::{POLL_DUE, Runner};
 
 impl<S: Store> Runner<S> {
-    /// Runs suspects, one after another. Answers whether one was run: then more may be due.
+    /// Runs suspects, one after another. Returns whether one was run: then more may be due.
     ///
-    /// Those of the first stage share one quiet moment of the inbox, for as many as fit into it. One of the second stage
-    /// gives the process back as soon as its outcome is written.
+    /// Suspects of the first stage share one quiet period of the inbox, as many as fit into it. One of the second stage
+    /// releases the process as soon as its outcome is written.
     pub(super) async fn suspects(&self) -> Result<bool, StoreError> {
         let draining = &self.pipeline.draining;
         // One suspect per process, from its reservation to its outcome.
@@ -23,7 +24,7 @@ impl<S: Store> Runner<S> {
         };
         let (mut quiet, mut any): (Option<(Isolated, Instant)>, bool) = (None, false);
         while !draining.is_cancelled() {
-            // Reserved before the process goes quiet for it, so that no other one of the fleet does.
+            // Reserved before the process goes quiet for it, so that no other process of the fleet does.
             let Some(mut row) = self.take(Kind::Suspect, Limit::rows(1)).await?.pop() else { break };
             let held = self.pipeline.leases.hold(slice::from_ref(&row));
             let isolation = row.isolation();
@@ -39,10 +40,10 @@ impl<S: Store> Runner<S> {
             };
             match self.begin(&mut row).await {
                 Ok(true) => {}
-                // Its reservation has lapsed: it is another process's now.
+                // Its reservation has expired: another process has it now.
                 Ok(false) => continue,
                 Err(fault) => {
-                    // Not while others wait: it may take as long as the database is away.
+                    // Released first, so that others do not wait: this may take as long as the outage.
                     drop((isolated, turn));
                     self.pipeline.record_result(&row, &Note::Released).await;
                     return Err(fault);
@@ -62,8 +63,8 @@ impl<S: Store> Runner<S> {
         Ok(any)
     }
 
-    /// Counts the start of a suspect that runs from now on. Counted at its reservation, it would be charged where this
-    /// process ends by something else while it waits.
+    /// Counts the start of a suspect that runs now. If the reservation counted it, the suspect would be charged if this
+    /// process ended for another reason while it waits.
     async fn begin(&self, row: &mut Row) -> Result<bool, StoreError> {
         let _own = self.pipeline.own_statements.lock().await;
         let begins = self.pipeline.store.count_start(row, self.pipeline.settings.lease).await?;

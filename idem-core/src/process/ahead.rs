@@ -1,4 +1,4 @@
-//! Storing redelivered messages of an order ahead of their turn.
+//! Stores redelivered messages of an ordered subscription ahead of their turn.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use crate::runtime::{Held, HoldReason, Pipeline, Progress, extended, hold_wait, 
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store};
 
-/// What storing a delivery before its turn came to.
+/// The result of storing a delivery before its turn.
 pub(crate) enum Ahead {
-    /// The message is in the inbox, or its claim is known: its ordering key waits for the row.
+    /// The message is in the inbox, or its claim exists: its ordering key waits for the row.
     Row(Outcome, Box<Identity>),
-    /// The database has answered, and the message never runs.
+    /// The database has responded, and the message never runs.
     Dead(Outcome),
 }
 
-/// When a row runs that was stored ahead of its turn and whose delivery never came again: the broker has dropped it. Long,
-/// so that the order outlives a worker that is down for a weekend.
+/// The delay after which a row that was stored ahead of its turn runs even if its delivery never comes back because the
+/// broker dropped it. It is long, so that the order survives a worker that is down for a weekend.
 const DROPPED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl<S: Store> Pipeline<S> {
-    /// Stores a redelivered message of an order as soon as it is received: a broker that limits its deliveries may drop it
-    /// while it waits for its turn. The row is due when that comes. `None` where the worker drains, or the delivery is no
-    /// longer ours.
+    /// Stores a redelivered, ordered message as soon as it is received: a broker that limits deliveries may drop it
+    /// while it waits for its turn. The row becomes due at its turn. Returns `None` if the worker drains or the
+    /// delivery is lost.
     pub(super) async fn store_ahead<A: Acker>(&self, delivery: &mut Delivery, acker: &mut A) -> Option<Ahead> {
         let (mut holds, mut refused) = (0, Refused::default());
         while acker.is_live() && !self.draining.is_cancelled() {
@@ -76,7 +76,7 @@ impl<S: Store> Pipeline<S> {
         (step, Some(Box::new(work.identity)))
     }
 
-    /// Makes a row due that was stored ahead of its turn, here or by a process before this one.
+    /// Makes a row due that this process or an earlier one stored ahead of its turn.
     pub(super) async fn make_due(&self, identity: &Identity) {
         let mut holds = 0;
         while let Err(fault) = self.store.make_due(identity).await {

@@ -1,17 +1,17 @@
-//! The walk of one delivery, from top to bottom: receive, decode, key, claim, handle, guard, commit, settle.
+//! The processing of one delivery, from start to end: receive, decode, key, claim, handle, guard, commit, settle.
 //!
-//! A step that is more than a few lines is called from here, once, and returns to here:
+//! Each step of more than a few lines is a function that is called once, from here.
 //!
-//! | step | where it is |
+//! | step | module |
 //! |---|---|
 //! | decode, key | `runtime/decode` |
-//! | claim | `record/claim`, by the rule of `record/classify` |
+//! | claim | `record/claim`, by the rules of `record/classify` |
 //! | handle, guard, commit | `execute` |
-//! | what follows from a failure | `execute/conclude`; `record` writes it |
+//! | failures | `execute/conclude` decides; `record` writes |
 //! | settle | `runtime/settle` |
 //!
-//! What leaves the walk has to wait: for its turn (`turn`), for the row of its message (`waiting`), or for a database that
-//! refuses it (`set_aside`). It comes back to the start.
+//! A delivery leaves this path if it has to wait: for its turn (`turn`), for the row of its message (`waiting`), or
+//! because the database refuses it (`set_aside`). It then starts over.
 
 mod ahead;
 mod preparing;
@@ -36,8 +36,8 @@ use crate::{Acker, Delivery, Outcome, Store, telemetry};
 pub(crate) use waiting::{RowWait, Waiting};
 
 impl<S: Store> Pipeline<S> {
-    /// Takes one delivery all the way. It ends settled, or left to the broker where it is no longer ours. What is answered
-    /// has to wait for its row: only an ordered delivery has to.
+    /// Processes one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to
+    /// wait; only an ordered delivery waits for its row.
     pub(crate) async fn deliver<A: Acker>(
         &self,
         delivery: Delivery,
@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
         self.deliver_in(None, delivery, acker, place).await
     }
 
-    /// As [`deliver`](Self::deliver), with a connection only while there is room.
+    /// Does the same as [`deliver`](Self::deliver), but takes a permit of `room` before it uses a connection.
     pub(crate) async fn deliver_in<A: Acker>(
         &self,
         room: Option<&Semaphore>,
@@ -56,11 +56,11 @@ impl<S: Store> Pipeline<S> {
         place: Option<Place>,
     ) -> Option<Waiting<A>> {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
-        // Pinned first, as other large futures are: a wrapper would move all of it.
+        // Pinned first, like other large futures: a wrapper would move the whole future.
         pin!(self.drive(room, delivery, acker, place)).instrument(span).await
     }
 
-    /// Tries until the database has answered, and settles.
+    /// Retries until the database has responded, then settles.
     async fn drive<A: Acker>(
         &self,
         room: Option<&Semaphore>,
@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
         mut acker: A,
         place: Option<Place>,
     ) -> Option<Waiting<A>> {
-        // Behind `place`, and so dropped before it.
+        // Declared after `place`, and so dropped before it.
         let _unwinding = Unwinding(&self.draining);
         let mut holds = 0;
         let outcome = loop {
@@ -103,12 +103,12 @@ impl<S: Store> Pipeline<S> {
                 Progress::Refused { error, ran } => {
                     return self.set_aside(delivery, acker, place, ran, error).await;
                 }
-                // Others are answered, perhaps: it may be this message that takes too long.
+                // The database may respond to others: this message may be the one that takes too long.
                 Progress::Hold(HoldReason::Lost) if holds >= UNANSWERED => {
                     return self.set_aside(delivery, acker, place, false, unanswered()).await;
                 }
                 Progress::Hold(hold) => {
-                    // A process or a connection may have died on it: from now on it goes by way of the inbox.
+                    // A process or a connection may have died on it, so it now runs from the inbox.
                     delivery.redelivered |= hold == HoldReason::Broke;
                     self.meters(&delivery).held();
                     extended(&mut acker, self.hold(hold, holds)).await;
@@ -116,13 +116,13 @@ impl<S: Store> Pipeline<S> {
                 }
             }
         };
-        // Settle. The database has answered, and nothing depends on what comes of it.
+        // Settle. The database has responded, and nothing depends on the result.
         self.settle(acker).await;
         self.emit(self.meters(&delivery), &delivery, &outcome);
         None
     }
 
-    /// One try: what the database answers decides.
+    /// Makes one attempt; the database's response decides the result.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Progress {
         // Decode, key.
         let work = match self.receive(delivery) {
@@ -133,7 +133,7 @@ impl<S: Store> Pipeline<S> {
                 return self.dead_letter(delivery, unfit).await;
             }
         };
-        // Waited for in memory, so before the room.
+        // This wait is in memory only, so it comes before the wait for a connection.
         let _key = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
         let _room = self.room(room, delivery).await;
         let in_lane = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
@@ -146,7 +146,7 @@ impl<S: Store> Pipeline<S> {
             }
         };
         match (step, in_lane) {
-            // Known is no more than that there is a claim: its row may be waiting.
+            // Only the existence of a claim is known: its row may be waiting.
             (Progress::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
                 Progress::InRow(outcome, identity)
             }
@@ -154,8 +154,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// The short way of a first delivery, beside others unless a suspect runs: one transaction from its claim to its commit.
-    /// The error is a failure to charge it with, of which nothing is in the database.
+    /// The fast path of a first delivery: one transaction from claim to commit. It runs concurrently with others unless
+    /// a suspect runs. The error is a failure to charge; nothing of it is in the database.
     async fn run(
         &self,
         delivery: &Delivery,

@@ -7,8 +7,8 @@ use crate::{Acker, BoxError, Delivery, PrepareError, Store};
 use super::Waiting;
 
 impl<S: Store> Pipeline<S> {
-    /// Takes a delivery out of its lane until its codec is prepared for it. It is held as one that the database refuses:
-    /// unacked and uncharged, in its place, since without a message there is no key to store it under.
+    /// Takes a delivery out of its lane until its codec is prepared for it. It is held like one that the database
+    /// refuses: unacked, uncharged and in its place, since without a decoded message there is no key to store it under.
     pub(super) async fn leave_to_prepare<A: Acker>(
         &self,
         delivery: Delivery,
@@ -23,14 +23,14 @@ impl<S: Store> Pipeline<S> {
         Some(Waiting::Preparation(delivery, acker, place))
     }
 
-    /// Waits until the codec is prepared for this delivery, or has shown that it can never decode it. `false` as with its
-    /// turn.
+    /// Waits until the codec is prepared for this delivery, or has shown that it can never decode it. Returns `false`
+    /// if the worker drains or the delivery is lost.
     pub(super) async fn prepared<A: Acker>(&self, delivery: &mut Delivery, acker: &mut A) -> bool {
         self.extend_at_once(acker).await;
         self.unless_over(acker, self.prepare_for(delivery)).await
     }
 
-    /// Cancel safe: a preparation that is dropped is begun anew when the delivery comes again.
+    /// Cancel safe: a dropped preparation starts again when the delivery comes again.
     async fn prepare_for(&self, delivery: &mut Delivery) {
         let Ok(route) = self.routes.find(delivery) else { return };
         let mut tries = delivery.preparation.tries();

@@ -1,4 +1,4 @@
-//! Room for one more connection.
+//! Permits to use one more connection.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -6,8 +6,9 @@ use crate::runtime::Pipeline;
 use crate::{Delivery, DeliveryOrder, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Room for one more connection. The caller's room, where there is one; else that of what is stored beside the lanes,
-    /// which have connections of their own: redelivered messages in no order, and all messages with `.inbox()`.
+    /// Waits for permission to use one more connection. It comes from `room` if there is one. Otherwise only deliveries
+    /// that are stored outside the lanes need a permit, since lanes have connections: redelivered messages without an
+    /// order, and all messages with `.inbox()`.
     pub(super) async fn room<'a>(
         &'a self,
         room: Option<&'a Semaphore>,

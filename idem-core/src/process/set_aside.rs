@@ -1,4 +1,4 @@
-//! Deliveries that are taken out of their lane, since the database refuses what is written for them.
+//! Deliveries that leave their lane because the database refuses the rows written for them.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::{Acker, BoxError, Delivery, Store};
 use super::Waiting;
 
 impl<S: Store> Pipeline<S> {
-    /// Takes a delivery out of its lane that the database refuses. One whose handler has failed is stored before that runs
-    /// again, as one on which a process has died is: its failure could not be recorded.
+    /// Removes a delivery that the database refuses from its lane. If its handler has failed, it is stored before the
+    /// handler runs again, as after a crash: the failure could not be recorded.
     pub(crate) async fn set_aside<A: Acker>(
         &self,
         mut delivery: Delivery,
@@ -29,7 +29,8 @@ impl<S: Store> Pipeline<S> {
         Some(Waiting::Refused(delivery, acker, place))
     }
 
-    /// Waits for so long before a delivery that the database has refused is tried again. `false` as with its turn.
+    /// Waits for `wait`, and for the end of an outage, before a delivery that the database refused is tried again.
+    /// Returns `false` if the worker drains or the delivery is lost.
     pub(crate) async fn refused<A: Acker>(&self, acker: &mut A, wait: Duration) -> bool {
         self.extend_at_once(acker).await;
         let wait = async {
@@ -39,8 +40,8 @@ impl<S: Store> Pipeline<S> {
         self.unless_over(acker, wait).await
     }
 
-    /// Extends the lease of a delivery before a wait: many short waits would each begin the time anew that passes before the
-    /// next extension.
+    /// Extends the lease of a delivery before a wait: each wait restarts the timer of the next extension, so many short
+    /// waits would never extend it.
     pub(super) async fn extend_at_once<A: Acker>(&self, acker: &mut A) {
         if acker.lease().is_some()
             && let Err(error) = acker.extend().await

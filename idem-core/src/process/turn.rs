@@ -1,4 +1,4 @@
-//! Deliveries that wait for their turn, or for the row that their message has become.
+//! Deliveries that wait for their turn, or for the inbox row of their message.
 
 use std::time::Duration;
 
@@ -7,24 +7,23 @@ use crate::store::Identity;
 use crate::{Acker, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Waits for the turn of a delivery in its lane. `false` where it will not come: the worker drains, or the delivery is
-    /// no longer ours.
+    /// Waits for the turn of a delivery within its ordering key. Returns `false` if the worker drains or the delivery
+    /// is lost.
     pub(crate) async fn turn<A: Acker>(&self, acker: &mut A, place: &Place) -> bool {
         self.unless_over(acker, place.turn()).await
     }
 
-    /// Waits, in its lane, until a message that is in the inbox is processed or dead. `false` where the worker drains before
-    /// that, or the delivery is no longer ours.
+    /// Waits, keeping its place, until a message in the inbox is processed or dead. Returns `false` if the worker
+    /// drains or the delivery is lost before that.
     ///
-    /// The row is run by whoever takes it, here or in another process. It is looked at whenever it has run here, and else
-    /// at each poll.
+    /// This process or another one runs the row. It is checked whenever it has run here, and otherwise at each poll.
     pub(crate) async fn row_done<A: Acker>(&self, acker: &mut A, identity: &Identity) -> bool {
         let done = async {
             let watch = self.rows.watch(identity);
             let mut due = false;
             loop {
                 let mut ran = std::pin::pin!(watch.ran.notified());
-                // From now on, so that a run which ends while the row is looked at is not missed.
+                // Enabled now, so that a run which ends during the check is not missed.
                 ran.as_mut().enable();
                 let scheduled = {
                     let _look = self.rows.look.lock().await;
@@ -58,5 +57,5 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// How often a delivery that waits is looked at, whether it is still ours.
+/// How often a waiting delivery is checked for having been lost.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Deliveries that wait: ordered ones, those that the database refuses, and those whose codec has to prepare. They cost
-//! memory, and no lane: a lane is for what can run.
+//! Deliveries that wait: ordered ones, those that the database refuses, and those whose codec has to prepare. They use
+//! memory but no lane: lanes are for deliveries that can run.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use super::ahead::Ahead;
 pub(crate) enum Waiting<A> {
     /// Another delivery of its ordering key comes first.
     Turn(Delivery, A, Place),
-    /// The database refuses what is written for it, and works for others. It keeps its place, if it has one, unacked, and is
-    /// tried again after a while.
+    /// The database refuses its row but accepts others. It stays unacked, keeps its place if it has one, and is tried
+    /// again later.
     Refused(Delivery, A, Option<Place>),
-    /// Its codec has to fetch something before it can decode it. It keeps its place, if it has one, unacked.
+    /// Its codec has to fetch something before it can decode it. It stays unacked and keeps its place if it has one.
     Preparation(Delivery, A, Option<Place>),
-    /// Its message is in the inbox. It keeps its place, unacked, until the row is processed or dead.
+    /// Its message is in the inbox. It stays unacked and keeps its place until the row is processed or dead.
     Row(Box<RowWait<A>>),
 }
 
@@ -30,15 +30,15 @@ pub(crate) enum Waiting<A> {
 pub(crate) struct RowWait<A> {
     pub(crate) delivery: Delivery,
     pub(crate) acker: A,
-    /// Held, so that nothing of its ordering key begins.
+    /// Held, so that no other delivery of its ordering key starts.
     pub(crate) place: Option<Place>,
     pub(crate) identity: Box<Identity>,
     pub(crate) outcome: Outcome,
     pub(crate) span: Span,
 }
 
-/// Keeps what waits, extends its leases, and hands each delivery to the lanes when its turn comes. Ends when `waiting` is
-/// closed and nothing waits any more, which the drain of the worker brings about.
+/// Holds waiting deliveries, extends their leases, and passes each one to the lanes when its turn comes. Returns once
+/// `waiting` is closed and empty and no delivery waits, which the worker's drain brings about.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     waiting: Queue<Waiting<A>>,
@@ -58,7 +58,7 @@ pub(crate) async fn run<S: Store, A: Acker>(
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Waits until the delivery can run, and answers it; `None` if nothing is left to run.
+    /// Waits until the delivery can run, and returns it; `None` if nothing is left to run.
     pub(crate) async fn wait<A: Acker>(&self, waiting: Waiting<A>) -> Option<Arrival<A>> {
         match waiting {
             Waiting::Turn(delivery, acker, place) if delivery.redelivered() => {
@@ -131,7 +131,7 @@ impl<S: Store> Pipeline<S> {
         drop(place);
     }
 
-    /// The wait ended without success: the worker drains, or the delivery is no longer ours.
+    /// Ends a wait without success: the worker drains, or the delivery is lost.
     async fn give_up<A: Acker>(&self, acker: A) {
         if acker.is_live() {
             return self.release(acker).await;

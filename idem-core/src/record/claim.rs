@@ -1,4 +1,4 @@
-//! The claim of one message, and what is written where there was one already.
+//! Claims one message, and writes what follows if a claim exists already.
 
 use crate::registry::Route;
 use crate::runtime::{HoldReason, Pipeline, Progress};
@@ -9,8 +9,8 @@ use super::classify::Classified;
 use super::settled::settled;
 
 impl<S: Store> Pipeline<S> {
-    /// Begins a transaction with the claim, and says what the message is. Unless it is new, the transaction holds nothing
-    /// but what [`answer`](Self::answer) commits. An error is the step that holds the message.
+    /// Begins a transaction with the claim, and classifies the message. Unless it is new, the transaction contains only
+    /// what [`answer`](Self::answer) commits. On error, returns the [`Progress`] that holds the message.
     pub(crate) async fn claim(
         &self,
         delivery: &Delivery,
@@ -25,7 +25,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Says what a message is after this answer to its claim, and counts a copy, or writes the row of a conflict.
+    /// Classifies a message by the result of its claim. Counts a duplicate that is still in the inbox, or writes the
+    /// row of a conflict.
     pub(crate) async fn classify_in(
         &self,
         txn: &mut S::Txn,
@@ -37,7 +38,7 @@ impl<S: Store> Pipeline<S> {
         if claimed.is_new() {
             return Ok(self.classify(message, claimed, None));
         }
-        // A copy of what was processed is told without a lock, and so without a write.
+        // A duplicate of a processed message is recognized without a lock, and so without a write.
         let known = self.store.known(txn, &[identity]).await?.pop().flatten();
         if let copy @ Classified::Duplicate(Some(_)) = self.classify(message, claimed, known.as_ref()) {
             return Ok(copy);
@@ -52,7 +53,7 @@ impl<S: Store> Pipeline<S> {
         Ok(classified)
     }
 
-    /// Commits what was written of a message that is not new, which is its answer.
+    /// Commits what was written for a message that is not new, and returns its outcome.
     pub(crate) async fn answer(&self, txn: S::Txn, route: &Route<S>, classified: &Classified) -> Progress {
         if let Err(fault) = settled(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
@@ -60,7 +61,7 @@ impl<S: Store> Pipeline<S> {
         classified.outcome(&route.meters).map_or(Progress::Hold(HoldReason::Again), Progress::Done)
     }
 
-    /// Writes the row of another message under a key that is claimed.
+    /// Writes the row of a different message under a key that is already claimed.
     pub(super) async fn conflict(
         &self,
         txn: &mut S::Txn,

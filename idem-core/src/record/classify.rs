@@ -1,4 +1,4 @@
-//! What a message is by the claim of its key: the rule that single deliveries, batches and the inbox share.
+//! Classifies messages by the claim of their key: the rules that single deliveries, batches and the inbox share.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,23 +7,24 @@ use crate::store::{Claimed, ExistingClaim, Identity};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Reason, Store};
 
-/// What a message is by the claim of its key.
+/// The classification of a message by the claim of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Classified {
-    /// The transaction at hand has made its claim.
+    /// The current transaction has inserted its claim.
     New,
-    /// The same, but nobody can tell whether the message was processed before; and why.
+    /// As `New`, but whether the message was processed before is unknown; contains the reason.
     TooOld(String),
-    /// A copy of the message that holds the claim, which was processed so long ago (`None`: it is in the inbox).
+    /// A duplicate of the message that holds the claim, with the time since that was processed (`None`: it is in the
+    /// inbox).
     Duplicate(Option<Duration>),
     /// Another message holds the claim.
     Conflict,
-    /// The claim was removed meanwhile; start again.
+    /// The claim was removed meanwhile; start over.
     Gone,
 }
 
-/// Classifies a message by the answer to its claim, and by the claim that was read where there was one already. Whether a
-/// new one is too old is asked only where it is new.
+/// Classifies a message by the result of its claim, and by the existing claim if there is one. Calls `too_old` only if
+/// the claim is new.
 pub(crate) fn classify(
     identity: &Identity,
     claimed: Claimed,
@@ -39,7 +40,8 @@ pub(crate) fn classify(
 }
 
 impl Classified {
-    /// What became of the message once the transaction is committed; `None` where that depends on more than its claim.
+    /// Returns the outcome of the message after the transaction has committed; `None` if that depends on more than its
+    /// claim.
     pub(crate) fn outcome(&self, meters: &Meters) -> Option<Outcome> {
         match self {
             Self::New | Self::Gone => None,
@@ -54,7 +56,7 @@ impl Classified {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// [`classify`], by how far claims of the message's handler were pruned.
+    /// Calls [`classify`] with the pruning cutoff of the message's handler.
     pub(crate) fn classify(
         &self,
         (identity, delivery): (&Identity, &Delivery),
@@ -87,7 +89,7 @@ mod tests {
         let table = [
             (new, None, Classified::New),
             (pruned, None, old()),
-            // What was read before the claim was made is no longer true.
+            // A claim that was read before the new claim was made is outdated.
             (new, Some(claim(b"other", None)), Classified::New),
             (pruned, Some(claim(b"ours", None)), old()),
             (Claimed::Found, None, Classified::Gone),

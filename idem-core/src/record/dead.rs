@@ -8,7 +8,8 @@ use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
 use super::settled::settled;
 
 impl<S: Store> Pipeline<S> {
-    /// Keeps a delivery whole for which no key could be made. It is known by the hash of all that makes the message.
+    /// Stores a complete delivery for which no key could be determined. It is identified by the hash of everything that
+    /// makes up the message.
     pub(crate) async fn dead_letter(&self, delivery: &Delivery, unfit: Unfit) -> Progress {
         if self.brake.holds(&unfit) {
             return Progress::Hold(HoldReason::Unfit);
@@ -33,8 +34,9 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Gives a message up whose handler ran COMMIT. Its claim stands, so that it would pass for processed if this were
-    /// not written: goes on until the database has answered, also when the worker stops, for as long as that lets it.
+    /// Makes a message dead whose handler ran COMMIT. Its claim stands, so the message would count as processed if this
+    /// were not written. It therefore retries until the database has responded, also while the worker stops, for as
+    /// long as that permits.
     pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Outcome {
         let error = "the handler ended the transaction by COMMIT, so that effects may stand: let idem commit";
         let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error };
@@ -49,7 +51,7 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The identity of a delivery without a key.
+/// Returns the identity of a delivery without a key.
 pub(crate) fn claimless(handler: HandlerId, delivery: &Delivery) -> Identity {
     Identity { handler, key: Key::empty(), fingerprint: Fingerprint::of_keyless(delivery) }
 }

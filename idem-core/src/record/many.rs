@@ -1,4 +1,4 @@
-//! Taking several messages over in one transaction.
+//! Takes several messages over in one transaction.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::{Delivery, Reason, Store};
 use super::classify::Classified;
 use super::settled::settled;
 
-/// A message of which the key is known.
+/// A message whose key is known.
 pub(crate) struct Known {
     pub(crate) delivery: Delivery,
     pub(crate) identity: Identity,
 }
 
 impl Known {
-    /// What messages are sorted by, so that two transactions claim in the same order.
+    /// Returns the sort key of a message, so that all transactions claim in the same order.
     pub(crate) fn place(&self) -> (i32, &[u8]) {
         (self.identity.handler.0, self.identity.key.as_bytes())
     }
 
-    /// Its row, if its claim is new: due now, or dead where it is too old.
+    /// Returns its row if its claim is new: due now, or dead if the message is too old.
     fn row<'a>(&'a self, classified: &'a Classified) -> Option<NewRow<'a>> {
         let (state, error) = match classified {
             Classified::New => (Ok(Duration::ZERO), ""),
@@ -33,8 +33,9 @@ impl Known {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Claims for sorted messages, and says of each what it is. Copies among them may come: the first of a key claims, and the
-    /// others are what it makes of them. The transaction holds the answers too.
+    /// Claims sorted messages, and classifies each. They may contain duplicates: the first message of a key claims it,
+    /// and the others are classified by that claim. Also writes the rows of conflicts and counts duplicates, in the
+    /// same transaction.
     async fn classify_many(
         &self,
         txn: &mut S::Txn,
@@ -54,11 +55,11 @@ impl<S: Store> Pipeline<S> {
             let new = claimed.is_new();
             let claim = if new { Some(made(&group[0].identity)) } else { existing.next().flatten() };
             for (at, Known { delivery, identity }) in group.iter().enumerate() {
-                // The first of a key has claimed it, and the others find that claim.
+                // The first message of a key has claimed it, and the others find that claim.
                 let claimed = if at == 0 { claimed } else { Claimed::Found };
                 let classified = self.classify((identity, delivery), claimed, claim.as_ref());
                 match classified {
-                    // The row of a claim that was just made is no dead letter.
+                    // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
                     Classified::Duplicate(None) if !new => sights.push(identity),
                     Classified::Conflict => self.conflict(txn, delivery, identity).await?,
                     _ => {}
@@ -72,8 +73,8 @@ impl<S: Store> Pipeline<S> {
         Ok(answers)
     }
 
-    /// Stores sorted messages in the inbox, in one transaction: claims first, then the rows. An error is the step that holds
-    /// all of them.
+    /// Stores sorted messages in the inbox, in one transaction: claims first, then rows. On error, returns the
+    /// [`Progress`] that holds all of them.
     pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Classified>, Progress> {
         let mut txn = self.store.begin(self.settings.deadline).await.map_err(|fault| self.outage.hold_for(fault))?;
         let kept = match self.keep_many(&mut txn, messages).await {
@@ -98,7 +99,7 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
-/// The claim that was made for this message in the transaction at hand. A copy of it waits as it does.
+/// Returns the claim that the current transaction made for this message. A duplicate of the message waits with it.
 fn made(identity: &Identity) -> ExistingClaim {
     ExistingClaim { fingerprint: identity.fingerprint, age: None }
 }

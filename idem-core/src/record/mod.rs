@@ -1,8 +1,8 @@
-//! Taking a message over without processing it: scheduled, stored, dead, or known already.
+//! Takes messages over without processing them: scheduled, stored, dead, or already known.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `classify` | what a message is by the claim of its key |
+//! | `classify` | classifies a message by the claim of its key |
 //! | `claim` | the claim of one message |
 //! | `many` | several messages in one transaction |
 //! | `row` | the row of a message that has a key |

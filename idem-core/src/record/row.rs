@@ -1,4 +1,4 @@
-//! The inbox row of one message that has a key: it runs later, or it is dead.
+//! Writes the inbox row of one message that has a key: it runs later, or it is dead.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(Duration::ZERO), "").await
     }
 
-    /// Stores a message to be run after this time.
+    /// Stores a message that runs after this delay.
     pub(crate) async fn store_for_later(&self, delivery: &Delivery, identity: &Identity, after: Duration) -> Progress {
         self.record(delivery, identity, 0, Ok(after), "").await
     }
 
-    /// Schedules a message whose first run has failed, or gives it up. Where that cannot be written now, it alone is tried again,
-    /// and never the run: a handler whose last statement still holds the claim would run anew without being charged. A drain
-    /// ends that, and the delivery comes again. Where the database refuses it, the delivery leaves its lane, and is stored
-    /// before it runs again.
+    /// Schedules a message whose first run has failed, or makes it dead. If that cannot be written now, only the write
+    /// is retried, never the run: a handler whose last statement still holds the claim would run again without being
+    /// charged. A drain ends the retries, and the delivery comes again. If the database refuses the row, the delivery
+    /// leaves its lane, and is stored before it runs again.
     pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
         let mut tries = 0;
         loop {
@@ -44,8 +44,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Gives a message up that is too old. The claim of this transaction says that the message is processed, so that another
-    /// one takes it over.
+    /// Makes a message dead that is too old. The claim of this transaction marks the message as processed, so another
+    /// transaction takes it over.
     pub(crate) async fn bury_too_old(
         &self,
         txn: S::Txn,
@@ -59,7 +59,7 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Err(Reason::TooOld), why).await
     }
 
-    /// Claim first, then the row, in one transaction.
+    /// Writes the claim first, then the row, in one transaction.
     async fn record(
         &self,
         delivery: &Delivery,
@@ -75,7 +75,7 @@ impl<S: Store> Pipeline<S> {
         };
         let (state, error) = match &classified {
             Classified::New => (state, error),
-            // What is dead already keeps its reason.
+            // A message that is already dead keeps its reason.
             Classified::TooOld(why) => state.map_or((state, error), |_| (Err(Reason::TooOld), why.as_str())),
             known => return self.answer(txn, route, known).await,
         };

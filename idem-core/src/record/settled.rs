@@ -1,8 +1,8 @@
-//! The commit of a transaction in which no handler ran.
+//! The commit result of a transaction in which no handler ran.
 
 use crate::store::{CommitResult, StoreError};
 
-/// What the commit of a transaction of our own means, in which no handler ran.
+/// Converts the commit result of our own transaction, in which no handler ran.
 pub(crate) fn settled(committed: CommitResult) -> Result<(), StoreError> {
     match committed {
         CommitResult::Done => Ok(()),

@@ -1,4 +1,4 @@
-//! The brake: a queue of which every message would become a dead letter stands still instead.
+//! The brake, which pauses consumption when every message of a queue would become a dead letter.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,21 +8,21 @@ use crate::{Outcome, Reason};
 
 use super::health::Health;
 
-/// Pauses consumption where so many of the last deliveries had no handler, no key or no readable payload, and none of the
-/// others was processed: then it is not the messages that are wrong, but what the worker was told about them.
+/// Pauses consumption if too many of the last deliveries had no handler, no key or no readable payload, and none of the
+/// others was processed. In that case the worker's configuration is wrong, not the messages.
 pub(crate) struct Brake {
-    /// So many unfit deliveries, among so many. `None`: never.
+    /// The number of unfit deliveries, and the size of the window. `None` disables the limit.
     limit: Option<(usize, usize)>,
     last: Mutex<VecDeque<Seen>>,
     health: Health,
 }
 
-/// What a delivery of the window was.
+/// The kind of a delivery in the window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Unfit,
     Processed,
-    /// A duplicate, or a failure: it says nothing about what the worker was told.
+    /// A duplicate or a failure, which says nothing about the configuration.
     Other,
 }
 
@@ -31,12 +31,12 @@ impl Brake {
         Self { limit, last: Mutex::default(), health }
     }
 
-    /// Whether an unfit delivery is to be held now instead of becoming a dead letter.
+    /// Returns whether an unfit delivery must be held now instead of becoming a dead letter.
     pub(crate) fn holds(&self, unfit: &Unfit) -> bool {
         counts(unfit.reason) && self.health.paused().is_some()
     }
 
-    /// A delivery became a dead letter because it was unfit.
+    /// Records a delivery that became a dead letter because it was unfit.
     pub(crate) fn unfit(&self, unfit: &Unfit) {
         let Some((limit, of)) = self.limit else { return };
         if !counts(unfit.reason) {
@@ -48,7 +48,7 @@ impl Brake {
         if unfits < limit || last.contains(&Seen::Processed) {
             return;
         }
-        // Whoever resumes begins with an empty window.
+        // After a resume the window starts empty.
         last.clear();
         drop(last);
         let why = format!(
@@ -62,11 +62,11 @@ impl Brake {
         self.health.pause(why);
     }
 
-    /// A delivery had another outcome.
+    /// Records a delivery with another outcome.
     pub(crate) fn fit(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Processed | Outcome::Scheduled { attempt: 0, .. } => self.see(Seen::Processed),
-            // Counted where it was found.
+            // Already counted by `unfit`.
             Outcome::Dead { reason } if counts(*reason) || *reason == Reason::TooLarge => {}
             _ => self.see(Seen::Other),
         }
@@ -86,7 +86,7 @@ impl Brake {
     }
 }
 
-/// Whether a delivery that is unfit for this reason tells that the worker was told something wrong.
+/// Returns whether this reason indicates a wrong configuration.
 fn counts(reason: Reason) -> bool {
     matches!(reason, Reason::NoKey | Reason::UnknownType | Reason::Undecodable)
 }

@@ -1,9 +1,9 @@
-//! How many deliveries the database refuses.
+//! The number of deliveries that the database refuses.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many deliveries are refused, and how many there may be: as many as may be unsettled. Then no further one can be
-/// taken.
+/// The number of refused deliveries, and its maximum, which is the number that may be unsettled. At the maximum no
+/// further delivery can be taken.
 pub(super) struct Count {
     count: AtomicUsize,
     most: usize,
@@ -18,7 +18,7 @@ impl Count {
         self.count.load(Relaxed) >= self.most
     }
 
-    /// Answers whether it is full from now on.
+    /// Adds one. Returns whether the maximum is now reached.
     pub(super) fn add(&self) -> bool {
         let full = self.count.fetch_add(1, Relaxed) + 1 == self.most;
         if full {
@@ -31,7 +31,7 @@ impl Count {
         full
     }
 
-    /// Answers whether it was full until now.
+    /// Removes one. Returns whether the maximum was reached until now.
     pub(super) fn remove(&self) -> bool {
         self.count.fetch_sub(1, Relaxed) == self.most
     }

@@ -1,4 +1,4 @@
-//! What a delivery is before anything is asked of the database: limits, handler, message, key, fingerprint.
+//! The checks of a delivery before any query: limits, handler, message, key, fingerprint.
 
 use tracing::Span;
 
@@ -10,7 +10,8 @@ use crate::{Delivery, Key, Reason, Store};
 use super::pipeline::Pipeline;
 
 impl<S: Store> Pipeline<S> {
-    /// Limits, decode, key: all that can refuse a delivery before a transaction begins.
+    /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
+    /// transaction starts.
     pub(crate) fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
         self.limit(delivery)?;
         let route = self.routes.find(delivery)?;
@@ -23,15 +24,15 @@ impl<S: Store> Pipeline<S> {
         Ok(Work { route, identity, job })
     }
 
-    /// Reads what a delivery says of itself as a CloudEvent, where that is asked for: as it is received, and as its row is
-    /// taken from the inbox, which keeps it as it came.
+    /// Parses a delivery as a CloudEvent, if enabled. This happens when it is received, and again when its row is taken
+    /// from the inbox, which stores it unchanged.
     pub(crate) fn recognize(&self, delivery: &mut Delivery) {
         if self.settings.cloud_events && delivery.payload().len() <= self.settings.max_payload {
             delivery.cloud_event = crate::cloud_event::read(delivery);
         }
     }
 
-    /// Whether it can be taken over at all.
+    /// Checks whether the delivery can be accepted at all.
     pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
         if let Some(why) = &delivery.unrepresentable {
             return Err(Unfit::new(Reason::Unrepresentable, why.to_string()));
@@ -50,7 +51,7 @@ impl<S: Store> Pipeline<S> {
         Ok(())
     }
 
-    /// Decodes once more, since a run has consumed the message.
+    /// Decodes again, because a run has consumed the message.
     pub(crate) fn again(
         &self,
         route: &Route<S>,

@@ -1,4 +1,4 @@
-//! A panic in a task of the worker: a defect of idem, of a store or of an adapter, which ends the worker.
+//! A panic in a task of the worker, which is a defect of idem, of a store or of an adapter, and ends the worker.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -21,13 +21,13 @@ impl Defect {
     fn report(&self, task: &'static str, panic: &(dyn Any + Send)) {
         let text = panic_text(panic);
         tracing::error!(task, panic = text, "a task of the worker panicked; the worker ends");
-        // The first one is the cause, where others follow.
+        // If others follow, the first one is the cause.
         let _ = self.first.set((task, text));
         self.seen.cancel();
     }
 
-    /// Does the work of a task. A panic in it ends the worker with an error that names the task, and answers `None`: a task
-    /// that vanishes silently, or begins again for ever, would look like a worker that works.
+    /// Runs the work of a task. If it panics, the worker ends with an error that names the task, and this returns
+    /// `None`: a task that ends silently, or restarts forever, would look like a healthy worker.
     pub(crate) async fn task<T>(&self, name: &'static str, work: impl Future<Output = T>) -> Option<T> {
         match AssertUnwindSafe(work).catch_unwind().await {
             Ok(done) => Some(done),
@@ -43,15 +43,15 @@ impl Defect {
         self.seen.cancelled().await;
     }
 
-    /// The error with which the worker ends, if a task has panicked.
+    /// Returns the error with which the worker ends, if a task has panicked.
     pub(crate) fn error(&self) -> Option<Error> {
         let (task, text) = self.first.get()?;
         Some(Error::Panicked { task, text: text.clone() })
     }
 }
 
-/// Drains the worker if it is dropped by a panic, before what it was declared behind is dropped: the next delivery of an
-/// ordered lane must not begin behind one that nobody has settled.
+/// Drains the worker if this is dropped by a panic, before anything declared earlier is dropped: the next delivery of
+/// an ordering key must not start while the previous one is unsettled.
 pub(crate) struct Unwinding<'a>(pub(crate) &'a CancellationToken);
 
 impl Drop for Unwinding<'_> {

@@ -1,4 +1,4 @@
-//! The leases of deliveries, which are extended for as long as somebody holds them.
+//! Extension of the leases of deliveries while they are held.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::Acker;
 
-/// Does the work, and extends the delivery's lease at a third of it for as long as the work lives.
+/// Runs the work, and extends the delivery's lease every third of the lease until the work ends.
 pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {
     let Some(lease) = acker.lease() else { return work.await };
     let extend = pin!(extend(acker, lease / 3));
@@ -19,7 +19,7 @@ pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Outpu
     }
 }
 
-/// The same for several deliveries, at a third of the shortest lease.
+/// Like [`extended`], for several deliveries, every third of the shortest lease.
 pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: impl Future<Output = T>) -> T {
     let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
     let extend = pin!(async {
@@ -37,7 +37,8 @@ pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: imp
     }
 }
 
-/// Extends a delivery's lease at a third of it, and ends once the delivery is no longer ours, which it looks at so often.
+/// Extends a delivery's lease every third of the lease. Checks at least every `look` whether the delivery is still
+/// live, and returns once it is lost.
 pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
     let third = acker.lease().map(|lease| lease / 3);
     let mut extended = Instant::now();
@@ -55,7 +56,7 @@ pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
     }
 }
 
-/// Until then; for ever where there is no such time.
+/// Sleeps until `time`, or forever if `None`.
 pub(crate) async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

@@ -1,4 +1,4 @@
-//! The leases of rows, which are extended for as long as they wait here for their run.
+//! Extension of the leases of rows while they wait here for their run.
 
 use std::convert::Infallible;
 
@@ -10,7 +10,7 @@ use crate::store::Row;
 use super::pipeline::Pipeline;
 
 impl<S: Store> Pipeline<S> {
-    /// Extends what is held, at a third of the lease, one statement after another.
+    /// Extends the leases of held rows every third of the lease duration, one statement after another.
     pub(crate) async fn extend_leases(&self) -> Infallible {
         loop {
             tokio::time::sleep(self.settings.lease / 3).await;
@@ -29,7 +29,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// A row whose lease is lost is found to be so when it begins; so an error is only told.
+    /// Extends leases. An error is only logged: a lost lease is detected when the row starts to run.
     async fn extended_rows(&self, token: Uuid, ids: &[i64]) {
         match self.store.extend(token, ids, self.settings.lease).await {
             Ok(()) => {}

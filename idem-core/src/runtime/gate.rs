@@ -1,4 +1,4 @@
-//! The lock of a process that keeps suspects apart from other work.
+//! The lock of a process that isolates suspects from other work.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -9,24 +9,24 @@ use crate::store::Isolation;
 
 static PROCESS: LazyLock<SuspectLock> = LazyLock::new(SuspectLock::new);
 
-/// Keeps a suspect, a message on which a process may have died, apart from the other work of its process, over all
-/// workers, so that no innocent neighbour is blamed. [`Isolation`] says from what.
+/// Isolates a suspect, a message that may have crashed a process, from other work in its process, across all workers,
+/// so that no other message is blamed. [`Isolation`] defines from which work.
 ///
-/// All workers of a process share one gate. Tests that play several processes in one give each a gate of its own.
+/// All workers of a process share one lock. Tests that simulate several processes in one give each its own lock.
 #[derive(Debug, Clone)]
 pub struct SuspectLock(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Held by each suspect from its reservation to its outcome: one of them per process.
+    /// Held by each suspect from its reservation to its outcome: one suspect at a time per process.
     turn: Arc<Mutex<()>>,
-    /// Shared by what runs from the inbox.
+    /// Shared by runs from the inbox.
     inbox: Arc<RwLock<()>>,
     /// Shared by direct deliveries.
     direct: Arc<RwLock<()>>,
-    /// What suspects wait for that runs: the inbox, or all of it. At most one waits at a time.
+    /// The running work that suspects wait for: the inbox, or everything. At most one suspect waits at a time.
     wanted: AtomicU8,
-    /// How often a suspect has had the whole process to itself.
+    /// How often a suspect has had exclusive use of the process.
     exclusive: AtomicUsize,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Turn {
     _turn: tokio::sync::OwnedMutexGuard<()>,
 }
 
-/// Nothing that has to be kept apart runs, holds a row, or starts, while this lives.
+/// While this exists, no work that must be isolated from the suspect runs, holds a row, or starts.
 #[derive(Debug)]
 pub(crate) struct Isolated {
     _inbox: OwnedRwLockWriteGuard<()>,
@@ -45,7 +45,7 @@ pub(crate) struct Isolated {
 }
 
 impl SuspectLock {
-    /// A gate of its own, for a worker that plays a process of its own.
+    /// Creates a separate lock, for a worker that simulates a separate process.
     #[allow(clippy::new_without_default, reason = "the default gate is that of the process, not a new one")]
     pub fn new() -> Self {
         Self(Arc::new(Inner {
@@ -57,28 +57,28 @@ impl SuspectLock {
         }))
     }
 
-    /// The gate of this process.
+    /// Returns the lock of this process.
     pub fn process() -> Self {
         PROCESS.clone()
     }
 
-    /// How often a suspect has had the whole process to itself.
+    /// Returns how often a suspect has had exclusive use of the process.
     pub fn times_exclusive(&self) -> usize {
         self.0.exclusive.load(Relaxed)
     }
 
-    /// Room for a direct delivery. Waits while a suspect has the process to itself or is about to: the locks are fair, so
-    /// that a suspect which waits stops new starts.
+    /// Acquires the right to run a direct delivery. Waits while a suspect has, or waits for, exclusive use of the
+    /// process: the locks are fair, so a waiting suspect stops new starts.
     pub(crate) async fn direct(&self) -> OwnedRwLockReadGuard<()> {
         self.0.direct.clone().read_owned().await
     }
 
-    /// Room for rows of the inbox. Waits while a suspect runs or is about to.
+    /// Acquires the right to run rows of the inbox. Waits while a suspect runs or waits to run.
     pub(crate) async fn inbox(&self) -> OwnedRwLockReadGuard<()> {
         self.0.inbox.clone().read_owned().await
     }
 
-    /// What a suspect waits for: nothing further of it begins.
+    /// Returns the work that a suspect waits for. No more of that work starts.
     pub(crate) fn wanted(&self) -> Isolation {
         match self.0.wanted.load(Relaxed) {
             0 => Isolation::None,
@@ -94,8 +94,8 @@ impl SuspectLock {
 }
 
 impl Turn {
-    /// Waits until everything has ended that must not run beside the suspect; nothing of it starts meanwhile. The two
-    /// locks are waited for at the same time, since nobody holds one of them while it waits for the other.
+    /// Waits until all work that must not run beside the suspect has ended; none of it starts meanwhile. Both locks are
+    /// awaited at the same time, which is safe because no task holds one of them while it waits for the other.
     pub(crate) async fn isolate(&self, isolation: Isolation) -> Isolated {
         let inner = &self.gate.0;
         inner.wanted.store(isolation as u8, Relaxed);
@@ -110,7 +110,7 @@ impl Turn {
     }
 }
 
-/// Until the wait has ended, however it ends.
+/// Resets `wanted` when the wait ends, however it ends.
 struct Wanted<'a>(&'a AtomicU8);
 
 impl Drop for Wanted<'_> {

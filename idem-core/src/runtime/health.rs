@@ -1,4 +1,4 @@
-//! Whether a worker is fit for work.
+//! The health of a worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Whether a worker is fit for work, for a readiness probe. A handle: clones see the same worker.
+/// The health of a worker, for a readiness probe. This is a handle: clones refer to the same worker.
 ///
-/// Before the worker has started and after it has ended it is not ready, and neither broker nor database is there.
+/// Before the worker has started and after it has ended, it is not ready, and neither the broker nor the database is
+/// available.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<State>);
 
@@ -17,7 +18,7 @@ struct State {
     broker: AtomicBool,
     database: AtomicBool,
     paused: watch::Sender<Option<String>>,
-    /// Milliseconds after `born`.
+    /// Milliseconds since `born`.
     progress: AtomicU64,
     born: Instant,
 }
@@ -33,32 +34,34 @@ impl Health {
         }))
     }
 
-    /// Whether messages can be worked on: broker and database are both there, and consumption is not paused.
+    /// Returns whether messages can be processed: the broker and the database are available, and consumption is not
+    /// paused.
     pub fn is_ready(&self) -> bool {
         self.broker() && self.database() && self.0.paused.borrow().is_none()
     }
 
-    /// Whether the subscription stands. `false` from the moment at which its stream has ended, for whatever reason.
+    /// Returns whether the subscription is active. `false` as soon as its stream has ended, for whatever reason.
     pub fn broker(&self) -> bool {
         self.0.broker.load(Relaxed)
     }
 
-    /// Whether the database lets idem do its work. `false` while it gives no answer, refuses what is written (no room,
-    /// read-only, no table), or refuses each of the messages that are held, so that no further one can be taken. One lost
-    /// connection changes nothing as long as the database answers.
+    /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
+    /// read-only, missing table), or refuses every message that is held, so that no further one can be taken. A single
+    /// lost connection changes nothing as long as the database answers.
     pub fn database(&self) -> bool {
         self.0.database.load(Relaxed)
     }
 
-    /// Why the worker has paused consumption by itself, if it has: no handler could be called for too many of the last
-    /// deliveries, see [`unfit_limit`](crate::Worker::unfit_limit). It stays so until [`resume`](Self::resume), or until
-    /// the worker is started again.
+    /// Returns why the worker has paused consumption by itself, if it has: no handler could be called for too many of
+    /// the last deliveries, see [`unfit_limit`](crate::Worker::unfit_limit). The pause lasts until
+    /// [`resume`](Self::resume) or until the worker is restarted.
     pub fn paused(&self) -> Option<String> {
         self.0.paused.borrow().clone()
     }
 
-    /// Lets a worker go on that has paused consumption by itself. The deliveries that it holds become dead letters then, as
-    /// those before; once there are as many again, it pauses again. Without effect on a worker that is not paused.
+    /// Resumes consumption after the worker has paused it by itself. The deliveries that it holds then become dead
+    /// letters, like those before; if the limit is reached again, the worker pauses again. Does nothing if the worker
+    /// is not paused.
     pub fn resume(&self) {
         self.0.paused.send_replace(None);
     }
@@ -69,15 +72,15 @@ impl Health {
 
     /// Waits until consumption is not paused. Cancel safe.
     pub(crate) async fn resumed(&self) {
-        // Looked at first, since it is asked for each delivery.
+        // Checked first, because this is called for each delivery.
         if self.0.paused.borrow().is_some() {
-            // The sender lives in `self`, so that waiting cannot fail.
+            // The sender lives in `self`, so waiting cannot fail.
             let _ = self.0.paused.subscribe().wait_for(Option::is_none).await;
         }
     }
 
-    /// How long ago a delivery or an inbox row last got its outcome; since the worker was made, if there was none.
-    /// Long is not bad by itself: the queue may be empty.
+    /// Returns the time since a delivery or an inbox row last got its outcome, or since the worker was created if there
+    /// was none. A long time is not a problem by itself: the queue may be empty.
     pub fn last_progress(&self) -> Duration {
         self.0.born.elapsed().saturating_sub(Duration::from_millis(self.0.progress.load(Relaxed)))
     }

@@ -1,4 +1,4 @@
-//! Deliveries that are kept unsettled for a while.
+//! Deliveries that are held unsettled for a while.
 
 use crate::Store;
 use crate::store::StoreError;
@@ -9,7 +9,7 @@ use super::step::{HoldReason, Progress};
 use super::waits::{hold_wait, refused_wait};
 
 impl Outage {
-    /// What a fault of one of our own statements means for a delivery.
+    /// Returns what a failure of one of idem's own statements means for a delivery.
     pub(crate) fn hold_for(&self, fault: StoreError) -> Progress {
         self.report(&fault);
         match fault {
@@ -20,7 +20,7 @@ impl Outage {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Keeps a delivery for a while, without connection, row or transaction. The drain ends it.
+    /// Holds a delivery for a while, without a connection, row or transaction. The drain ends the wait.
     pub(crate) async fn hold(&self, hold: HoldReason, holds: usize) {
         let wait = async {
             if hold != HoldReason::Busy && self.outage.over_or_trial().await {
@@ -39,7 +39,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Gives a transaction up after a fault. The connection is of use again if it answers.
+    /// Abandons a transaction after a failure. If the database answers, the transaction is rolled back and its
+    /// connection can be reused.
     pub(crate) async fn abandon(&self, txn: S::Txn, fault: StoreError) -> Progress {
         if fault.is_answered()
             && let Err(fault) = self.store.rollback(txn).await

@@ -1,4 +1,4 @@
-//! Queues by key: of those who wait for one key, one after another has it.
+//! Queues by key, in which waiters get each key one after another.
 
 use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{HashMap, VecDeque};
@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A first-in, first-out queue for each key. It is in memory: who waits here has no connection, row or transaction.
+/// A first-in, first-out queue for each key. It is in memory: a waiter has no connection, row or transaction.
 ///
-/// Keys are known by their hash. Two keys of one hash wait for each other, which is slower and does no harm.
+/// Keys are identified by their hash. Two keys with the same hash wait for each other, which is slower but harmless.
 #[derive(Clone, Default)]
 pub(crate) struct KeyQueue(Arc<Shared>);
 
@@ -20,19 +20,19 @@ struct Shared {
     hash: RandomState,
 }
 
-/// For each key that somebody has, who waits for it. A queue in which nobody waits takes no allocation.
+/// The waiters for each key that is held. A queue without waiters takes no allocation.
 type Queues = HashMap<u64, VecDeque<Arc<Turn>>, BuildHasherDefault<Hashed>>;
 
-/// The turn of one who waits.
+/// The turn of a waiter.
 #[derive(Default)]
 struct Turn {
-    /// Set, under the lock of the queues, when it leaves its queue to have the key.
+    /// Set under the lock of the queues when the waiter leaves its queue to hold the key.
     has_come: AtomicBool,
     rung: Notify,
 }
 
 impl KeyQueue {
-    /// The last place in the queue of this key.
+    /// Returns the last place in the queue of this key.
     pub(crate) fn place(&self, key: impl Hash) -> Place {
         let key = self.0.hash.hash_one(key);
         let turn = match self.0.lock().entry(key) {
@@ -49,7 +49,7 @@ impl KeyQueue {
         Place { queue: self.0.clone(), key, turn }
     }
 
-    /// A place in the queue of this key if nobody has one.
+    /// Returns a place in the queue of this key if the queue has none.
     pub(crate) fn first_place(&self, key: impl Hash) -> Option<Place> {
         let key = self.0.hash.hash_one(key);
         match self.0.lock().entry(key) {
@@ -59,9 +59,9 @@ impl KeyQueue {
         Some(Place { queue: self.0.clone(), key, turn: None })
     }
 
-    /// Waits until all that came before has left the queue of this key. Cancel safe.
+    /// Waits until all earlier places have left the queue of this key. Cancel safe.
     pub(crate) async fn enter(&self, key: impl Hash) -> Place {
-        // Made before the wait, so that a waiter that is dropped leaves its queue as well.
+        // Created before the wait, so that a dropped waiter leaves its queue as well.
         let place = self.place(key);
         place.turn().await;
         place
@@ -74,25 +74,25 @@ impl Shared {
     }
 }
 
-/// A place in the queue of a key, until it is dropped, which moves the queue.
+/// A place in the queue of a key. Dropping it advances the queue.
 pub(crate) struct Place {
     queue: Arc<Shared>,
     key: u64,
-    /// `None`: nobody was there before it.
+    /// `None` if the queue was empty.
     turn: Option<Arc<Turn>>,
 }
 
 impl Place {
-    /// Waits until all that came before has left the queue. Cancel safe.
+    /// Waits until all earlier places have left the queue. Cancel safe.
     pub(crate) async fn turn(&self) {
         let Some(turn) = &self.turn else { return };
         while !turn.has_come.load(Relaxed) {
-            // Rung once, and kept if nobody waits. Whoever becomes the first stays it.
+            // Notified once; the permit is kept if there is no waiter. A place that becomes the first stays the first.
             turn.rung.notified().await;
         }
     }
 
-    /// Whether all that came before has left the queue.
+    /// Returns whether all earlier places have left the queue.
     pub(crate) fn is_first(&self) -> bool {
         self.turn.as_ref().is_none_or(|turn| turn.has_come.load(Relaxed))
     }
@@ -103,7 +103,7 @@ impl Drop for Place {
         let mut queues = self.queue.lock();
         let Entry::Occupied(mut queue) = queues.entry(self.key) else { return };
         let waiting = queue.get_mut();
-        // Under the lock, so that a turn that comes meanwhile is handed on.
+        // Under the lock, so that a turn that comes meanwhile is passed on.
         if let Some(turn) = self.turn.as_ref().filter(|_| !self.is_first()) {
             waiting.retain(|other| !Arc::ptr_eq(other, turn));
             return;
@@ -118,7 +118,7 @@ impl Drop for Place {
     }
 }
 
-/// The hash of what is one already.
+/// A hasher for keys that are already hashes.
 #[derive(Default)]
 struct Hashed(u64);
 

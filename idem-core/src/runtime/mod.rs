@@ -1,4 +1,4 @@
-//! What all lanes of a worker share. It knows nothing of what they do with it.
+//! The state that all lanes of a worker share. It is independent of how they use it.
 
 mod brake;
 mod count;

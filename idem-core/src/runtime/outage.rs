@@ -1,4 +1,4 @@
-//! Whether the database can be used, and the pause while it cannot.
+//! The availability of the database, and the pause while it is unavailable.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,42 +13,43 @@ use super::count::Count;
 use super::health::Health;
 use super::waits::{Damped, short};
 
-/// Whether the database can be used. While it cannot, no delivery is taken from the broker and those at hand are held.
+/// The availability of the database. While it is unavailable, no delivery is taken from the broker and those already
+/// received are held.
 pub(crate) struct Outage {
     state: watch::Sender<Database>,
-    /// The right to try while the database has only been asked.
+    /// The permit for one trial in state `Trial`.
     trial: Semaphore,
-    /// The deliveries that it refuses one by one.
+    /// The deliveries that the database refuses one by one.
     pub(super) refused: Count,
     health: Health,
-    /// When it was last told that a connection was lost.
+    /// When a lost connection was last logged.
     told: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Database {
     Up,
-    /// A connection was lost. Everything goes on while the database is asked.
+    /// A connection was lost. Work continues while the database is pinged.
     Asked,
-    /// It gave no answer when it was asked; or it has answered, and refused its work.
+    /// The database did not answer a ping; or it answered, and refused its work.
     Down {
         refused: bool,
     },
-    /// It answers, and one is let through, to show that its work can be written.
+    /// The database answers, and one delivery is let through to show that its work can be written.
     Trial,
 }
 
-/// How long the database may take to answer when it is asked because a connection was lost.
+/// How long the database may take to answer a ping after a connection was lost.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// How long a trial may take. One that takes longer has at least not been refused.
+/// How long a trial may take. A longer trial has at least not been refused.
 const TRIAL: Duration = Duration::from_secs(5);
 
-/// How often it is told at most that connections are lost.
+/// The minimum interval between two log lines about lost connections.
 const TELL: Duration = Duration::from_secs(10);
 
 impl Outage {
-    /// For a worker of this health, which may have so many deliveries unsettled.
+    /// Creates the outage state of a worker with this health and this maximum of unsettled deliveries.
     pub(crate) fn new(health: Health, unsettled: usize) -> Self {
         Self {
             state: watch::Sender::new(Database::Up),
@@ -59,8 +60,8 @@ impl Outage {
         }
     }
 
-    /// Says why a statement of idem's own failed. Where the database is to blame, the pause begins; where a connection was
-    /// lost, it is asked first.
+    /// Reports why one of idem's own statements failed. If the database is the cause, the pause starts; if a connection
+    /// was lost, the database is pinged first.
     pub(crate) fn report(&self, fault: &StoreError) {
         match fault {
             StoreError::LockTimeout | StoreError::Serialization(_) | StoreError::Message(_) => {}
@@ -87,7 +88,7 @@ impl Outage {
         }
     }
 
-    /// Told seldom: each of many connections may be lost, again and again.
+    /// Logs a lost connection, at a limited rate: each of many connections may be lost, again and again.
     fn tell(&self, error: &(dyn std::error::Error + 'static)) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|told| told.elapsed() >= TELL) {
@@ -97,7 +98,7 @@ impl Outage {
         }
     }
 
-    /// A message has its outcome, which was written: a trial has succeeded.
+    /// Records that the outcome of a message was written: a trial has succeeded.
     pub(crate) fn works(&self) {
         if *self.state.borrow() == Database::Trial {
             self.turn(|state| if state == Database::Trial { Database::Up } else { state });
@@ -111,14 +112,15 @@ impl Outage {
 
     /// Waits until the database can be used. Cancel safe.
     pub(crate) async fn over(&self) {
-        // Looked at first, since it is asked for each delivery and nearly always over.
+        // Checked first, because this is called for each delivery and nearly always true.
         if !self.is_up() {
-            // The sender lives in `self`, so that waiting cannot fail.
+            // The sender lives in `self`, so waiting cannot fail.
             let _ = self.state.subscribe().wait_for(is_up).await;
         }
     }
 
-    /// The same, or until it is this one that is let through to show that its work can be written: `true` then. Cancel safe.
+    /// Waits until the database can be used, and returns `false`; or until this caller is let through as the trial that
+    /// shows whether work can be written, and returns `true`. Cancel safe.
     pub(crate) async fn over_or_trial(&self) -> bool {
         while !self.is_up() {
             let mut state = self.state.subscribe();
@@ -136,7 +138,7 @@ impl Outage {
         false
     }
 
-    /// Looks after the database, for ever.
+    /// Watches the database forever.
     pub(crate) async fn watch<S: Store>(&self, store: &S) {
         let (mut state, mut damped) = (self.state.subscribe(), Damped::default());
         loop {
@@ -161,8 +163,8 @@ impl Outage {
         }
     }
 
-    /// Waits until the database can be used. Where it had answered and refused, another answer proves nothing: it may have
-    /// room for a small row and none for a message. Then one message is let through, later each time.
+    /// Waits until the database can be used. If it had answered and refused its work, another answer proves nothing: it
+    /// may have room for a small row but not for a message. Then one message is let through, after increasing delays.
     async fn mend<S: Store>(&self, store: &S, damped: &mut Damped) {
         while !self.is_up() {
             answers(store).await;
@@ -174,7 +176,7 @@ impl Outage {
                 continue;
             }
             tokio::time::sleep(damped.wait()).await;
-            // One that nobody has taken before.
+            // Removes a permit that no caller has taken.
             self.trial.forget_permits(self.trial.available_permits());
             let mut state = self.state.subscribe();
             self.turn(|_| Database::Trial);
@@ -190,7 +192,7 @@ impl Outage {
         is_up(&self.state.borrow())
     }
 
-    /// Changes the state, and shows it in the health. Answers what it was.
+    /// Changes the state and updates the health. Returns the previous state.
     fn turn(&self, next: impl FnOnce(Database) -> Database) -> Database {
         let mut before = Database::Up;
         self.state.send_if_modified(|state| {
@@ -202,12 +204,12 @@ impl Outage {
         before
     }
 
-    /// Shows in the health what has become of the deliveries that are refused.
+    /// Updates the health after the number of refused deliveries has changed.
     pub(super) fn show(&self) {
         self.turn(|same| same);
     }
 
-    /// Under the lock of the state, so that the health is never that of an older one.
+    /// Runs under the lock of the state, so that the health never shows an older state.
     fn show_as(&self, state: Database) {
         self.health.set_database(is_up(&state) && !self.refused.is_full());
     }
@@ -217,7 +219,7 @@ fn is_up(state: &Database) -> bool {
     matches!(state, Database::Up | Database::Asked)
 }
 
-/// Whether the database answers soon. The error is what it said instead.
+/// Pings the database with a timeout. The error is the text of its failure.
 async fn asked<S: Store>(store: &S) -> Result<(), String> {
     match timeout(ANSWER, store.ping()).await {
         Ok(answer) => answer.map_err(|fault| crate::error::text(&fault)),
@@ -225,7 +227,7 @@ async fn asked<S: Store>(store: &S) -> Result<(), String> {
     }
 }
 
-/// Waits until it answers.
+/// Waits until the database answers.
 async fn answers<S: Store>(store: &S) {
     let mut waits = short();
     while let Err(fault) = store.ping().await {

@@ -1,39 +1,40 @@
-//! How large batches are, and how many run at once.
+//! The size of batches, and how many run at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What deadlocks between batches change. Batches whose handlers write the same rows in different orders deadlock, and
-/// each deadlock costs the database's `deadlock_timeout` of a second: so the first one halves the batches and lets only
-/// one of them run at a time, and quiet lets them grow back, more slowly each time, until it has been quiet for long.
+/// Throttles batches after deadlocks. Batches whose handlers write the same rows in different orders deadlock, and each
+/// deadlock costs the database's `deadlock_timeout` of one second. Therefore the first deadlock halves the batch size
+/// and lets only one batch run at a time. Successful batches let both recover. Each deadlock doubles the number of
+/// successful batches that the next one will require; a long time without deadlocks halves it again.
 pub(crate) struct BatchThrottle {
     most: usize,
     size: AtomicUsize,
-    /// How many good batches in a row are still wanted before several may run at once again.
+    /// How many successful batches in a row are still required before several may run at once again.
     narrow: AtomicUsize,
-    /// How many will be wanted after the next deadlock.
+    /// How many will be required after the next deadlock.
     patience: AtomicUsize,
-    /// How many good batches there were since several may run at once again, or since the patience became less.
+    /// The number of successful batches since several may run at once again, or since `patience` was last reduced.
     quiet: AtomicUsize,
     turns: RwLock<()>,
 }
 
 /// The right to run one batch.
 pub(crate) enum Turn<'a> {
-    /// Beside others.
+    /// Concurrently with other batches.
     Shared { _guard: RwLockReadGuard<'a, ()> },
-    /// Alone among the worker's batches.
+    /// Exclusively among the worker's batches.
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
-/// A deadlock costs as much time as a hundred batches or so, and to run several at once saves about half of a batch's
-/// time: this many make it worth another try.
+/// A deadlock costs as much time as about a hundred batches, and running several at once saves about half of a batch's
+/// time. After this many batches another try pays off.
 const FIRST_PATIENCE: usize = 1024;
 const LONGEST_PATIENCE: usize = 65_536;
 
 impl BatchThrottle {
-    /// Batches of at most so many.
+    /// Creates a throttle for batches of at most `most` deliveries.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
@@ -45,7 +46,7 @@ impl BatchThrottle {
         }
     }
 
-    /// How many deliveries the next batch may have.
+    /// Returns how many deliveries the next batch may have.
     pub(crate) fn size(&self) -> usize {
         self.size.load(Relaxed)
     }
@@ -59,7 +60,7 @@ impl BatchThrottle {
         }
     }
 
-    /// A batch lost against another one.
+    /// Records that a batch lost a deadlock against another one.
     pub(crate) fn shrink(&self) {
         let halved = |size: usize| Some((size / 2).max(1));
         let _ = self.size.fetch_update(Relaxed, Relaxed, halved);
@@ -70,7 +71,7 @@ impl BatchThrottle {
         tracing::debug!(size = self.size(), patience, "batches deadlocked: one at a time for a while");
     }
 
-    /// A batch went well.
+    /// Records a successful batch.
     pub(crate) fn grow(&self) {
         let more = |size: usize| (size < self.most).then(|| (size + size.div_ceil(8)).min(self.most));
         let _ = self.size.fetch_update(Relaxed, Relaxed, more);
@@ -80,8 +81,8 @@ impl BatchThrottle {
         }
     }
 
-    /// As many good batches beside each other as the next deadlock would cost one by one halve that cost: what once
-    /// deadlocked need not do so for ever.
+    /// Halves the cost of the next deadlock after as many successful concurrent batches as it would require exclusive
+    /// ones: batches that deadlocked once need not do so forever.
     fn forget(&self) {
         let patience = self.patience.load(Relaxed);
         if patience > FIRST_PATIENCE && self.quiet.fetch_add(1, Relaxed) + 1 >= patience {
@@ -118,7 +119,7 @@ mod tests {
         (0..4).for_each(|_| pace.shrink());
         let patience = pace.patience.load(Relaxed);
         assert_eq!(patience, 16 * FIRST_PATIENCE);
-        // One by one first, then beside each other: a half of it is forgotten each time.
+        // Exclusive batches first, then concurrent ones, which halve the patience each time.
         let (one_by_one, beside) = (patience / 2, 16 + 8 + 4 + 2);
         (0..one_by_one + beside * FIRST_PATIENCE).for_each(|_| pace.grow());
         pace.shrink();

@@ -8,7 +8,7 @@ use super::outage::Outage;
 use super::waits::hold_wait;
 
 impl Outage {
-    /// Repeats a write until the database has answered it. `None` when `stop` comes before that.
+    /// Repeats a write until the database has answered it. Returns `None` if `stop` comes first.
     pub(crate) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         stop: &CancellationToken,
@@ -27,8 +27,8 @@ impl Outage {
         None
     }
 
-    /// Repeats what must not be left undone until the database has answered it. Only the end of the process's patience with
-    /// the worker ends it before that.
+    /// Repeats a write that must not be left undone until the database has answered it. Only the abort of the worker's
+    /// tasks, after the shutdown timeout, ends it earlier.
     pub(crate) async fn persist<T, F: Future<Output = Result<T, StoreError>>>(&self, write: impl Fn() -> F) -> T {
         let mut tries = 0;
         loop {

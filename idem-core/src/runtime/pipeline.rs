@@ -1,4 +1,4 @@
-//! What all lanes of a worker share.
+//! The state that all lanes of a worker share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -23,14 +23,14 @@ use super::refusals::Refusals;
 use super::rows::Rows;
 use super::settings::Settings;
 
-/// What all lanes of a worker share.
+/// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
     pub(crate) store: S,
     pub(crate) consumer: String,
     pub(crate) system: &'static str,
     pub(crate) routes: Routes<S>,
     pub(crate) settings: Settings,
-    /// The keys that are worked on: of the deliveries of one, one at a time.
+    /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
     pub(crate) pace: BatchThrottle,
     pub(crate) gate: SuspectLock,
@@ -38,29 +38,29 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) leases: Leases,
     /// The rows that the database refuses.
     pub(crate) refusals: Refusals,
-    /// What codecs fetch for rows of the inbox.
+    /// Codec preparations for rows of the inbox.
     pub(crate) preparations: Preparations,
-    /// The inbox's own statements are asked one at a time, on one connection.
+    /// Serializes the inbox's own statements, which use one connection.
     pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Arc<Outage>,
     pub(crate) health: Health,
     pub(crate) brake: Brake,
     pub(crate) defect: Defect,
     pub(crate) gauges: Gauges,
-    /// Asks how much waits at the broker, while there is a subscription that tells.
+    /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
     pub(crate) lag: watch::Sender<Option<Lag>>,
-    /// Room for those that are stored alone: that many connections are kept for them beside the lanes.
+    /// Limits the deliveries stored singly: this many connections are reserved for them besides the lanes.
     pub(crate) alone: Semaphore,
-    /// Rung when something was scheduled, so that the inbox need not wait for its poll.
+    /// Notified when something was scheduled, so that the inbox need not wait for its next poll.
     pub(crate) scheduled: Notify,
     /// The rows that ordered deliveries wait for.
     pub(crate) rows: Rows,
-    /// The lanes of the order, each with the deliveries that are not settled yet.
+    /// The ordering keys, each with its deliveries that are not settled yet.
     pub(crate) order: KeyQueue,
-    /// How many deliveries the broker was told about: the source is of use.
+    /// The number of deliveries acked at the broker. If it grows, the source works.
     pub(crate) settled: AtomicU64,
-    /// The worker drains: what is not running is released.
+    /// The worker drains: deliveries that are not running are released.
     pub(crate) draining: CancellationToken,
-    /// The patience of the drain has ended: what runs is cut off.
+    /// The shutdown timeout has elapsed: running work is cancelled.
     pub(crate) stop: CancellationToken,
 }

@@ -1,4 +1,4 @@
-//! The preparations for rows of the inbox, which run beside the slots in which rows run.
+//! Codec preparations for rows of the inbox, which run outside the slots for running rows.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use crate::{Delivery, PrepareError, Store};
 
 use super::{Pipeline, Queue};
 
-/// What is being prepared for rows, which were given back meanwhile, and which of them can never be decoded.
+/// The preparations in progress, whose rows were given back meanwhile, and the rows that can never be decoded.
 pub(crate) struct Preparations {
     rows: Mutex<HashMap<i64, State>>,
     wanted: Queue<Wanted>,
@@ -25,17 +25,17 @@ enum State {
 
 struct Wanted {
     id: i64,
-    /// `None` for a row without a key, whose handler is found anew.
+    /// `None` for a row without a key, whose handler is looked up again.
     handler: Option<HandlerId>,
     delivery: Delivery,
     tries: usize,
 }
 
-/// So many run at once, since each keeps a message in memory. A row beyond them is tried again later.
+/// The maximum that run at once, because each keeps a message in memory. A row beyond it is tried again later.
 const AT_ONCE: usize = 64;
 
-/// For so long it is remembered that a row can never be decoded: longer than until it is taken again. If another process
-/// takes it, it finds out by itself; and an operator may replay the row when what was missing is there.
+/// How long an undecodable row is remembered: longer than the time until it is taken again. Another process that takes
+/// it finds out by itself. An operator may replay the row once what was missing is available.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
 impl Default for Preparations {
@@ -45,7 +45,7 @@ impl Default for Preparations {
 }
 
 impl Preparations {
-    /// Begins to prepare for a row, unless that goes on already. The next run of the row finds it done.
+    /// Starts a preparation for a row, unless one is already running. The next run of the row finds it done.
     pub(crate) fn want(&self, row: &Row, tries: usize) {
         let mut rows = self.rows();
         let running = rows.values().filter(|state| matches!(state, State::Runs)).count();
@@ -56,7 +56,7 @@ impl Preparations {
         }
     }
 
-    /// Why a row can never be decoded, where its preparation has shown that. It is told once.
+    /// Returns why a row can never be decoded, if its preparation has shown that. The reason is returned only once.
     pub(crate) fn undecodable(&self, id: i64) -> Option<Arc<str>> {
         let mut rows = self.rows();
         rows.retain(|_, state| !matches!(state, State::Undecodable(_, since) if since.elapsed() > REMEMBERED));
@@ -78,13 +78,13 @@ impl Preparations {
     }
 
     fn rows(&self) -> MutexGuard<'_, HashMap<i64, State>> {
-        // The map is whole at all times.
+        // The map is consistent at all times.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Prepares for rows, until it is dropped.
+    /// Runs the preparations for rows, until the future is dropped.
     pub(crate) async fn prepare_rows(&self) -> Infallible {
         let mut running = FuturesUnordered::new();
         loop {
@@ -104,7 +104,7 @@ impl<S: Store> Pipeline<S> {
         };
         let prepared = match route {
             Some(route) => self.prepare(route, &delivery).await,
-            // The run of the row says why.
+            // The run of the row reports the reason.
             None => Ok(()),
         };
         let undecodable = match prepared {

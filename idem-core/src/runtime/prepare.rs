@@ -1,4 +1,4 @@
-//! Letting a codec fetch what decoding takes.
+//! Codec preparation, which fetches what decoding needs.
 
 use tokio::time::timeout;
 
@@ -8,8 +8,8 @@ use crate::{Delivery, PrepareError, Store};
 use super::pipeline::Pipeline;
 
 impl<S: Store> Pipeline<S> {
-    /// Lets the codec prepare for a delivery, within the limit. A codec that hangs hangs on somebody else, whom no message is
-    /// to blame for. Cancel safe.
+    /// Lets the codec prepare for a delivery, within the timeout. A codec that hangs is waiting for another system,
+    /// which is not the fault of any message. Cancel safe.
     pub(crate) async fn prepare(&self, route: &Route<S>, delivery: &Delivery) -> Result<(), PrepareError> {
         let limit = self.settings.prepare_timeout;
         timeout(limit, route.handler.prepare_codec(delivery)).await.unwrap_or_else(|_| {
@@ -19,7 +19,7 @@ impl<S: Store> Pipeline<S> {
         })
     }
 
-    /// Names a message whose codec could not prepare.
+    /// Logs a message whose codec could not prepare.
     pub(crate) fn warn_of_unprepared(
         &self,
         delivery: &Delivery,

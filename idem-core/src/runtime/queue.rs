@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Semaphore, TryAcquireError};
 
-/// Hands each delivery to one of the tasks that wait. Tokio's channels have a single receiver, and in a channel of many
-/// each wait is an allocation; to wait for a semaphore is none.
+/// Passes each delivery to one of the waiting tasks. Tokio's channels have a single receiver, and in a multi-consumer
+/// channel each wait allocates; waiting for a semaphore does not.
 pub(crate) struct Queue<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -20,7 +20,7 @@ impl<T> Queue<T> {
         Self(Arc::new(Shared { items: Mutex::default(), there: Semaphore::new(0) }))
     }
 
-    /// Adds one at the end. Once the queue is closed it is dropped instead.
+    /// Appends an item. Once the queue is closed, the item is dropped instead.
     pub(crate) fn push(&self, item: T) {
         let mut items = self.items();
         if !self.0.there.is_closed() {
@@ -29,16 +29,17 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The first one, waited for. `None` when the queue is closed and empty. Cancel safe.
+    /// Removes the first item, waiting for one if necessary. Returns `None` when the queue is closed and empty. Cancel
+    /// safe.
     pub(crate) async fn recv(&self) -> Option<T> {
-        // An error says that it is closed, and what is in it is taken all the same.
+        // An error means that the queue is closed; items in it are still taken.
         if let Ok(permit) = self.0.there.acquire().await {
             permit.forget();
         }
         self.items().pop_front()
     }
 
-    /// The first one, if it is there.
+    /// Removes the first item, if there is one.
     pub(crate) fn try_recv(&self) -> Option<T> {
         match self.0.there.try_acquire() {
             Ok(permit) => permit.forget(),
@@ -48,9 +49,9 @@ impl<T> Queue<T> {
         self.items().pop_front()
     }
 
-    /// Lets nothing more in.
+    /// Closes the queue to new items.
     pub(crate) fn close(&self) {
-        // Under the lock, so that nothing is added behind the last look of those who wait.
+        // Under the lock, so that nothing is added after the waiting tasks have looked for the last time.
         let _items = self.items();
         self.0.there.close();
     }

@@ -6,14 +6,14 @@ use crate::{BoxError, Delivery};
 
 use super::outage::Outage;
 
-/// After so many tries in a row without an answer, a delivery leaves its lane to others.
+/// After this many tries in a row without an answer, a delivery leaves its lane to others.
 pub(crate) const UNANSWERED: usize = 3;
 
 pub(crate) fn unanswered() -> BoxError {
     "there was no answer, again and again, although the database answers others".into()
 }
 
-/// One delivery that counts as refused, for as long as this lives.
+/// A delivery that counts as refused while this exists.
 pub(crate) struct Held(Arc<Outage>);
 
 impl Held {
@@ -33,7 +33,7 @@ impl Drop for Held {
     }
 }
 
-/// Names the message, since it is the one that has to be looked at.
+/// Logs the message, because it is the one to investigate.
 pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: usize, error: &(dyn std::error::Error + 'static)) {
     tracing::warn!(
         source = delivery.source(),

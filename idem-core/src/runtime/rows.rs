@@ -1,4 +1,4 @@
-//! Who waits for which row of the inbox.
+//! Waiters for rows of the inbox.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,26 +8,26 @@ use tokio::sync::Notify;
 use crate::Key;
 use crate::store::{HandlerId, Identity};
 
-/// The rows of the inbox that ordered deliveries of this process wait for. Only those who wait for a row are woken by its
-/// run: each of them then asks the database.
+/// The rows of the inbox that ordered deliveries of this process wait for. A run wakes only the waiters of its row;
+/// each of them then queries the database.
 #[derive(Default)]
 pub(crate) struct Rows {
     awaited: Mutex<Awaited>,
-    /// One at a time asks the database, so that those who wait need one connection, however many they are.
+    /// Held while a waiter queries the database, so that any number of waiters needs only one connection.
     pub(crate) look: tokio::sync::Mutex<()>,
 }
 
 type Awaited = HashMap<(HandlerId, Key), Arc<Notify>>;
 
 impl Rows {
-    /// To be woken whenever this row has run here.
+    /// Returns a wait that is notified whenever this row has run in this process.
     pub(crate) fn watch(&self, identity: &Identity) -> Watch<'_> {
         let row = (identity.handler, identity.key);
         let ran = lock(&self.awaited).entry(row).or_default().clone();
         Watch { rows: self, row, ran }
     }
 
-    /// This row has run here, whatever came of it.
+    /// Notifies the waiters that this row has run in this process, whatever its result.
     pub(crate) fn ran(&self, identity: &Identity) {
         if let Some(ran) = lock(&self.awaited).get(&(identity.handler, identity.key)) {
             ran.notify_waiters();
@@ -35,7 +35,7 @@ impl Rows {
     }
 }
 
-/// A wait for one row, until it is dropped.
+/// A wait for one row, which ends when it is dropped.
 pub(crate) struct Watch<'a> {
     rows: &'a Rows,
     row: (HandlerId, Key),
@@ -45,7 +45,8 @@ pub(crate) struct Watch<'a> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let mut awaited = lock(&self.rows.awaited);
-        // That of the map and this one: nobody else waits. New ones are made under the lock.
+        // One reference is in the map and one is this: there are no other waiters. New references are created under the
+        // lock.
         if Arc::strong_count(&self.ran) == 2 {
             awaited.remove(&self.row);
         }

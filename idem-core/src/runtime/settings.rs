@@ -14,7 +14,7 @@ pub(crate) struct Settings {
     pub(crate) concurrency: usize,
     pub(crate) batch: usize,
     pub(crate) linger: Duration,
-    /// Where it was not said, it depends on the mode.
+    /// If `None`, the default depends on the mode.
     pub(crate) inbox_concurrency: Option<usize>,
     pub(crate) inbox: bool,
     pub(crate) deadline: Duration,
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub(crate) route_by: RouteBy,
     pub(crate) cloud_events: bool,
     pub(crate) allow_unregistered_rows: bool,
-    /// So many unfit deliveries, among so many of the last ones, pause consumption.
+    /// Consumption pauses if this many of so many last deliveries are unfit.
     pub(crate) unfit_limit: Option<(usize, usize)>,
     pub(crate) observe: Option<Observer>,
 }
@@ -58,32 +58,32 @@ impl Default for Settings {
     }
 }
 
-/// How many deliveries of an order may be unsettled for each one that runs.
+/// The factor by which unsettled deliveries may exceed running ones, with an order by partition or key.
 const WAITING: usize = 16;
 
-/// How many connections store deliveries at once. One batch is written while another waits for its commit; more would only
-/// be smaller.
+/// How many connections store deliveries at once. One batch is written while another waits for its commit; more
+/// connections would only make the batches smaller.
 pub(crate) struct StoredAtOnce {
     pub(crate) batches: usize,
-    /// Those that are unfit or held up.
+    /// Connections for single deliveries, which are unfit or held up.
     pub(crate) alone: usize,
 }
 
-/// Beside direct and inbox runs: the inbox's own statements, the housekeeping, and a sign of life.
+/// Besides direct and inbox runs: the inbox's own statements, the housekeeping, and the sign of life.
 const BOOKKEEPING: usize = 3;
 
 impl Settings {
-    /// How many connections a worker can use at once.
+    /// Returns how many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
         let StoredAtOnce { batches, alone } = self.stored_at_once();
         let deliveries = if self.inbox { 0 } else { self.concurrency };
-        // Those that wait for their rows ask one after another.
+        // Deliveries that wait for their rows query the database one after another.
         let waiting = usize::from(self.order != DeliveryOrder::None);
         deliveries + batches + alone + waiting + self.inbox_concurrency() + BOOKKEEPING
     }
 
-    /// How many deliveries are stored at once, in batches and one by one: all of them where the inbox is used for all, and
-    /// else those that are redelivered.
+    /// Returns how many deliveries are stored at once, in batches and singly. In inbox mode all deliveries are stored,
+    /// otherwise only redelivered ones.
     pub(crate) fn stored_at_once(&self) -> StoredAtOnce {
         match (self.inbox, self.order) {
             (true, _) => StoredAtOnce { batches: 2, alone: 2 },
@@ -92,14 +92,15 @@ impl Settings {
         }
     }
 
-    /// How many rows of the inbox run at once. Where all messages run from there, as many as would run otherwise.
+    /// Returns how many rows of the inbox run at once. In inbox mode the default is that of `concurrency`.
     pub(crate) fn inbox_concurrency(&self) -> usize {
         self.inbox_concurrency.unwrap_or(if self.inbox { self.concurrency } else { 4 })
     }
 
-    /// How many deliveries may be unsettled at once. A batch is what is there, so that as many as are worked on wait
-    /// behind them: else each lane would find no more than what came since it settled its last batch. In an order of
-    /// partitions or keys, what waits for its turn or its next attempt must leave room for that of other keys.
+    /// Returns how many deliveries may be unsettled at once. A batch takes the deliveries that are available, so as
+    /// many as are in progress must wait behind them; otherwise each lane would find only those received since it
+    /// settled its last batch. In an order by partition or key, deliveries that wait for their turn or their next
+    /// attempt must leave room for other keys.
     pub(crate) fn unsettled(&self) -> usize {
         let times = match self.order {
             DeliveryOrder::Partition | DeliveryOrder::Key => WAITING,
@@ -109,7 +110,7 @@ impl Settings {
         self.worked_on().saturating_mul(times).min(u16::MAX.into())
     }
 
-    /// How many deliveries all lanes have at once.
+    /// Returns how many deliveries all lanes process at once.
     fn worked_on(&self) -> usize {
         self.concurrency.saturating_mul(self.batch)
     }

@@ -1,4 +1,4 @@
-//! What is told of a delivery: to the broker, and to people.
+//! Reports the outcome of a delivery: to the broker, the metrics, the log and the observer.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,20 +19,20 @@ async fn in_time(answer: impl Future<Output = Result<Settled, BoxError>>) -> Res
 }
 
 impl<S: Store> Pipeline<S> {
-    /// The database has answered a delivery.
+    /// Records that the database has answered a delivery.
     pub(crate) fn answered(&self, outcome: &Outcome) {
         self.brake.fit(outcome);
         self.wrote(outcome);
     }
 
-    /// The outcome of a message stands, and says something of the database if it was written.
+    /// Records that the outcome of a message is final. If it was written, the database works.
     pub(crate) fn wrote(&self, outcome: &Outcome) {
         if *outcome != Outcome::Duplicate {
             self.outage.works();
         }
     }
 
-    /// Tells the broker. The database has answered, so that nothing depends on whether this arrives.
+    /// Acks the delivery. The database has answered, so nothing depends on whether the ack arrives.
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match in_time(acker.ack()).await {
             Ok(Settled::Sent | Settled::Confirmed) => drop(self.settled.fetch_add(1, Relaxed)),
@@ -44,8 +44,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Gives a delivery back. Where an order is kept it is left to the end of the source, which gives all back at once:
-    /// what is behind it may go to another consumer as soon as this one is released.
+    /// Releases a delivery. With an order, this is left to closing the source, which gives all deliveries back at once:
+    /// the next delivery of the order may go to another consumer as soon as this one is released.
     pub(crate) async fn release<A: Acker>(&self, acker: A) {
         if self.settings.order != DeliveryOrder::None {
             return;
@@ -55,7 +55,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Tells the people: metrics, a line, the observer.
+    /// Reports the outcome to the metrics, the log and the observer.
     pub(crate) fn emit(&self, meters: &telemetry::Meters, delivery: &Delivery, outcome: &Outcome) {
         self.health.progress();
         meters.count(outcome);

@@ -1,45 +1,46 @@
-//! What a try of a delivery comes to.
+//! The result of one try of a delivery.
 
 use crate::store::{Identity, StoreError};
 use crate::{BoxError, Delivery, Outcome};
 
 use super::key_queue::Place;
 
-/// A delivery that can run, with its place among those of its ordering key, of which it is the first.
+/// A delivery that can run, with its place in the queue of its ordering key, of which it is the first.
 pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
 
-/// What one try of a delivery came to.
+/// The result of one try of a delivery.
 pub(crate) enum Progress {
     /// The database has answered.
     Done(Outcome),
-    /// It has, for a delivery of a lane, and the message is in the inbox, or may be: its lane waits for it.
+    /// The database has answered for a delivery with an ordering key. The message is in the inbox, or may be, and the
+    /// later deliveries of its ordering key wait for it.
     InRow(Outcome, Box<Identity>),
-    /// It has not; the delivery is kept unsettled and tried again.
+    /// The database has not answered. The delivery is held unsettled and tried again.
     Hold(HoldReason),
-    /// It refuses what is written for this message, and works for others. Its handler has run and failed, or has not.
+    /// The database refuses the writes for this message, and works for others. `ran`: the handler has run and failed.
     Refused { error: BoxError, ran: bool },
-    /// The codec has to prepare first; the delivery is kept unsettled, out of its lane.
+    /// The codec has to prepare first. The delivery is held unsettled, outside its lane.
     Unprepared,
-    /// The run was cut off by the end of the worker.
+    /// The end of the worker cancelled the run.
     Stopped,
 }
 
-/// Why a delivery is kept unsettled.
+/// Why a delivery is held unsettled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldReason {
-    /// Another transaction has the claim.
+    /// Another transaction holds the claim.
     Busy,
-    /// The database refuses what is written for it, and works for others.
+    /// The database refuses the writes for this delivery, and works for others.
     Refused,
-    /// There was no answer to a statement of idem's own.
+    /// One of idem's own statements was not answered.
     Lost,
     /// The database cannot be used.
     Outage,
-    /// The connection was lost under the handler, or COMMIT was not answered.
+    /// The connection was lost while the handler ran, or COMMIT was not answered.
     Broke,
-    /// It is unfit, and consumption is paused because too many were.
+    /// The delivery is unfit, and consumption is paused because too many were.
     Unfit,
-    /// Nothing is in the way any more.
+    /// Nothing prevents the next try any more.
     Again,
 }
 

@@ -1,4 +1,4 @@
-//! How long it is waited before something is tried again.
+//! The delays before retries.
 
 use std::time::{Duration, Instant};
 
@@ -8,28 +8,29 @@ const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(60);
 
 fn waits(first: Duration, longest: Duration) -> ExponentialBackoff {
-    // The jitter adds up to as much again.
+    // The jitter adds up to 100 percent.
     let waits = ExponentialBuilder::default().with_min_delay(first).with_max_delay(longest / 2);
     waits.with_jitter().without_max_times().build()
 }
 
-/// Short first, since most outages are a lost connection; then every two seconds.
+/// Short delays first, because most outages are a lost connection; then every two seconds.
 pub(super) fn short() -> impl Iterator<Item = Duration> {
     waits(Duration::from_millis(50), SHORT)
 }
 
-/// How long a delivery that is held waits before its next try: longer with each hold, up to two seconds.
+/// Returns the delay before the next try of a held delivery: longer with each hold, up to two seconds.
 pub(crate) fn hold_wait(holds: usize) -> Duration {
     short().nth(holds.min(16)).unwrap_or(SHORT)
 }
 
-/// The same of one that the database refuses although it works: up to a minute, since somebody has to mend something first.
+/// Returns the delay before the next try of a message that the database refuses although it works for others: up to one
+/// minute, because an operator has to fix something first.
 pub(crate) fn refused_wait(tries: usize) -> Duration {
     waits(Duration::from_millis(100), LONG).nth(tries.min(16)).unwrap_or(LONG)
 }
 
-/// The waits between the trials of a database that answers and refuses its work. One that refuses again soon after a trial
-/// has succeeded goes on where it was, so that it does not come and go with each small message.
+/// The delays between trials of a database that answers but refuses its work. If it refuses again soon after a
+/// successful trial, the delays continue from the last one, so that the state does not change with each small message.
 #[derive(Debug)]
 pub(super) struct Damped {
     next: Duration,
@@ -38,7 +39,7 @@ pub(super) struct Damped {
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
-/// For so long a database has to work before it is trusted as one that never failed.
+/// How long a database has to work before the delays start again from the shortest.
 const QUIET: Duration = Duration::from_secs(60);
 
 impl Default for Damped {
@@ -54,7 +55,7 @@ impl Damped {
         }
     }
 
-    /// The wait before the next trial.
+    /// Returns the delay before the next trial.
     pub(super) fn wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(LONGEST);
@@ -66,7 +67,7 @@ impl Damped {
     }
 }
 
-/// Polls of many processes spread by themselves when each is a little off.
+/// Adds jitter of up to 10 percent either way to a poll interval, which spreads the polls of many processes.
 pub(crate) fn jittered(poll: Duration) -> Duration {
     poll.mul_f64(0.9 + 0.2 * fastrand::f64())
 }

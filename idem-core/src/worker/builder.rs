@@ -1,4 +1,4 @@
-//! What a worker is made of.
+//! The builder of a worker.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::{Codec, Error, Extract, Handler, HasConnection, Json, RetryPolicy, So
 
 use crate::runtime::{Health, Settings, SuspectLock};
 
-/// The running loop of one source and its handlers, under one consumer name.
+/// Consumes one source under one consumer name and runs its handlers.
 ///
 /// ```no_run
 /// # use idem_core::{Worker, Store, Source, Handler, HasConnection, Error};
@@ -58,26 +58,27 @@ pub struct Worker<S, Src, St = (), C = Json, Stage = NoHandlers> {
     stage: PhantomData<Stage>,
 }
 
-/// A worker without handlers: state and codec can still be given.
+/// A worker without handlers. Its state and codec can still be set.
 #[derive(Debug)]
 pub enum NoHandlers {}
 
-/// A worker with handlers: it can run.
+/// A worker with at least one handler. It can run.
 #[derive(Debug)]
 pub enum WithHandlers {}
 
 impl<S: Store, Src: Source> Worker<S, Src> {
-    /// A worker of this consumer. The name is part of every claim, as that of a durable or a consumer group: under
-    /// another name, all messages are new.
+    /// Returns a worker of this consumer. The name is part of every claim, like the name of a durable consumer or a
+    /// consumer group: under another name, all messages are new.
     ///
-    /// Copies of one service share a name, since they have the same handlers: together they process each message once, and
-    /// any of them runs what another has scheduled. During a deploy, so do its old and its new version.
+    /// Instances of one service share a name, because they have the same handlers. Together they process each message
+    /// once, and each of them runs rows that another has scheduled. During a deployment, the old and the new version
+    /// share the name as well.
     ///
-    /// Give each service a name of its own, even if services share a database, and do so for two workers with different
-    /// handlers as well. Under one name, two workers at one queue take each other's messages, and make dead letters of them
-    /// (`unknown type`). Even at two queues, each has rows in the inbox which the other cannot run. A worker that starts
-    /// warns of such rows, and refuses to start where no worker has had their handler for a day
-    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)): it looks as if nobody would ever run them.
+    /// Give each service its own name, even if services share a database. Do the same for two workers with different
+    /// handlers. Two workers with one name on one queue receive each other's messages and dead-letter them (`unknown
+    /// type`). On two queues, each still has rows in the inbox that the other cannot run. A worker warns of such rows
+    /// when it starts. It refuses to start if no worker has had their handler for a day
+    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), because then probably no worker will ever run them.
     pub fn new(consumer: impl Into<String>, store: S, source: Src) -> Self {
         Self {
             consumer: consumer.into(),
@@ -95,14 +96,14 @@ impl<S: Store, Src: Source> Worker<S, Src> {
 }
 
 impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
-    /// With state, from which handlers take [`State`](crate::State).
+    /// Sets the state, which handlers extract as [`State`](crate::State).
     pub fn state<T>(self, state: T) -> Worker<S, Src, T, C, NoHandlers> {
         let Self { consumer, store, source, codec, handlers, settings, health, gate, stage, .. } = self;
         let state = Arc::new(state);
         Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
     }
 
-    /// With another codec than JSON.
+    /// Sets the codec; JSON by default.
     pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, NoHandlers> {
         let Self { consumer, store, source, state, handlers, settings, health, gate, stage, .. } = self;
         let codec = Arc::new(codec);
@@ -111,7 +112,7 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
 }
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
-    /// Adds a handler. Where several share the queue, each but one must name its type of event.
+    /// Adds a handler. If several handlers share the queue, all but one must name their event type.
     pub fn handler<H>(self) -> Worker<S, Src, St, C, WithHandlers>
     where
         H: Handler,
@@ -125,136 +126,140 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage: PhantomData }
     }
 
-    /// How many deliveries are worked on at once, each with a connection of its own; 16 by default. It is the prefetch
-    /// as well. With [`inbox`](Self::inbox) it is the prefetch alone.
+    /// Sets how many deliveries are processed at once, each on its own connection; 16 by default. This is also the
+    /// prefetch. With [`inbox`](Self::inbox) it is only the prefetch.
     pub fn concurrency(mut self, deliveries: usize) -> Self {
         self.settings.concurrency = deliveries;
         self
     }
 
-    /// Takes deliveries in batches of at most so many; 1 by default, which is none. What is there is taken together, in one
-    /// transaction with one commit, and each delivery is settled by its own verdict. [`concurrency`](Self::concurrency) then is
-    /// the number of batches at once, and the prefetch covers all of them twice, so that the next one is there when one ends.
+    /// Takes deliveries in batches of at most this size; 1 by default, which disables batches. Deliveries that are
+    /// available are processed together, in one transaction with one commit, and each is settled by its own outcome.
+    /// [`concurrency`](Self::concurrency) is then the number of batches at once. The prefetch is twice what these
+    /// batches hold, so that the next batch is available when one ends.
     ///
-    /// A message that fails takes the others of its batch with it for one round: they run again without it, and it runs
-    /// alone, which is where it is charged. So a handler runs more often than without batches, and what it does outside of
-    /// the transaction is done more often. Where batches deadlock, since their handlers write the same rows in different
-    /// orders, they become smaller and run one at a time until it has been quiet for a while.
+    /// A message that fails rolls back its batch. The other messages run again without it. It is then run alone, and
+    /// only that run counts as an attempt. A handler therefore runs more often than without batches, and so do its
+    /// effects outside the transaction. If batches deadlock because their handlers write the same rows in different
+    /// orders, they become smaller and run one at a time until no deadlock has occurred for a while.
     ///
-    /// A handler must not end the transaction. In a batch the database refuses its COMMIT, and behind its ROLLBACK nothing can
-    /// be written; its message becomes a dead letter, and the others run again without it, some of them several times in vain.
+    /// A handler must not end the transaction. In a batch the database rejects its COMMIT, and after its ROLLBACK
+    /// nothing can be written. Its message becomes a dead letter. The others run again without it, some of them several
+    /// times in vain.
     ///
-    /// The handlers of a batch share one session. PostgreSQL: a batch in which one of them changes its role, search path, row
-    /// security, replication role, time zone or date style is split, so that no other runs under that. Any other `SET LOCAL`
-    /// lasts until the end of the batch, unless the store is told to reset the session between messages, which costs a round
-    /// trip each.
+    /// The handlers of a batch share one session. PostgreSQL: if a handler changes the role, search path, row security,
+    /// replication role, time zone or date style, the batch is split, so that no other handler runs under the change.
+    /// Any other `SET LOCAL` lasts until the end of the batch, unless the store is configured to reset the session
+    /// between messages, which costs one round trip per message.
     pub fn batch(mut self, deliveries: usize) -> Self {
         self.settings.batch = deliveries;
         self
     }
 
-    /// How long a batch that is not full waits for more; not at all by default. It is added to the time that each message
-    /// takes when there is little to do.
+    /// Sets how long a batch that is not full waits for more deliveries; zero by default. At low load, each message
+    /// takes that much longer.
     pub fn linger(mut self, wait: Duration) -> Self {
         self.settings.linger = wait;
         self
     }
 
-    /// How many rows of the inbox are run at once, beside the deliveries, each with a connection of its own; 4 by
-    /// default. With [`inbox`](Self::inbox) all messages run from there, so that the default is that of
+    /// Sets how many rows of the inbox run at once, besides the deliveries, each on its own connection; 4 by default.
+    /// With [`inbox`](Self::inbox) all messages run from the inbox, and the default is that of
     /// [`concurrency`](Self::concurrency).
     pub fn inbox_concurrency(mut self, rows: usize) -> Self {
         self.settings.inbox_concurrency = Some(rows);
         self
     }
 
-    /// Stores each message in the inbox, acks it, and then runs it from there: the same handlers, the same tables, the
-    /// same guarantee. Off by default: a message runs as it is delivered, and is acked when it is processed.
+    /// Stores each message in the inbox, acks it, and then runs it from there, with the same handlers, tables and
+    /// guarantee. Off by default: a message runs when it is delivered, and is acked when it is processed.
     ///
-    /// Use it where a handler takes longer than a broker waits for an ack, or where the broker must not fill up because the
-    /// handlers are slow: a delivery is settled within milliseconds, whatever becomes of its message, and the backlog is in
-    /// the database. `concurrency` is then no more than the prefetch; what is there is stored together, up to 100 messages
-    /// with one commit.
+    /// Use it if a handler takes longer than the broker waits for an ack, or if slow handlers must not fill up the
+    /// broker. Each delivery is settled within milliseconds, whatever its outcome, and the backlog is in the database.
+    /// `concurrency` is then only the prefetch. Deliveries that are available are stored together, up to 100 messages
+    /// per commit.
     ///
-    /// What it costs: a row that is written and deleted for each message, a commit for each batch that is stored and for each
-    /// that is taken, and so a few milliseconds from the delivery to the handler (the histogram
-    /// `idem_inbox_wait_seconds`). Messages run in no order. A worker on another machine finds rows that were stored here
-    /// by its [`poll_interval`](Self::poll_interval).
+    /// The cost is one row written and deleted per message, one commit per batch stored and one per batch taken, and
+    /// therefore a few milliseconds from the delivery to the handler (the histogram `idem_inbox_wait_seconds`).
+    /// Messages run in no particular order. A worker on another machine finds rows stored here only when it polls
+    /// ([`poll_interval`](Self::poll_interval)).
     ///
-    /// Refused at the start together with an order.
+    /// Combining it with an order is an error when the worker starts.
     pub fn inbox(mut self) -> Self {
         self.settings.inbox = true;
         self
     }
 
-    /// How long a handler may run; 30 seconds by default. One that runs longer is dropped, which rolls back, and has
-    /// failed. It ends before COMMIT starts.
+    /// Sets how long a handler may run; 30 seconds by default. A handler that runs longer is dropped, which rolls back,
+    /// and counts as failed. The timeout does not cover COMMIT.
     pub fn handler_timeout(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
     }
 
-    /// How long a codec may take to [prepare](crate::Codec::prepare) for a message; 10 seconds by default. A preparation that
-    /// takes longer is dropped and tried again, later each time, up to once a minute. Its message counts as not available, and
-    /// never becomes a dead letter by that. JSON needs no preparation.
+    /// Sets how long a codec may take to [prepare](crate::Codec::prepare) for a message; 10 seconds by default. A
+    /// preparation that takes longer is dropped and tried again, with increasing delays of up to one minute. A timeout
+    /// counts as unavailable and never makes the message a dead letter. JSON needs no preparation.
     pub fn prepare_timeout(mut self, limit: Duration) -> Self {
         self.settings.prepare_timeout = limit;
         self
     }
 
-    /// When a message whose handler failed runs again, and how often; 5 attempts by default.
+    /// Sets when and how often a message whose handler failed runs again; 5 attempts by default.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
     }
 
-    /// The longest payload, in bytes; 1 MiB by default. A longer one is kept whole as a dead letter and never decoded.
+    /// Sets the maximum payload size in bytes; 1 MiB by default. A larger payload is never decoded; it is kept whole as
+    /// a dead letter.
     pub fn max_payload(mut self, bytes: usize) -> Self {
         self.settings.max_payload = bytes;
         self
     }
 
-    /// For how long a row that was taken from the inbox is ours before it has begun; 10 seconds by default. Once it
-    /// runs it is locked for as long as it runs. After a crash its row waits for the end of the lease.
+    /// Sets how long a row taken from the inbox stays leased to this worker before it runs; 10 seconds by default.
+    /// While it runs, the row is locked. After a crash, the row waits until the lease expires.
     pub fn lease_duration(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How often the inbox is looked through; every second by default. What this worker schedules itself wakes it.
+    /// Sets how often the worker polls the inbox; every second by default. Rows that this worker itself schedules wake
+    /// it earlier.
     pub fn poll_interval(mut self, every: Duration) -> Self {
         self.settings.poll = every;
         self
     }
 
-    /// How long a shutdown waits for what runs; 30 seconds by default. Then handlers are dropped, which rolls back, and
-    /// their deliveries are released.
+    /// Sets how long a shutdown waits for running handlers; 30 seconds by default. After that, handlers are dropped,
+    /// which rolls back, and their deliveries are released.
     pub fn shutdown_timeout(mut self, patience: Duration) -> Self {
         self.settings.drain = patience;
         self
     }
 
-    /// Whether it is fit for work. Take it before the worker runs.
+    /// Returns a handle to the health of this worker. Call it before the worker runs.
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 }
 
 impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, WithHandlers> {
-    /// Runs until `shutdown` is ready, and then drains: no new delivery is begun, what is held is released, what runs is
-    /// finished within the [`shutdown_timeout`](Self::shutdown_timeout).
+    /// Runs until `shutdown` completes, and then drains: it starts no new delivery, releases deliveries that it holds,
+    /// and waits up to [`shutdown_timeout`](Self::shutdown_timeout) for those that run.
     ///
-    /// Dropping the future ends the worker at once, as a crash would, without harm: what runs is rolled back, and the
-    /// broker delivers again.
+    /// Dropping the future ends the worker at once, like a crash, without harm: running transactions are rolled back,
+    /// and the broker delivers again.
     ///
     /// # Errors
-    /// At the start: settings that would lose or repeat messages, a broker that can deliver again what is older than
-    /// the claims that are kept, a pool that is too small, two handlers of one
-    /// name or one type of event, inbox rows of handlers that are not here and that no worker has had for a day
-    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), a database or a broker that cannot be used.
-    /// Once it runs, nothing but `shutdown` ends it, except a panic in a task of the worker itself, which is a defect of
-    /// idem, of a store or of a source: it drains, and answers [`Error::Panicked`]. What panics in a handler, a key, a
-    /// fingerprint or a codec is a failure of its message.
+    /// At the start: settings that would lose or repeat messages; a broker that can redeliver messages older than the
+    /// retained claims; a pool that is too small; two handlers with the same name or event type; inbox rows of handlers
+    /// that this worker does not have and that no worker has had for a day
+    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the worker
+    /// runs, only `shutdown` ends it, or a panic in one of its own tasks, which is a defect of idem, of a store or of a
+    /// source: then it drains and returns [`Error::Panicked`]. A panic in a handler, a key, a fingerprint or a codec is
+    /// a failure of its message.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
         super::run::until(self.into_parts(), shutdown).await
     }

@@ -1,4 +1,4 @@
-//! The drain of a worker: nothing new begins, what runs may finish, and the rest goes back.
+//! The drain of a worker: nothing new starts, running work may finish, and the rest is released.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::{DeliveryOrder, Error, Source, Store};
 
 use super::tasks::Tasks;
 
-/// How long what was cut off may take to let go, after the patience of the drain.
+/// How long cancelled work may take to end after the shutdown timeout.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Drains a worker. `early`: what became of receiving, if that has ended by itself.
+/// Drains a worker. `early` is the result of the receiving task, if it has already ended.
 pub(super) async fn drain<S: Store, Src: Source>(
     mut tasks: Tasks<S, Src>,
     early: Option<Result<Src, JoinError>>,
@@ -24,7 +24,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
     pipeline.health.set_broker(false);
     tasks.queues.close();
     let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
-    // Else the runtime shuts down.
+    // Otherwise the runtime is shutting down.
     let Some(Ok(mut source)) = ended else { return Ok(()) };
     let end = Instant::now() + pipeline.settings.drain;
     unsubscribe(&pipeline, &mut source).await;
@@ -35,19 +35,19 @@ pub(super) async fn drain<S: Store, Src: Source>(
     pipeline.defect.error().map_or(Ok(()), Err)
 }
 
-/// Ends the subscription, and leaves it to deliveries that run to be settled. Where an order is kept, closing gives
-/// everything back at once instead: a subscription that ends while deliveries are still held here would let the next
-/// consumer go on behind them.
+/// Ends the subscription; running deliveries can still be settled. With an order, closing the source gives everything
+/// back at once instead: if the subscription ended while this worker still held deliveries, the next consumer would
+/// continue behind them.
 async fn unsubscribe<S: Store, Src: Source>(pipeline: &Pipeline<S>, source: &mut Src) {
     if pipeline.settings.order == DeliveryOrder::None
         && let Some(Err(_)) = pipeline.defect.task("drain of the source", timeout(LAST_WORDS, source.drain())).await
     {
-        // A broker that hangs must not take the patience that is meant for handlers.
+        // A broker that hangs must not use up the shutdown timeout, which is meant for handlers.
         tracing::warn!("the subscription was not ended in time");
     }
 }
 
-/// Waits until what runs has finished; from `end` on it is cut off.
+/// Waits until running work has finished; cancels it at `end`.
 async fn finish<S: Store>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end: Instant) {
     if timeout_at(end, all(working)).await.is_ok() {
         return;

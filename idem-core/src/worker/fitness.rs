@@ -1,4 +1,4 @@
-//! Whether a worker's handlers fit each other, and its source: asked before it starts.
+//! Checks before the start that a worker's handlers are compatible with each other and with its source.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::{Error, Source, Store, subject};
 
 use crate::runtime::Settings;
 
-/// A key that can never be made would make a dead letter of every message.
+/// Checks that every handler's key can be computed. Otherwise every message would become a dead letter.
 pub(super) fn keys<S: Store>(
     source: &impl Source,
     handlers: &[Arc<dyn Registered<S>>],
@@ -38,7 +38,8 @@ pub(super) fn keys<S: Store>(
     Ok(())
 }
 
-/// Two handlers of one name would share their claims; of two for one type of event, only one would ever run.
+/// Checks that names and event types are distinct. Two handlers with the same name would share their claims; of two
+/// handlers for one event type, only one would ever run.
 pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &RouteBy) -> Result<(), Error> {
     for (at, handler) in handlers.iter().enumerate() {
         let (name, event) = (handler.name(), handler.event());
@@ -75,7 +76,7 @@ pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &Route
     Ok(())
 }
 
-/// Of two patterns that match one subject, which handler takes it would be chance.
+/// Checks that two patterns do not overlap. If both matched a subject, the choice of the handler would be arbitrary.
 fn apart((name, pattern): (&str, &str), (earlier, other): (&str, &str)) -> Result<(), Error> {
     if !subject::overlap(pattern, other) {
         return Ok(());
@@ -86,7 +87,8 @@ fn apart((name, pattern): (&str, &str), (earlier, other): (&str, &str)) -> Resul
     )))
 }
 
-/// Without subjects, every message would be for the handler that names none, or a dead letter.
+/// Checks that the source has subjects if they choose the handler. Otherwise every message would go to the handler
+/// without a pattern, or become a dead letter.
 pub(super) fn subjects(source: &impl Source, by: &RouteBy) -> Result<(), Error> {
     if *by != RouteBy::Subject || source.has_subjects() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a worker does beside its messages: it prunes old claims, reads the gauges and shows that it is alive.
+//! Background tasks of a worker: it prunes old claims, reads the gauges and records that it is alive.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::store::StoreError;
 use super::Unregistered;
 
 const LEVEL: Duration = Duration::from_secs(15);
-/// Where counting fails, it is tried less and less often, up to this.
+/// If counting fails, the interval doubles up to this.
 const SELDOM: Duration = Duration::from_secs(300);
-/// How long the gauges may take. Shorter than any limit of a store for its own statements, so that a count that is too slow
-/// costs one connection, and passes for nothing worse.
+/// How long reading the gauges may take. This is shorter than any store's timeout for its own statements, so that a
+/// slow count costs one connection and is not mistaken for an outage.
 const COUNT: Duration = Duration::from_secs(5);
 const PRUNE: Duration = Duration::from_secs(60);
-/// How often a worker shows that its handlers are alive.
+/// How often a worker records that its handlers are alive.
 const SEEN: Duration = Duration::from_secs(60);
-/// Every how many times of that it looks for rows that nobody runs.
+/// How many of these intervals pass between two checks for rows that no worker runs.
 const REMIND: u64 = 60;
 
-/// Reads how full the inbox is, for the gauges, until it is dropped. No message depends on gauges, so that a failure of
-/// theirs is never an outage.
+/// Reads the inbox counts for the gauges, until the future is dropped. No message depends on the gauges, so their
+/// failure is never an outage.
 pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     let mut wait = LEVEL;
@@ -49,11 +49,11 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Removes claims that are older than the retention, until it is dropped. One pruner works at a time, whatever the
+/// Removes claims older than the retention, until the future is dropped. Only one pruner works at a time, whatever the
 /// number of workers.
 pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
     loop {
-        // The wait comes first: a deploy that starts many workers has better things to do.
+        // Wait first: pruning should not slow down a deployment that starts many workers.
         tokio::time::sleep(PRUNE).await;
         pipeline.outage.over().await;
         match pipeline.store.prune().await {
@@ -65,14 +65,14 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
     }
 }
 
-/// Shows that its handlers are alive, until it is dropped, so that other workers of this consumer leave their rows to them.
-/// Once an hour it looks whether there are rows that nobody runs, which only a start would notice otherwise.
+/// Records that its handlers are alive, until the future is dropped, so that other workers of this consumer leave their
+/// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them.
 ///
-/// Nothing depends on it before a day has gone, so that its failure is no outage.
+/// Nothing depends on it until a day has passed, so its failure is not an outage.
 pub(crate) async fn seen<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     for minute in 1_u64.. {
-        // The first time at once: what registered the handlers stepped over rows that were locked.
+        // The first time without a wait: the registration of the handlers skipped locked rows.
         if let Err(fault) = pipeline.store.seen(&handlers).await {
             tracing::debug!(%fault, "that the handlers are alive is written later");
         }

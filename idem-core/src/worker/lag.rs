@@ -1,4 +1,4 @@
-//! The gauge of what waits at the broker.
+//! The gauge of the messages that wait at the broker.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::time::{sleep, timeout};
 use crate::{Lag, telemetry};
 
 const EVERY: Duration = Duration::from_secs(15);
-/// Where it cannot be read, it is tried less and less often, up to this.
+/// If the lag cannot be read, the interval doubles up to this.
 const SELDOM: Duration = Duration::from_secs(300);
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Reads the lag of the subscription that stands, for its gauges, until it is dropped. `None` in `lag` while there is no
-/// subscription, or where its source does not tell. No message depends on it: a failure is a line in the log, and the gauge
-/// keeps its last value.
+/// Reads the lag of the current subscription for its gauges, until the future is dropped. `lag` is `None` while there
+/// is no subscription, or if the source does not report its lag. No message depends on it: a failure is logged, and the
+/// gauge keeps its last value.
 pub(crate) async fn publish(consumer: &str, mut lag: watch::Receiver<Option<Lag>>) {
     let mut wait = EVERY;
     loop {
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with the number of the question, but for these: an error for the second one, no answer to the third one.
+    /// Returns the number of the call, except for an error on the second call and no answer on the third.
     fn counting() -> (Lag, Arc<AtomicU64>) {
         let asked = Arc::new(AtomicU64::new(0));
         let count = asked.clone();

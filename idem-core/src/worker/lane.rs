@@ -1,4 +1,4 @@
-//! A lane: one of the tasks that take deliveries all the way, one at a time.
+//! A lane: one of the tasks that process deliveries from start to settlement, one batch at a time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use crate::process::Waiting;
 use crate::runtime::{Arrival, Pipeline, Queue};
 use crate::{Acker, Store};
 
-/// Takes deliveries until the queue is closed and empty. From begin to settle a lane is never dropped in the middle,
-/// except by the end of the worker's patience.
+/// Takes deliveries until the queue is closed and empty. A lane is never dropped between start and settlement, except
+/// at the end of the shutdown timeout.
 pub(crate) async fn run<S: Store, A: Acker>(
     pipeline: Arc<Pipeline<S>>,
     deliveries: Queue<Arrival<A>>,
@@ -19,7 +19,8 @@ pub(crate) async fn run<S: Store, A: Acker>(
     while crate::batch::collect(&deliveries, pipeline.pace.size(), linger, &mut taken).await {
         let number = taken.len() as f64;
         pipeline.gauges.in_flight.increment(number);
-        // What is a user's is caught elsewhere. A delivery that was not settled comes again, after the end of the worker.
+        // Panics in user code are caught elsewhere. After a panic here, the unsettled delivery is redelivered once the
+        // worker has ended.
         pipeline.defect.task("lane", pin!(pipeline.deliver_some(&mut taken, &waiting))).await;
         pipeline.gauges.in_flight.decrement(number);
     }

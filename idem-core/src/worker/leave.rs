@@ -1,4 +1,4 @@
-//! When a worker leaves its broker because the database is away.
+//! When a worker disconnects from its broker because the database is unavailable.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::runtime::Outage;
 
-/// An outage that begins again so soon is still the same: what is held is tried again every two seconds.
+/// An outage that starts again within this time is the same outage: held deliveries are retried every two seconds.
 const SAME: Duration = Duration::from_secs(10);
 
-/// Waits until the database has been away for a quarter of the time that the broker lets a delivery stay unsettled: then it
-/// is time to give back what is held, rather than to have it taken back again and again. Never ends where the broker has no
-/// such time. Cancel safe.
+/// Waits until the database has been unavailable for a quarter of the time that the broker lets a delivery stay
+/// unsettled. Held deliveries should then be given back, before the broker takes them back again and again. Never
+/// completes if the broker has no such limit. Cancel safe.
 pub(super) async fn too_long(outage: &Outage, limit: Option<Duration>) {
     match limit {
         Some(limit) => lasts(limit / 4, || outage.began(), || outage.over()).await,
@@ -19,7 +19,7 @@ pub(super) async fn too_long(outage: &Outage, limit: Option<Duration>) {
     }
 }
 
-/// Waits until there is an outage that has lasted so long.
+/// Waits until an outage has lasted for `long`.
 async fn lasts<B: Future, O: Future>(long: Duration, began: impl Fn() -> B, over: impl Fn() -> O) {
     loop {
         began().await;
@@ -44,7 +44,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// How long it takes until the database, which is up or not after each of these, was away for a minute.
+    /// Returns the time until `lasts` reports an outage of one minute. Each change waits so many seconds and then sets
+    /// whether the database is up.
     async fn left_after(changes: &[(u64, bool)]) -> Duration {
         let (up, began) = (watch::Sender::new(true), Instant::now());
         let until = async |now: bool| drop(up.subscribe().wait_for(|up| *up == now).await);

@@ -1,4 +1,4 @@
-//! The worker: the running loop of one source and its handlers.
+//! The worker, which consumes one source and runs its handlers.
 
 mod builder;
 mod drain;

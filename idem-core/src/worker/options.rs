@@ -1,4 +1,4 @@
-//! Options of a worker that concern which messages it takes, in which order, and who is told of them.
+//! Options of a worker: which messages it takes, in which order, and its observer.
 
 use std::sync::Arc;
 
@@ -7,87 +7,91 @@ use crate::runtime::SuspectLock;
 use crate::{Delivery, DeliveryOrder, Outcome, Source, Store, Worker};
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
-    /// In which order deliveries are handled; [`DeliveryOrder::None`] by default, in which each is handled as soon as there is
-    /// room.
+    /// Sets the order in which deliveries are handled. The default is [`DeliveryOrder::None`]: each delivery is handled
+    /// as soon as there is capacity.
     ///
-    /// In an ordered lane, a delivery begins when the one before it is processed or dead. A failing message is retried by the
-    /// [`retry`](Self::retry) policy as any other, and its lane waits for it, unacked; deliveries that wait take their part
-    /// of [`concurrency`](Self::concurrency). A conflict and whatever cannot be decoded is dead at once. A message that is
-    /// replayed runs out of order.
+    /// Among deliveries with the same ordering key, each one starts when the previous one is processed or dead. A
+    /// failing message is retried by the [`retry`](Self::retry) policy like any other. Meanwhile the later deliveries
+    /// of its ordering key wait, unacked, and count towards the prefetch (see [`concurrency`](Self::concurrency)). A
+    /// conflict or an undecodable message is dead at once. A replayed message runs out of order.
     ///
-    /// An order that the broker cannot keep is refused when the worker starts.
+    /// An order that the broker cannot keep is an error when the worker starts.
     pub fn order(mut self, order: DeliveryOrder) -> Self {
         self.settings.order = order;
         self
     }
 
-    /// The header that tells the type of event, where it is not the broker's own property (AMQP `type`).
+    /// Sets the header that contains the event type, if it is not the broker's own property (AMQP `type`).
     pub fn event_type(mut self, header: impl Into<String>) -> Self {
         self.settings.route_by = RouteBy::Header(header.into());
         self
     }
 
-    /// The subject chooses the handler, in place of the type of event: the subject of NATS, the routing key of AMQP. The
-    /// `event` of a handler is a pattern then, as NATS writes it: `*` stands for one token between dots, and `>` at the end
-    /// for one or more, so that `event = "orders.*.paid"` takes `orders.42.paid`.
+    /// Routes by subject instead of by event type: the NATS subject or the AMQP routing key. The `event` of a handler
+    /// is then a NATS-style pattern: `*` stands for one token between dots, and `>` at the end for one or more, so that
+    /// `event = "orders.*.paid"` matches `orders.42.paid`.
     ///
-    /// Two patterns that one subject could match are refused as the worker starts, as is a source without subjects. A
-    /// handler without an `event` takes what no pattern matches; without such a handler, that is a dead letter (`unknown
-    /// type`). Of this and [`event_type`](Self::event_type) the last one counts.
+    /// Two patterns that can match the same subject are an error when the worker starts, and so is a source without
+    /// subjects. A handler without an `event` takes the subjects that no pattern matches; without such a handler, those
+    /// messages become dead letters (`unknown type`). If this and [`event_type`](Self::event_type) are both called, the
+    /// last call applies.
     pub fn route_by_subject(mut self) -> Self {
         self.settings.route_by = RouteBy::Subject;
         self
     }
 
-    /// Reads deliveries that say that they are CloudEvents (version 1.0) as such: the type of event is that of the event,
-    /// the payload that is decoded is its data, a handler can have `key = cloud_event_id`, and
-    /// [`CloudEvent`](crate::CloudEvent) is an extractor. Off by default.
+    /// Parses deliveries that are marked as CloudEvents (version 1.0). The event type is that of the event, the decoded
+    /// payload is its data, a handler can have `key = cloud_event_id`, and [`CloudEvent`](crate::CloudEvent) is an
+    /// extractor. Off by default.
     ///
-    /// The attributes are headers (`ce-`, `ce_`, `cloudEvents:` or `cloudEvents_` and the name, on every broker), or they are
-    /// in one JSON object with the data, which the content type `application/cloudevents+json` says. What says that it is
-    /// an event, by that or by one of the headers `specversion`, `id`, `source` and `type`, and is none is a dead letter
-    /// (`undecodable`) that says why; so is a batch of events. What does not say so is taken as ever.
+    /// The attributes are either headers (`ce-`, `ce_`, `cloudEvents:` or `cloudEvents_` followed by the name, on every
+    /// broker), or members of one JSON object with the data, if the content type is `application/cloudevents+json`. A
+    /// delivery is marked as an event by that content type or by one of the headers `specversion`, `id`, `source` and
+    /// `type`. A marked delivery that is not a valid event becomes a dead letter (`undecodable`) with the reason; so
+    /// does a batch of events. Unmarked deliveries are handled as usual.
     pub fn cloud_events(mut self) -> Self {
         self.settings.cloud_events = true;
         self
     }
 
-    /// Starts without a word about inbox rows of handlers that this worker does not have. They stay where they are.
+    /// Starts without a check for inbox rows of handlers that this worker does not have. The rows stay in the inbox.
     ///
-    /// Without it a worker warns of them as it starts, where a worker of this consumer had their handler within a day
-    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), and refuses to start where none had. Both name each cure. Rows that
-    /// become so while it runs are warned of within an hour.
+    /// Without this option, the worker warns of such rows when it starts if a worker of this consumer had their handler
+    /// within a day ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), and refuses to start if none had. Both messages
+    /// name each remedy. If rows become unregistered while the worker runs, it warns within an hour.
     pub fn allow_unregistered_rows(mut self) -> Self {
         self.settings.allow_unregistered_rows = true;
         self
     }
 
-    /// Pauses consumption where `limit` of the last `of` deliveries became dead letters because no handler could be called
+    /// Pauses consumption if `limit` of the last `of` deliveries became dead letters because no handler could be called
     /// for them (`no key`, `unknown type`, `undecodable`), and none of the others was processed or stored; 50 of 100 by
-    /// default. A wrong header name or codec makes a dead letter of every message, and would empty the queue into the inbox.
+    /// default. A wrong header name or codec makes a dead letter of every message, and would otherwise move the whole
+    /// queue into the inbox.
     ///
-    /// While it is paused, [`Health`](crate::Health) is not ready and says why; no delivery is taken, and unfit ones at hand are held
-    /// unsettled. [`Health::resume`](crate::Health::resume) or a restart goes on. One bad producer among good ones never pauses it, since what is
-    /// processed counts for the queue.
+    /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker takes no deliveries, and
+    /// holds unfit ones unsettled. Consumption resumes after [`Health::resume`](crate::Health::resume) or a restart. One bad producer among
+    /// good ones never pauses it, because messages of the others are processed.
     pub fn unfit_limit(mut self, limit: usize, of: usize) -> Self {
         self.settings.unfit_limit = Some((limit, of));
         self
     }
 
-    /// Makes a dead letter of each delivery for which no handler can be called, however many there are.
+    /// Disables the unfit limit: each delivery for which no handler can be called becomes a dead letter, however many
+    /// there are.
     pub fn no_unfit_limit(mut self) -> Self {
         self.settings.unfit_limit = None;
         self
     }
 
-    /// Calls this with each delivery, or run from the inbox, and its outcome, after it was settled; what is scheduled in
-    /// an ordered lane, before. It must be quick.
+    /// Calls this function with each delivery, or run from the inbox, and its outcome, after the delivery was settled.
+    /// For a message scheduled with an ordering key, it is called before. It must return quickly.
     pub fn observe(mut self, observer: impl Fn(&Delivery, &Outcome) + Send + Sync + 'static) -> Self {
         self.settings.observe = Some(Arc::new(observer));
         self
     }
 
-    /// Plays a process of its own: see [`Gate`].
+    /// Acts as a separate process: see [`SuspectLock`].
     #[doc(hidden)]
     pub fn suspect_lock(mut self, gate: SuspectLock) -> Self {
         self.gate = gate;

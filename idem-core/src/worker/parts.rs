@@ -1,11 +1,11 @@
-//! What a worker is made of.
+//! The parts of a worker.
 
 use std::sync::Arc;
 
 use crate::registry::Registered;
 use crate::runtime::{Health, Settings, SuspectLock};
 
-/// What a worker is made of, once its handlers' types are erased.
+/// The parts of a worker, with the handlers' types erased.
 pub(crate) struct Parts<S, Src> {
     pub(crate) consumer: String,
     pub(crate) store: S,

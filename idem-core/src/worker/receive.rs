@@ -1,4 +1,4 @@
-//! Receiving: the supervisor of the source.
+//! The receiving task, which supervises the source.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
 use super::reopen::Reopening;
 
-/// How long the end of a subscription may take, before it is left to the broker.
+/// How long closing a subscription may take before it is left to the broker.
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
 
-/// Hands deliveries to the lanes until the worker drains. A source that fails is opened again, for ever: a lost broker
-/// never ends a worker, it makes it unready. So does a database that is away for long: nothing is held for it meanwhile.
+/// Passes deliveries to the lanes until the worker drains. If the source fails, it is reopened, with unlimited retries:
+/// a lost broker never ends a worker, it only makes it unready. If the database is unavailable for long, the source is
+/// closed until the database is back, so that no deliveries are held meanwhile.
 pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
@@ -56,7 +57,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
                 reopening.open(source, options, settled()).await;
             } => {}
         }
-        // It was changed while the worker ran: an end of the worker would help nobody.
+        // The retention was changed while the worker ran. Ending the worker would not help.
         if let Err(refused) = crate::age::check(source, pipeline.routes.retention()) {
             tracing::error!(%refused, "the broker keeps messages for longer than before");
         }
@@ -66,7 +67,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
     }
 }
 
-/// Takes deliveries until the source fails. None is taken while the database is away, or consumption is paused.
+/// Takes deliveries until the source fails. Takes none while the database is unavailable or consumption is paused.
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
@@ -76,7 +77,7 @@ async fn forward<S: Store, Src: Source>(
         pipeline.outage.over().await;
         pipeline.health.resumed().await;
         match source.next().await {
-            // The queues need no limit: the source hands out no more than may be unsettled.
+            // The queues need no limit: the source returns no more than may be unsettled.
             Ok((mut delivery, acker)) => {
                 pipeline.recognize(&mut delivery);
                 delivery.ordering_key =
@@ -89,14 +90,14 @@ async fn forward<S: Store, Src: Source>(
     }
 }
 
-/// Where deliveries go as they are received.
+/// The queues for received deliveries.
 pub(crate) struct Arrivals<A> {
-    /// What can run.
+    /// Deliveries that can run.
     pub(crate) lanes: Queue<Arrival<A>>,
-    /// What has to wait for its turn.
+    /// Deliveries that wait for their turn.
     pub(crate) waiting: Queue<Waiting<A>>,
-    /// What is redelivered must not wait for a lane that is free: a broker that limits its deliveries would drop it if this
-    /// process ended often enough before that.
+    /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
+    /// message if this process ended often enough before that.
     pub(crate) redelivered: Queue<Arrival<A>>,
 }
 
@@ -107,7 +108,7 @@ impl<A> Clone for Arrivals<A> {
 }
 
 impl<A> Arrivals<A> {
-    /// Closes all of them. What is in them is still taken.
+    /// Closes all queues. Items already in them are still taken.
     pub(super) fn close(&self) {
         self.lanes.close();
         self.waiting.close();
@@ -126,7 +127,7 @@ impl<A> Arrivals<A> {
     }
 }
 
-/// So many deliveries are too many. RabbitMQ 4 drops a message at the 21st return by default.
+/// The delivery count from which an error is logged. RabbitMQ 4 drops a message at the 21st return by default.
 const MANY: u32 = 10;
 
 fn warn_of_many(delivery: &Delivery) {
@@ -153,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// The counts that errors tell.
+    /// The `count` fields of logged errors.
     #[derive(Clone, Default)]
     struct Errors(Arc<Mutex<Vec<u64>>>);
 

@@ -1,4 +1,4 @@
-//! What a worker tells its database, and asks it, before it takes anything.
+//! The registration of a worker in its database, before it takes any delivery.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::{Error, Store};
 
 use super::Unregistered;
 
-/// Gives each handler its number, shows that a worker has it, and refuses to leave rows behind that nobody would ever run.
+/// Registers the handlers and records that a worker has them. Fails if the inbox has rows that no worker would ever
+/// run.
 pub(super) async fn register<S: Store>(
     consumer: &str,
     store: &S,
@@ -24,7 +25,7 @@ pub(super) async fn register<S: Store>(
     let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
     let ids = store.register(consumer, &names).await.map_err(failed)?;
     let retentions = store.retention(&ids).await.map_err(failed)?;
-    // Before anything is refused, so that of two workers that would refuse each other the second one starts.
+    // Before any check can fail, so that of two workers that would fail because of each other, the second one starts.
     store.seen(&ids).await.map_err(failed)?;
     if !settings.allow_unregistered_rows {
         let waiting = store.waiting(consumer).await.map_err(failed)?;
@@ -49,7 +50,7 @@ pub(super) async fn register<S: Store>(
     })
 }
 
-/// Whether this consumer has handled anything before, under any of its handlers.
+/// Returns whether this consumer has handled any message before, under any of its handlers.
 pub(super) async fn has_history<S: Store>(consumer: &str, store: &S) -> Result<bool, Error> {
     store.has_history(consumer).await.map_err(|fault| Error::Database {
         what: format!("could not look for claims of {consumer:?}"),

@@ -1,4 +1,4 @@
-//! Opening a source again.
+//! Reopening a source after it failed.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::{Source, SubscribeOptions};
 
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How long to wait before a source is opened again: longer each time, until a delivery was settled. A source that opens, and
-/// fails before that, has not been of use.
+/// The delays before a source is reopened. They grow until a delivery was settled: a source that opens and fails before
+/// that has not recovered.
 pub(super) struct Reopening {
     waits: ExponentialBackoff,
     settled: u64,
@@ -19,14 +19,14 @@ impl Reopening {
     pub(super) fn new(settled: u64) -> Self {
         let waits = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
-            // The jitter adds up to as much again.
+            // The jitter adds up to 100 percent.
             .with_max_delay(LONGEST / 2)
             .with_jitter()
             .without_max_times();
         Self { waits: waits.build(), settled }
     }
 
-    /// The next wait, where so many deliveries were settled so far.
+    /// Returns the next delay, given the number of deliveries settled so far.
     fn wait(&mut self, settled: u64) -> Duration {
         if settled > self.settled {
             *self = Self::new(settled);
@@ -34,7 +34,7 @@ impl Reopening {
         self.waits.next().unwrap_or(LONGEST)
     }
 
-    /// Opens the source, for ever. Cancel safe as far as `open` is.
+    /// Reopens the source, with unlimited retries. As cancel safe as [`Source::subscribe`].
     pub(super) async fn open<Src: Source>(&mut self, source: &mut Src, options: &SubscribeOptions, settled: u64) {
         loop {
             tokio::time::sleep(self.wait(settled)).await;

@@ -1,4 +1,4 @@
-//! The life of a worker: start, run, drain.
+//! The lifecycle of a worker: start, run, drain.
 
 use std::pin::pin;
 
@@ -18,7 +18,7 @@ pub(crate) async fn until<S: Store, Src: Source>(
     serve(parts, shutdown).await
 }
 
-/// Makes a worker unready however it ends: a future that is dropped runs no further line.
+/// Makes a worker unready however it ends, even if its future is dropped.
 struct Ended(Health);
 
 impl Drop for Ended {

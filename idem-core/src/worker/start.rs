@@ -1,4 +1,4 @@
-//! The start of a worker: everything that can refuse it, and its subscription.
+//! The start of a worker: all checks that can fail, and the subscription.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use super::parts::Parts;
 use super::receive::CLOSE;
 use super::{fitness, register};
 
-/// A worker that has subscribed, and whose tasks have not begun.
+/// A worker that has subscribed, and whose tasks have not started.
 pub(super) struct Started<S: Store, Src> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) source: Src,
     pub(super) options: SubscribeOptions,
-    /// What it was promised of the store's connections, until this is dropped.
+    /// The worker's share of the store's connections, reserved until this is dropped.
     pub(super) connections: Reservation,
 }
 
-/// Checks, registers and subscribes. `None` if `shutdown` came first.
+/// Checks, registers and subscribes. Returns `None` if `shutdown` came first.
 pub(super) async fn start<S: Store, Src: Source>(
     mut parts: Parts<S, Src>,
     shutdown: Pin<&mut impl Future<Output = ()>>,
@@ -48,7 +48,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     };
     opened.map_err(|source| Error::Broker { what: format!("could not consume {}", parts.source.name()), source })?;
     if let Err(refused) = age::check(&parts.source, routes.retention()) {
-        // What was handed to us meanwhile goes back.
+        // Returns deliveries received in the meantime.
         let _ = timeout(CLOSE, parts.source.close()).await;
         return Err(refused);
     }
@@ -58,7 +58,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     Ok(Some(Started { pipeline, source, options, connections }))
 }
 
-/// Whether settings, handlers and source fit each other.
+/// Checks that settings, handlers and source are compatible.
 fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     parts.settings.check(&parts.consumer)?;
     fitness::distinct(&parts.handlers, &parts.settings.route_by)?;

@@ -1,4 +1,4 @@
-//! The tasks of a worker that runs.
+//! The tasks of a running worker.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::receive::Arrivals;
 use super::start::Started;
 use super::{housekeeping, lag, lane, receive};
 
-/// A worker that runs. All of its tasks end when it is dropped.
+/// A running worker. Dropping it ends all of its tasks.
 pub(super) struct Tasks<S: Store, Src: Source> {
     pub(super) pipeline: Arc<Pipeline<S>>,
     pub(super) queues: Arrivals<Src::Acker>,
     pub(super) receiving: JoinSet<Src>,
-    /// What has to finish its deliveries or rows before the worker ends.
+    /// Tasks that must finish their deliveries or rows before the worker ends.
     pub(super) working: JoinSet<()>,
     _beside: JoinSet<()>,
     _connections: Reservation,
@@ -28,7 +28,7 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
     pub(super) fn spawn(started: Started<S, Src>) -> Self {
         let Started { pipeline, source, options, connections } = started;
         let lanes = Queue::new();
-        // With an order, those that wait for their turn store themselves.
+        // With an order, the waiting deliveries store themselves.
         let redelivered = if stores_beside_lanes(&pipeline) { Queue::new() } else { lanes.clone() };
         let queues = Arrivals { lanes, waiting: Queue::new(), redelivered };
         let working = work(&pipeline, &queues);
@@ -37,8 +37,8 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
         Self { pipeline, queues, receiving, working, _beside: beside, _connections: connections }
     }
 
-    /// Waits for the time to drain: `shutdown`, or a task that has panicked. If it is the end of receiving, answers with
-    /// what became of that.
+    /// Waits until the worker must drain: `shutdown` completes, a task panics, or receiving ends. In the last case,
+    /// returns the result of the receiving task.
     pub(super) async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Option<Result<Src, JoinError>> {
         tokio::select! {
             () = shutdown => None,
@@ -52,7 +52,7 @@ fn stores_beside_lanes<S: Store>(pipeline: &Pipeline<S>) -> bool {
     !pipeline.settings.inbox && pipeline.settings.order == DeliveryOrder::None
 }
 
-/// All that takes deliveries and rows all the way.
+/// Spawns the tasks that process deliveries and rows.
 fn work<S: Store, A: crate::Acker>(pipeline: &Arc<Pipeline<S>>, queues: &Arrivals<A>) -> JoinSet<()> {
     let mut working = JoinSet::new();
     let settings = &pipeline.settings;
@@ -71,7 +71,7 @@ fn work<S: Store, A: crate::Acker>(pipeline: &Arc<Pipeline<S>>, queues: &Arrival
     working
 }
 
-/// What a worker does beside its messages, until it ends.
+/// Spawns the background tasks, which run until the worker ends.
 fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     let mut beside = JoinSet::new();
     let at = pipeline.clone();
@@ -87,8 +87,8 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     beside
 }
 
-/// Receives in a task, because a `main` runs on a thread beside the runtime's own: to wake that one for each delivery took
-/// about 40 microseconds of processor time (docs/performance.md).
+/// Receives in a spawned task, because `main` runs on a thread outside the runtime's worker threads: waking that thread
+/// for each delivery took about 40 microseconds of CPU time (docs/performance.md).
 fn receive<S: Store, Src: Source>(
     pipeline: &Arc<Pipeline<S>>,
     mut source: Src,
@@ -104,7 +104,7 @@ fn receive<S: Store, Src: Source>(
     receiving
 }
 
-/// A panic in a task drains the worker.
+/// Spawns a task. A panic in it drains the worker.
 fn spawn<S: Store>(
     tasks: &mut JoinSet<()>,
     pipeline: &Arc<Pipeline<S>>,

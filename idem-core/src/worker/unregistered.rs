@@ -1,11 +1,11 @@
-//! Inbox rows of handlers that a worker does not have, and that it will therefore never run.
+//! Inbox rows of handlers that a worker does not have and will therefore never run.
 
 use std::time::Duration;
 
 use crate::Error;
 use crate::store::{Cures, SEEN_RECENTLY, Waiting};
 
-/// What a worker has, by which it knows what it does not have.
+/// The handlers that a worker has, to find rows of handlers that it does not have.
 pub(crate) struct Unregistered<'a> {
     pub(crate) consumer: &'a str,
     /// The names of its handlers.
@@ -13,11 +13,12 @@ pub(crate) struct Unregistered<'a> {
 }
 
 impl Unregistered<'_> {
-    /// At the start: refuses rows of a handler that no worker has had for a day, since nobody may ever run them. A handler
-    /// that was seen since then belongs to another worker, or to a release that was rolled back: a warning has to do.
+    /// Called at the start. Rejects rows of a handler that no worker has had for a day, because possibly no worker will
+    /// ever run them. A handler that was seen since then belongs to another worker, or to a release that was rolled
+    /// back: those rows only cause a warning.
     ///
     /// # Errors
-    /// There are such rows. The text names each cure.
+    /// There are such rows. The text names each remedy.
     pub(crate) fn check(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> Result<(), Error> {
         for (text, recently) in self.texts(waiting, cures) {
             if !recently {
@@ -28,16 +29,16 @@ impl Unregistered<'_> {
         Ok(())
     }
 
-    /// While it runs: warns of rows that would refuse its start now.
+    /// Called while the worker runs. Warns of rows that would now prevent its start.
     pub(crate) fn remind(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) {
         for (text, _) in self.texts(waiting, cures).filter(|(_, recently)| !recently) {
             tracing::warn!("{text}");
         }
     }
 
-    /// What is to be said of each handler that is not here, and whether it was seen recently.
+    /// Returns the message for each handler that this worker does not have, and whether the handler was seen recently.
     fn texts(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> impl Iterator<Item = (String, bool)> {
-        // The empty name is that of no handler, and every worker has it.
+        // The empty name stands for no handler, and every worker has it.
         let strange = |row: &&Waiting| !row.handler.is_empty() && !self.names.contains(&row.handler.as_str());
         waiting.iter().filter(strange).map(move |row| {
             let new = self.names.first().copied().unwrap_or_default();
@@ -72,7 +73,7 @@ impl Unregistered<'_> {
     }
 }
 
-/// About how long ago, in the largest unit that there are two of.
+/// Formats a duration, rounded down, in the largest unit of which it contains at least two.
 fn ago(time: Duration) -> String {
     let seconds = time.as_secs();
     let units = [(86_400, "days"), (3_600, "hours"), (60, "minutes")];
@@ -103,7 +104,7 @@ mod tests {
         }
     }
 
-    /// What is logged meanwhile.
+    /// Returns the text logged by `work`.
     fn logged(work: impl FnOnce()) -> String {
         let log = Log::default();
         let writer = log.clone();

@@ -1,4 +1,4 @@
-//! What the server's answers to idem's own statements mean.
+//! The meaning of the server's errors.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use crate::store::StoreError;
 /// Why a statement has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server has answered, and the session goes on.
+    /// The server answered with an error, and the session goes on.
     Refused(Box<PgDatabaseError>),
-    /// There was no answer, or it was the session's last one. Whether the statement had an effect is not known.
+    /// There was no answer, or the session ended with it. Whether the statement took effect is unknown.
     Lost(BoxError),
 }
 
 impl Failure {
-    /// The error that the server answered with, if the session goes on after it.
+    /// Returns the SQLSTATE of the server's error, if the session goes on after it.
     pub(super) fn code(&self) -> Option<&str> {
         match self {
             Self::Refused(error) => Some(error.code()),
@@ -26,12 +26,12 @@ impl Failure {
         }
     }
 
-    /// Whether other transactions are the reason: that says nothing about the session.
+    /// Returns whether other transactions caused the failure. Such a failure does not put the session in doubt.
     pub(super) fn is_ordinary(&self) -> bool {
         matches!(self.code(), Some("55P03" | "40001" | "40P01" | "23505"))
     }
 
-    /// What happened.
+    /// Returns the underlying error.
     pub(super) fn into_error(self) -> BoxError {
         match self {
             Self::Refused(error) => error,
@@ -43,7 +43,7 @@ impl Failure {
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
         match error {
-            // A killed backend says so before it goes, as an ordinary error message of severity FATAL.
+            // A backend that is killed first sends an ordinary error message of severity FATAL.
             sqlx::Error::Database(error) => match error.try_downcast::<PgDatabaseError>() {
                 Ok(error) if lasting(&error) => Self::Refused(error),
                 Ok(error) => Self::Lost(error),
@@ -54,26 +54,26 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// Whether the session goes on after this error.
+/// Returns whether the session goes on after this error.
 fn lasting(error: &PgDatabaseError) -> bool {
     !matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic)
         && !error.code().starts_with("08")
         && !error.code().starts_with("57P")
 }
 
-/// What a refused statement of idem's own was for.
+/// What one of idem's own statements was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum About {
     /// No message in particular.
     Nothing,
-    /// One message, or several of which each can be tried alone.
+    /// One message, or several that can each be tried singly.
     Messages,
-    /// The same, and their payloads are written.
+    /// As `Messages`, and the statement writes payloads.
     Payloads,
 }
 
 impl Failure {
-    /// Whose fault it is. This is the one table of SQLSTATEs (PostgreSQL manual, appendix A).
+    /// Classifies the failure. This is the only table of SQLSTATEs (PostgreSQL manual, appendix A).
     pub(super) fn fault(self, about: About) -> StoreError {
         let code = match self {
             Self::Lost(error) => return StoreError::ConnectionLost(error),
@@ -83,22 +83,22 @@ impl Failure {
         match code.as_str() {
             "55P03" => StoreError::LockTimeout,
             "40001" | "40P01" => StoreError::Serialization(error),
-            // Cancelled: its time ran out, or an operator did it. A payload that takes too long does so again.
+            // Cancelled, by a timeout or an operator. A payload that takes too long would do so again.
             "57014" if about == About::Payloads => StoreError::Message(error),
             "57014" => StoreError::ConnectionLost(error),
             // A constraint that is not idem's: CHECK, EXCLUDE, UNIQUE.
             "23514" | "23P01" | "23505" if about != About::Nothing => StoreError::Message(error),
-            // Data exceptions, limits of the program (a value that is too large), and a trigger that raises an error.
+            // Data exceptions, program limits (a value that is too large), and a trigger that raises an error.
             code if about != About::Nothing && ["22", "54", "P0"].iter().any(|class| code.starts_with(class)) => {
                 StoreError::Message(error)
             }
-            // Among others: 25006 read-only, 42 no table or no right, 53 no room, no memory.
+            // Among others: 25006 read-only, 42 no table or no privilege, 53 no disk space or memory.
             _ => StoreError::Unavailable(error),
         }
     }
 }
 
-/// The server's answer, with its code before the text: texts are translated, and a code can be looked up.
+/// The server's error, with its SQLSTATE in front: messages are localized, and a code can be looked up.
 #[derive(Debug)]
 struct Coded {
     code: String,
@@ -117,27 +117,28 @@ impl std::error::Error for Coded {
     }
 }
 
-/// Of a statement that is about no message.
+/// Classifies the failure of a statement that is not about a message.
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         failure.fault(About::Nothing)
     }
 }
 
-/// A row that does not look as idem's own statements make it: somebody has changed the tables.
+/// A row that idem's own statements cannot produce: the tables were changed.
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         Self::Unavailable(error.into())
     }
 }
 
-/// Whether an error, or one of its sources, is the server's word for a lost race. A wrapper that is transparent hands out
-/// the source of what it wraps, so that sqlx's own error may not be in the chain; its source is the boxed one.
+/// Returns whether an error, or one of its sources, is the server's error for a lost race. A transparent wrapper
+/// returns the source of the error that it wraps, so sqlx's own error may be missing from the chain; its source is the
+/// boxed database error.
 pub(super) fn is_lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
     says(error, &["40001", "40P01"])
 }
 
-/// Whether it is the server's word for a deadlock.
+/// Returns whether an error, or one of its sources, is the server's error for a deadlock.
 pub(super) fn is_deadlock(error: &(dyn std::error::Error + 'static)) -> bool {
     says(error, &["40P01"])
 }

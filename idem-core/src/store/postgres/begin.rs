@@ -1,27 +1,27 @@
-//! BEGIN, and what is set for a transaction.
+//! BEGIN, and the settings of a transaction.
 
 use std::time::Duration;
 
 use super::limits::LOCK_WAIT;
 use super::session::Session;
 
-/// What kind of connections a store has.
+/// The kind of connections of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
-    /// Each transaction may have another session of the server: a pooler is between.
+    /// A pooler is in between: each transaction may run in a different session of the server.
     pub(super) pooled: bool,
-    /// idem's transactions insist on durability.
+    /// idem's transactions enforce durability.
     pub(super) durable: bool,
 }
 
-/// How much longer than its deadline a handler may leave the session idle: the deadline is kept here, and the server's
-/// limit is for when here is no more.
+/// How much longer than the handler timeout the session may stay idle. This process enforces the timeout; the
+/// server-side limit applies if this process dies.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// BEGIN, with the limits of a handler of this deadline.
+/// Returns BEGIN, with the limits for a handler with this timeout.
 ///
-/// READ WRITE, because outside of idem's transactions a lent session is read-only. Without what the session knows of sequences:
-/// the last value would be another message's, or that of a row of the inbox.
+/// READ WRITE, because a lent session is read-only outside of idem's transactions. The session's sequence values are
+/// discarded: the last value would be that of another message, or of an inbox row.
 pub(super) fn text(session: &Session, kind: Kind, deadline: Duration) -> String {
     let lock = lock_wait(session, deadline);
     format!(
@@ -30,7 +30,7 @@ pub(super) fn text(session: &Session, kind: Kind, deadline: Duration) -> String 
     )
 }
 
-/// What is set for a transaction.
+/// Returns the statements that set the limits of a transaction.
 pub(super) fn limits(session: &Session, kind: Kind, deadline: Duration, lock_timeout: &str) -> String {
     let mut text = format!(
         "SET LOCAL lock_timeout = {lock_timeout}; SET LOCAL statement_timeout = {}; \
@@ -54,12 +54,12 @@ fn statement_timeout(session: &Session, deadline: Duration) -> u64 {
     }
 }
 
-/// Shorter than the statement's, or a claim that is held up would look like a server that is too slow.
+/// Shorter than the statement timeout; otherwise a claim that waits for a lock would look like a slow server.
 pub(super) fn lock_wait(session: &Session, deadline: Duration) -> u64 {
     (statement_timeout(session, deadline) / 2).clamp(1, LOCK_WAIT)
 }
 
-/// In whole milliseconds, from 1 (0 would be no limit) to the highest that the server takes.
+/// Converts to whole milliseconds, from 1 (0 would mean no limit) to the highest value that the server accepts.
 fn millis(limit: Duration) -> u64 {
     u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).clamp(1, i32::MAX as u64)
 }

@@ -1,4 +1,4 @@
-//! What has to be true of a server, so that an acked message cannot be lost.
+//! Checks of the server and the tables, so that an acked message cannot be lost.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use super::lane::Lane;
 use super::limits::OWN;
 use super::session::literal;
 
-/// Makes an error of what was tried.
+/// Builds an error from a description of the failed operation and its cause.
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
 
-/// The server and the session: version, role in replication, durability.
+/// Checks the server and the session: version, replication role, durability.
 pub(super) async fn server(lane: &mut Lane, allow_unsafe: bool, failed: &Failed<'_>) -> Result<(), Error> {
     let asked = sqlx::raw_sql(
         "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery()",
@@ -38,10 +38,11 @@ pub(super) async fn server(lane: &mut Lane, allow_unsafe: bool, failed: &Failed<
     settings.unsafe_ones().into_iter().try_for_each(|why| judge(why, allow_unsafe))
 }
 
-/// Where unqualified names of this session land: not in idem's schema by accident. The default search path begins with
-/// `"$user"`, so that a schema of the role's name hides what the application has in `public` as soon as it is there.
+/// Checks that unqualified names of this session do not resolve to idem's schema by accident. The default search path
+/// begins with `"$user"`, so a schema with the role's name hides the application's tables in `public` as soon as it
+/// exists.
 pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> Result<(), Error> {
-    // Without a value to bind: a pooler could hand its parts to two sessions.
+    // Without bound values: a pooler could send Parse and Execute to different sessions.
     let asked = sqlx::raw_sql(AssertSqlSafe(format!(
         "SELECT 1 WHERE current_user = {schema} AND (current_schemas(false))[1] = {schema}
              AND current_setting('search_path') LIKE '%$user%'",
@@ -60,7 +61,7 @@ pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> 
     )))
 }
 
-/// The tables: all there, logged, and open to our role.
+/// Checks that the tables exist, are logged, and are accessible to the role.
 pub(super) async fn tables(
     lane: &mut Lane,
     schema: &str,
@@ -103,11 +104,11 @@ pub(super) async fn tables(
     Ok(())
 }
 
-/// What only this database has: the mark of a batch, which the trigger looks at.
+/// Columns that only this database has: the mark of a batch, which the trigger reads.
 const BATCHES: [(&str, &[&str]); 1] = [("processed_messages", &["batch_xid"])];
 
-/// Whether the trigger is there that refuses the COMMIT of a handler in a batch. Without it such a COMMIT would lose the
-/// messages behind it, so that it is not enough to find it missing then.
+/// Returns whether the trigger exists that refuses a COMMIT by a handler in a batch. Without it such a COMMIT would
+/// lose the later messages of the batch, so it has to be checked beforehand.
 async fn refuses_commits(lane: &mut Lane, schema: &str) -> Result<bool, Failure> {
     let asked = sqlx::query(
         "SELECT FROM pg_catalog.pg_trigger AS t
@@ -118,7 +119,7 @@ async fn refuses_commits(lane: &mut Lane, schema: &str) -> Result<bool, Failure>
     Ok(!lane.alone(asked.bind(schema)).await?.is_empty())
 }
 
-/// All columns that the statements name.
+/// Checks all columns that the statements use.
 async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Failure> {
     let asked = sqlx::query(
         "SELECT c.relname::text, array_agg(a.attname::text)
@@ -142,7 +143,7 @@ async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Fai
     })
 }
 
-/// Refuses what would lose messages, or warns where the user insists.
+/// Returns an error for a setting that would lose messages, or warns if the user allows it.
 fn judge(why: String, allow_unsafe: bool) -> Result<(), Error> {
     if allow_unsafe {
         tracing::warn!("acked messages may be lost in a crash: {why}");
@@ -151,7 +152,7 @@ fn judge(why: String, allow_unsafe: bool) -> Result<(), Error> {
     Err(Error::Config(format!("{why}; or accept the loss of messages with `.allow_unsafe_durability()`")))
 }
 
-/// What the server says about itself.
+/// The server's settings.
 struct Settings {
     version: i32,
     standby: bool,
@@ -161,7 +162,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// What makes the server useless here.
+    /// Returns the reason if the server cannot be used.
     fn impossible(&self) -> Option<String> {
         if self.version < 130_000 {
             let major = self.version / 10_000;
@@ -170,7 +171,7 @@ impl Settings {
         self.standby.then(|| "the server is a standby, which takes no writes: connect to the primary".to_owned())
     }
 
-    /// What may lose a commit that was reported (PostgreSQL manual, 20.5.1), each with its cure.
+    /// Returns the settings that may lose a reported commit (PostgreSQL manual, 20.5.1), each with its fix.
     fn unsafe_ones(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {

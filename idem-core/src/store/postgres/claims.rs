@@ -1,4 +1,4 @@
-//! Claims: made, read, reopened, and dated by the start of an inbox row.
+//! Claims: inserted, read, reopened, and dated by the start of an inbox row.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::answer::About;
 use super::rows::time;
 use super::{Postgres, Txn, begin, commit, limits};
 
-/// `WHERE NOT EXISTS` answers at once where a committed claim is being updated by an inbox run, for which a plain ON
-/// CONFLICT would wait. An uncommitted insert is still waited for. The lock timeout is given back to the session's own
-/// for the handler, in the same round trip; the transaction's number is for the guard.
+/// `WHERE NOT EXISTS` returns at once if a committed claim is being updated by an inbox run; a plain ON CONFLICT would
+/// wait for that update. It still waits for an uncommitted insert. The lock timeout is restored to the session's own
+/// for the handler, in the same round trip; the transaction id is for the guard.
 ///
-/// How far claims were pruned comes from the snapshot in which NOT EXISTS looks for the claim: a claim that is not in it
-/// was either never made or deleted by a prune whose date is in it. A plain ON CONFLICT looks at what is there now, and
-/// would miss the date of a prune that was committed since the snapshot.
+/// How far claims were pruned comes from the snapshot in which NOT EXISTS searches for the claim: a claim that is not
+/// in it was either never made, or deleted by a prune whose date is in it. A plain ON CONFLICT sees the current rows,
+/// and would miss the date of a prune that committed after the snapshot.
 pub(super) const CLAIM: &str = "
     INSERT INTO {schema}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
     SELECT $1, $2, $3, CASE WHEN $4 THEN now() END
@@ -41,7 +41,7 @@ pub(super) fn prepare() -> String {
 }
 
 impl Txn {
-    /// What the claim has answered. The number of the transaction comes with it, and how far claims were pruned.
+    /// Decodes the answer to the claim: the transaction id, and how far claims were pruned.
     fn claimed(&mut self, rows: &[sqlx::postgres::PgRow], identity: &Identity) -> Result<Claimed, StoreError> {
         match rows.first() {
             Some(row) => {
@@ -53,7 +53,7 @@ impl Txn {
     }
 }
 
-/// The time in microseconds in the third column of a claim's answer, as a number or, by the simple protocol, as text.
+/// Decodes the time in microseconds in the third column of the answer, a number or, in the simple protocol, text.
 fn pruned(row: &sqlx::postgres::PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
     Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
 }
@@ -78,7 +78,7 @@ impl Claims for Postgres {
     async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: ClaimState) -> Result<Claimed, StoreError> {
         let lock_timeout = match promise {
             ClaimState::Processed => Some(txn.lock_timeout()),
-            // No handler follows, only statements of idem's own.
+            // No handler follows, only idem's own statements.
             ClaimState::Waiting => None,
         };
         let query = self.sql().claim.query();
@@ -87,7 +87,7 @@ impl Claims for Postgres {
         txn.claimed(&rows, identity)
     }
 
-    /// BEGIN, the settings of the transaction and the claim, in one round trip.
+    /// Runs BEGIN, the settings of the transaction and the claim in one round trip.
     async fn begin_with_claim(
         &self,
         deadline: Duration,
@@ -104,7 +104,7 @@ impl Claims for Postgres {
             ClaimState::Processed => format!("'{}'", lane.session().lock_timeout),
             ClaimState::Waiting => "NULL".to_owned(),
         };
-        // Nothing of a message gets into the text but hexadecimal digits.
+        // Nothing of a message gets into the text except hexadecimal digits.
         let values = [
             identity.handler.0.to_string(),
             format!("'\\x{}'::bytea", hex::encode(identity.key.as_bytes())),

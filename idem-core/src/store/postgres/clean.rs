@@ -1,17 +1,17 @@
-//! The statements that take out of a session what a handler has left in it.
+//! The statements that remove a handler's state from a session.
 
-/// Everything that a handler can set, its role, its cursors, its temporary tables and what it knows of sequences.
+/// Resets all settings, the role, cursors, temporary tables and the session's sequence values.
 pub(super) const RESET: &str =
     "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; DISCARD SEQUENCES";
 
-/// What `RESET ALL` leaves.
+/// Resets the state that survives `RESET ALL`.
 pub(super) const UNDO: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; UNLISTEN *; CLOSE ALL; DISCARD TEMP";
 
-/// Whether there is a statement that a handler has prepared by SQL. Those of sqlx are none.
+/// Whether a handler has prepared a statement by SQL. Statements that sqlx prepares do not count.
 pub(super) const PREPARED: &str = "EXISTS (
     SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql AND NOT pg_catalog.starts_with(name, 'idem_'))";
 
-/// Removes them, and leaves idem's own.
+/// Deallocates them, except idem's own.
 pub(super) const DEALLOCATE: &str = "DO $$ DECLARE prepared name; BEGIN
     FOR prepared IN
         SELECT name FROM pg_catalog.pg_prepared_statements WHERE from_sql AND NOT pg_catalog.starts_with(name, 'idem_')

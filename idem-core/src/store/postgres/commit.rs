@@ -1,4 +1,4 @@
-//! The end of a transaction: guard and commit, or roll back.
+//! The end of a transaction: guard and COMMIT, or ROLLBACK.
 
 use sqlx::{AssertSqlSafe, Row as _};
 
@@ -12,7 +12,7 @@ use super::lane::Answer;
 use super::limits::OWN;
 use super::txn::{Txn, not_answered};
 
-/// Guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
+/// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     if !txn.lane.is_sound() {
         return CommitResult::Unknown(not_answered());
@@ -23,7 +23,8 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     let (text, needed) = question(&txn);
     let mut answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     if answer.failure.is_none() && answer.finished < needed {
-        // It is the answer to a COPY of the handler. Ours is still to come, and COMMIT may be refused.
+        // This answers a COPY of the handler. The answer to the guard and COMMIT is still to come, and COMMIT may be
+        // refused.
         answer = txn.lane.read_on(OWN).await;
     }
     let Answer { finished, rows, failure } = answer;
@@ -35,7 +36,7 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
             txn.put_back(&rows).await;
             return CommitResult::Done;
         }
-        // Guard and COMMIT were answered; what failed is the cleaning behind them. The connection is closed.
+        // Guard and COMMIT were answered; the cleanup after them failed. The connection is closed.
         Some(_) if finished >= needed => return CommitResult::Done,
         Some(Failure::Lost(error)) => return CommitResult::Unknown(StoreError::ConnectionLost(error)),
         Some(failure @ Failure::Refused(_)) => failure,
@@ -43,17 +44,17 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     refused(txn, finished, failure).await
 }
 
-/// Guard and COMMIT in one string, with the cleaning behind them, and how many of its statements make the commit.
+/// Returns guard, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
 fn question(txn: &Txn) -> (String, usize) {
     let durable = txn.lane.is_durable().then(|| txn.lane.session().synchronous_commit());
     let same = (txn.shared && !txn.lane.resets()).then(|| txn.lane.session().same());
-    // One more statement, which gives leave to the COMMIT behind it.
+    // One more statement, which permits the COMMIT that follows it.
     let (leave, needed) = match &txn.xid {
         Some(xid) if txn.batch => (format!("; SELECT pg_catalog.set_config('idem.commit', '{xid}', true)"), 3),
         _ => (String::new(), 2),
     };
     let text = match &txn.xid {
-        // The number comes from the server and consists of digits.
+        // The transaction id comes from the server and consists of digits.
         Some(xid) if txn.lane.is_pooled() => {
             format!("{}{leave}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
         }
@@ -65,7 +66,7 @@ fn question(txn: &Txn) -> (String, usize) {
     (text + txn.cleaning(), needed)
 }
 
-/// What it means that the server has refused the guard or COMMIT.
+/// Handles an error of the server in the guard or COMMIT.
 async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     let says = |text: &str| matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(text));
     let ended = says(ENDED);
@@ -82,33 +83,33 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
             Fate::Unknown(error) => CommitResult::Unknown(StoreError::ConnectionLost(error)),
         },
         "25P02" if txn.xid.is_none() => closed(txn, finished, |_| CommitResult::Swallowed, failure).await,
-        // It may be another transaction that was aborted, after the handler had ended ours.
+        // The aborted transaction may be another one, begun after the handler ended this one.
         "25P02" => match fate(txn).await {
             Fate::Undone => CommitResult::Swallowed,
             Fate::Ended => CommitResult::RolledBack,
             Fate::Committed => CommitResult::CommittedEarly,
             Fate::Unknown(error) => CommitResult::Unknown(StoreError::ConnectionLost(error)),
         },
-        // 57014: the statement's time ran out. A server that was frozen for a while finds that so as soon as it goes on,
-        // and nothing was written (PostgreSQL manual, 20.11.1).
+        // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
+        // nothing was written (PostgreSQL manual, 20.11.1).
         "40001" | "40P01" | "57014" => closed(txn, finished, CommitResult::Retry, failure).await,
         // The handler ran DEALLOCATE ALL. The connection has lost its guard, and is closed.
         "26000" => {
             let text = "the handler ran DEALLOCATE ALL, which removes idem's own statements as well";
             closed(txn, finished, |_| CommitResult::Refused(text.into()), failure).await
         }
-        // 40003 is "statement completion unknown". Without room (class 53), or as a standby (25006), the server is not
-        // in a state to be believed, and none of it is the message's fault.
+        // 40003 is "statement completion unknown". Out of resources (class 53), or as a standby (25006), the server is
+        // in no state to be trusted, and the message is not at fault.
         code if code == "40003" || code == "25006" || code.starts_with("53") => CommitResult::Unknown(failure.into()),
         _ => closed(txn, finished, CommitResult::Refused, failure).await,
     }
 }
 
-/// That a batch was split for its settings is told once.
+/// Warns only once that a batch was split because of its settings.
 static TELL: std::sync::Once = std::sync::Once::new();
 
-/// The answer to a guard or COMMIT that was refused, with the transaction out of the way. Where the guard itself has given
-/// no answer, the handler may have ended the transaction.
+/// Rolls back after the guard or COMMIT was refused, and returns the result. If the guard itself gave no answer, the
+/// handler may have ended the transaction.
 async fn closed(
     txn: Txn,
     finished: usize,
@@ -118,48 +119,49 @@ async fn closed(
     match rollback(txn).await {
         Ok(RollbackResult::CommittedEarly) => CommitResult::CommittedEarly,
         Ok(RollbackResult::Ended) if finished == 0 => CommitResult::RolledBack,
-        // Whether the lane survives is the lane's business: the refusal stands.
+        // The refusal stands, whether or not the connection can be reused.
         _ => answer(failure.into_error()),
     }
 }
 
-/// What became of the transaction that made the claim.
+/// The fate of the transaction that made the claim.
 enum Fate {
-    /// It was open, and is rolled back.
+    /// It was open, and was rolled back.
     Undone,
-    /// The handler had ended it by ROLLBACK.
+    /// The handler ended it by ROLLBACK.
     Ended,
-    /// The handler had ended it by COMMIT.
+    /// The handler ended it by COMMIT.
     Committed,
     Unknown(BoxError),
 }
 
-/// Ends whatever is open, and asks what became of the transaction that made the claim.
+/// Ends the open transaction, and asks for the status of the transaction that made the claim.
 async fn fate(mut txn: Txn) -> Fate {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let end = format!("ROLLBACK; SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
     let mut answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("SELECT {ours}, {PREPARED}; {end}")))).await;
     if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
-        // A transaction that was aborted by an error tells nothing of itself; it passes for ours.
+        // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
         txn.lane.forgive();
         answer =
             txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("ROLLBACK; SELECT true, {PREPARED}; {end}")))).await;
         answer.finished = answer.finished.saturating_sub(1);
     }
     let Answer { finished, rows, failure } = answer;
-    // What fails behind these three is the cleaning, and the connection is closed.
+    // An error after these three statements is one of the cleanup, and the connection is closed.
     if let Some(failure) = failure.filter(|_| finished < 3) {
         return Fate::Unknown(failure.into_error());
     }
-    // Its neighbours may have failed on it: sessions are looked at from now on, which costs a round trip each time.
+    // Other handlers of the batch may have failed because of it: from now on sessions are checked, at one round trip
+    // each.
     if rows.first().and_then(|row| row.try_get(1).ok()) == Some(true) {
         txn.lane.find_prepared();
     }
     let ended = !rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false);
     let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
     match status.as_deref() {
-        // Nobody knows what a handler that ends transactions does to its session: it is closed.
+        // The session of a handler that ends transactions is in an unknown state: it is closed.
         Some("aborted") if ended => Fate::Ended,
         Some("aborted") => {
             txn.put_back(&rows).await;
@@ -174,7 +176,7 @@ async fn fate(mut txn: Txn) -> Fate {
     }
 }
 
-/// Rolls back. An answered ROLLBACK tells that the connection is alive.
+/// Rolls back. An answer to ROLLBACK shows that the connection is alive.
 pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
     if !txn.lane.is_sound() {
         return Err(not_answered());
@@ -194,7 +196,7 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
             txn.put_back(&rows).await;
             Ok(RollbackResult::RolledBack)
         }
-        // An answer all the same; the connection is closed, since its state is not what it should be.
+        // An error is an answer, too; the connection is closed, since its state is unexpected.
         Err(Failure::Refused(_)) => Ok(RollbackResult::RolledBack),
         Err(lost) => Err(lost.into()),
     }

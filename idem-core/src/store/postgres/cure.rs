@@ -1,10 +1,10 @@
-//! What is said of tables that are not as idem made them.
+//! Texts for errors about tables that are not as idem created them.
 
-/// How what is missing is made.
+/// How to create what is missing.
 pub(super) const CURE: &str = "add it as idem-core/migrations/postgres has it, or give `.schema(..)` a new name, under \
                                which nothing is known of what was processed before";
 
-/// The schema, in the words of an error.
+/// The schema, as named in error messages.
 pub(super) fn place(schema: &str) -> String {
     format!("the schema {schema:?}")
 }

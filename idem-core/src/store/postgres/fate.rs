@@ -1,4 +1,4 @@
-//! What became of a transaction whose connection was dropped.
+//! The fate of a transaction whose connection was dropped.
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -11,39 +11,42 @@ use super::lane::Lane;
 
 const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 
-/// Whether a claim is there as this transaction has written it (PostgreSQL manual, 5.6, xmin).
+/// Whether a claim exists as this transaction wrote it (PostgreSQL manual, 5.6, xmin).
 pub(super) const STANDS: &str = "
     SELECT FROM {schema}.processed_messages
     WHERE handler_id = $1 AND key = $2 AND xmin = ($3::text::pg_catalog.xid8)::pg_catalog.xid";
 
-/// By the transaction's number and its session, so that it is no other one, whatever is between.
+/// Identifies the backend by the transaction id and the session, so that no other one is terminated, even behind a
+/// pooler.
 const END: &str = "
     SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
     WHERE backend_xid = ($1::text::pg_catalog.xid8)::pg_catalog.xid AND pid = coalesce($2, pid)
       AND pid <> pg_catalog.pg_backend_pid()";
 
 impl Postgres {
-    /// What became of this transaction of another connection. One that still runs is ended: its client has gone, and it
-    /// holds the claim.
+    /// Returns the fate of a transaction of another connection. A transaction that is still running is terminated: its
+    /// client is gone, and it holds the claim.
     pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         let mut lane = self.lanes().own().await?;
         let rows = match lane.alone(sqlx::query(STATUS).bind(&ticket.number)).await {
             Ok(rows) => rows,
-            // 22023: in the future of this server, which took over from one that had more. It never happened here.
+            // 22023: the id is in the future of this server, which took over from a server that was ahead. The
+            // transaction never happened here.
             Err(failure) if failure.code() == Some("22023") => return Ok(Fate::RolledBack),
             Err(failure) => return Err(failure.into()),
         };
         let status: Option<String> = rows.first().map_or(Ok(None), |row: &PgRow| row.try_get(0))?;
         let fate = match status.as_deref() {
-            // In a statement of its own: the snapshot of the first may be older than the commit.
+            // In a separate statement: the snapshot of the first one may be older than the commit.
             Some("committed") if self.stands(&mut lane, ticket).await? => Fate::Committed,
             Some("in progress") => Fate::Running,
-            // Aborted, and the number may be another's by now; or too old to be known, and then the claim tells.
+            // Aborted; or the id was reused by another transaction; or it is too old to be known, and then the claim
+            // decides.
             _ => Fate::RolledBack,
         };
         if fate == Fate::Running {
             let end = sqlx::query(END).bind(&ticket.number).bind(ticket.session);
-            // Where the role may not, it is waited for.
+            // If the role lacks the privilege, the caller waits for the transaction to end.
             if let Err(failure) = lane.alone(end).await {
                 tracing::debug!(error = failure.into_error(), "a transaction that was cut off could not be ended");
                 return Ok(fate);
@@ -53,8 +56,9 @@ impl Postgres {
         Ok(fate)
     }
 
-    /// A server that crashed knows only the transactions that are in its log, and the log is flushed at a commit (PostgreSQL
-    /// manual, 30.3). It gives the number of one that was open to another. The claim is a transaction's own.
+    /// Returns whether the claim carries the transaction's id. A server that crashed knows only the transactions in its
+    /// log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may reuse the id of a transaction that
+    /// was open. The claim is unambiguous.
     async fn stands(&self, lane: &mut Lane, ticket: &Ticket) -> Result<bool, Failure> {
         let Some((handler, key)) = &ticket.claim else { return Ok(true) };
         let query = self.sql().stands.query().bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);

@@ -1,4 +1,4 @@
-//! Inbox rows: inserted, taken, and what became of them.
+//! Inbox rows: inserted, taken, started, and their outcomes.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::answer::About;
 use super::rows::{self, ids, number, secs};
 use super::{Postgres, Txn};
 
-/// How many seconds a look goes back, at most a hundred years.
+/// Returns how many seconds a query looks back, at most a hundred years.
 fn back(since: Option<Duration>) -> f64 {
     secs(since.unwrap_or(Duration::MAX))
 }
 
-/// For how many seconds a last lease has to be over.
+/// Returns for how many seconds the last lease must have expired.
 fn over(lease: Duration) -> f64 {
     secs(lease.saturating_mul(JUDGE_LEASES))
 }
@@ -152,7 +152,7 @@ impl InboxRows for Postgres {
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
         match self.ask(self.sql().refund_start.query().bind(row.id)).await {
-            // It runs, and its outcome sets the starts.
+            // The row is running, and its outcome sets the starts.
             Err(StoreError::LockTimeout) => Ok(()),
             answer => answer.map(|_| ()),
         }

@@ -15,9 +15,10 @@ pub(super) const START: &str = "
     )
     SELECT pg_current_xact_id()::text, set_config('lock_timeout', $3, true) FROM gone";
 
-/// The words of the index of ordinary rows, which a statement has to repeat to be given the index.
+/// The predicate of the index of ordinary rows. The planner uses the index only for a statement that repeats it.
 pub(super) const ORDINARY: &str = "i.state = 'scheduled' AND i.starts = 0 AND i.breaks <= 1";
-/// The same of the index of rows that may have ended a process or a connection, without those that are to be judged.
+/// The predicate of the index of rows that may have ended a process or a connection, without the rows that are to be
+/// dead-lettered as crashed.
 pub(super) const SUSPECT: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts < 4";
 const JUDGED: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= 4";
 const _: () = assert!(MAX_STARTS == 4);
@@ -36,8 +37,8 @@ pub(super) const SIGHT: &str = "
 pub(super) const REMOVE: &str = "
     DELETE FROM {schema}.inbox_messages WHERE id = $1 AND token = $2 RETURNING 1";
 
-/// One statement for every outcome: $3 attempts more, $4 starts back, $5 breaks more, $6 due in seconds, $7 dead, $9 the
-/// starts of a reservation that is given up.
+/// One statement for every outcome: $3 attempts to add, $4 starts to refund, $5 breaks to add, $6 seconds until due, $7
+/// the reason if dead, $9 the starts of a reservation that is released.
 pub(super) fn record_result() -> String {
     let reason = format!(
         "coalesce($7::text, CASE WHEN $5 > 0 AND breaks + $5 >= {MAX_BREAKS} THEN '{}' END)",
@@ -81,13 +82,13 @@ pub(super) const EXTEND: &str = "
 pub(super) const UNSTART: &str = "
     UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1";
 
-/// Handler by handler, so that the index gives the oldest ones of each without reading those of others. The rows are
-/// locked while they are sought: those that run are skipped and not counted against the limit.
-/// Materialized, since a limit that is evaluated again for each joined row takes more rows than it says. The lengths of
-/// payloads are known without reading them (octet_length of a value that is stored apart asks its pointer).
+/// Handler by handler, so that the index returns the oldest rows of each without reading those of others. The rows are
+/// locked while they are searched: running rows are skipped and do not count against the limit. Materialized, since a
+/// limit that is evaluated again for each joined row takes more rows than it allows. The lengths of payloads are known
+/// without reading them (octet_length of a value that is stored out of line reads its pointer).
 ///
-/// $6 bounds the way back: under an old snapshot the index keeps an entry for each row that was taken since, and a look from
-/// the oldest one steps over all of them.
+/// $6 bounds how far back the search goes: under an old snapshot the index keeps an entry for each row that was taken
+/// since, and a search from the oldest entry steps over all of them.
 pub(super) fn take(which: &str, starts: u32) -> String {
     format!(
         "WITH due AS MATERIALIZED (
@@ -109,7 +110,7 @@ pub(super) fn take(which: &str, starts: u32) -> String {
     )
 }
 
-/// A taken row has a start or is a suspect, so that the small index of suspects has it.
+/// A taken row has a start or is a suspect, so it is in the small index of suspects.
 pub(super) fn taken() -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
@@ -117,7 +118,7 @@ pub(super) fn taken() -> String {
     )
 }
 
-/// A row that runs looks due once its lease is over, and is none of what is to be done: it is locked, and skipped.
+/// A running row looks due once its lease has expired, but is not pending work: it is locked, and skipped.
 pub(super) fn poll_due() -> String {
     let back = |seconds: &str| format!("i.due_at >= now() - {seconds} * interval '1 second'");
     let any = |which: &str, due: &str, lock: &str| {

@@ -20,25 +20,25 @@ use super::session::Session;
 use super::statement::Statement;
 
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
-/// deadlines need no other care. What leaves no doubt about its state is put back.
+/// timeouts need no other handling. A connection whose state is certain is put back.
 pub(super) struct Lane {
     ready: Ready,
     of: Use,
     /// Whether every statement so far was answered.
     sound: bool,
-    /// One of idem's own statements was refused, for a reason that may lie in the session.
+    /// One of idem's own statements failed, for a reason that may lie in the session.
     spoilt: bool,
-    /// sqlx reads each answer one question too late, since a handler has left the end of an answer unread.
+    /// sqlx reads each answer one query late, since a handler left the end of an answer unread.
     behind: bool,
     shared: Arc<Shared>,
-    // Behind the connection, so that the socket is closed when the next one may connect.
+    // Declared after the connection, so that the socket is closed before the next connection may be opened.
     slot: Slot<Ready>,
     _own: Option<OwnedSemaphorePermit>,
 }
 
-/// What came back for a string of statements.
+/// The answer to a string of statements.
 pub(super) struct Answer {
-    /// How many of them were finished.
+    /// The number of statements that finished.
     pub(super) finished: usize,
     pub(super) rows: Vec<PgRow>,
     pub(super) failure: Option<Failure>,
@@ -55,7 +55,7 @@ impl Lane {
         Self { ready, of, sound: true, spoilt: false, behind: false, shared, slot, _own: own }
     }
 
-    /// Sends one query, or several in one string, and waits for the answer at most so long.
+    /// Sends one query, or several in one string, and waits for the answer for at most `limit`.
     pub(super) async fn ask<'q>(
         &mut self,
         limit: Duration,
@@ -65,25 +65,25 @@ impl Lane {
         answer.failure.map_or(Ok(answer.rows), Err)
     }
 
-    /// The same, and tells how many statements of the string were finished before one failed.
+    /// As [`ask`](Self::ask), and returns how many statements of the string finished before one failed.
     pub(super) async fn run<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
         let answer = self.read(limit, query).await;
         if answer.finished > 0 || answer.failure.is_some() {
             return answer;
         }
-        // No answer of ours: each of them finishes a statement.
+        // Not the answer to this query, which would finish at least one statement.
         self.read_on(limit).await
     }
 
-    /// The next answer, behind one that was not ours but the end of something that a handler has left unread, and that sqlx
-    /// does not count: a COPY whose end was not waited for, or a `copy_out_raw` that failed. It takes a question to read one.
+    /// Reads the next answer. The previous one was the end of something that a handler left unread, which sqlx does not
+    /// count: a COPY whose end was not awaited, or a `copy_out_raw` that failed. Reading an answer takes a query.
     pub(super) async fn read_on(&mut self, limit: Duration) -> Answer {
         self.behind = true;
         self.read(limit, sqlx::raw_sql("")).await
     }
 
     async fn read<'q>(&mut self, limit: Duration, query: impl Execute<'q, Pg> + 'q) -> Answer {
-        // Until there is an answer, nobody may use the connection again, also if this future is dropped.
+        // Until the answer has arrived, the connection must not be reused, even if this future is dropped.
         self.sound = false;
         let (mut finished, mut rows) = (0, Vec::new());
         let answer = async {
@@ -111,7 +111,7 @@ impl Lane {
         Answer { finished, rows, failure }
     }
 
-    /// One statement with values. In a pooler's session it has no name.
+    /// Runs one statement with bound values. In a pooler's session it is unnamed.
     pub(super) async fn bound(
         &mut self,
         limit: Duration,
@@ -121,12 +121,12 @@ impl Lane {
         self.ask(limit, query.persistent(own)).await
     }
 
-    /// One statement that is committed by itself, on a connection of idem's own.
+    /// Runs one statement in autocommit, on a connection for idem's own statements.
     pub(super) async fn alone(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Failure> {
         if !self.is_pooled() {
             return self.bound(OWN, query).await;
         }
-        // It is parsed and then run, and only in a transaction a pooler lets both meet the same session.
+        // Parse and Execute are separate messages, and a pooler sends both to the same session only in a transaction.
         let answer = async {
             let begin = begin::text(self.session(), self.kind(), OWN);
             self.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
@@ -161,7 +161,7 @@ impl Lane {
         }
     }
 
-    /// Prepares the claim, once in the life of a connection.
+    /// Prepares the claim, once per connection.
     pub(super) async fn prepare_claim(&mut self, statement: &Statement) -> Result<(), Failure> {
         if !self.ready.claims {
             self.ask(OWN, sqlx::raw_sql(statement.text())).await?;
@@ -170,61 +170,62 @@ impl Lane {
         Ok(())
     }
 
-    /// Makes it idle, unless its state is in doubt.
+    /// Makes the connection idle, unless its state is in doubt.
     pub(super) fn put_back(self) {
         if self.sound && !self.spoilt && !self.behind {
             self.slot.put_back(self.of, self.ready);
         }
     }
 
-    /// Takes back that a refusal has spoilt it: it was asked for one.
+    /// Clears the mark of a failed statement after an expected error.
     pub(super) fn forgive(&mut self) {
         self.spoilt = false;
     }
 
-    /// Whether every statement so far was answered.
+    /// Returns whether every statement so far was answered.
     pub(super) fn is_sound(&self) -> bool {
         self.sound
     }
 
-    /// What the session was like.
+    /// Returns the session as it was before idem changed it.
     pub(super) fn session(&self) -> &Session {
         &self.ready.session
     }
 
-    /// The connection itself, for a handler.
+    /// Returns the connection, for a handler.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         &mut self.ready.conn
     }
 
-    /// What kind of connections its store has.
+    /// Returns the kind of connections of its store.
     pub(super) fn kind(&self) -> Kind {
         Kind { pooled: self.shared.pooled, durable: self.shared.durable }
     }
 
-    /// Whether each transaction may have another session.
+    /// Returns whether each transaction may run in a different session.
     pub(super) fn is_pooled(&self) -> bool {
         self.shared.pooled
     }
 
-    /// Whether what a handler sets is undone before the next one of its batch.
+    /// Returns whether the settings of a handler are undone before the next one of its batch.
     pub(super) fn resets(&self) -> bool {
         self.shared.resets
     }
 
-    /// Whether statements that handlers prepare by SQL are to be found behind each of them.
+    /// Returns whether sessions are checked after each handler for statements that it prepared by SQL.
     pub(super) fn finds_prepared(&self) -> bool {
         self.shared.prepared.load(Relaxed)
     }
 
-    /// A handler has prepared a statement by SQL: others may have, in sessions that are idle.
+    /// Records that a handler prepared a statement by SQL, and closes the idle connections: others may have done so
+    /// there.
     pub(super) fn find_prepared(&self) {
         if !self.shared.prepared.swap(true, Relaxed) {
             self.shared.room.empty();
         }
     }
 
-    /// Whether idem's transactions insist on durability.
+    /// Returns whether idem's transactions enforce durability.
     pub(super) fn is_durable(&self) -> bool {
         self.shared.durable
     }

@@ -1,4 +1,4 @@
-//! Connections: a pool of our own, since sqlx's pool can neither keep its count of transactions right nor close hard.
+//! A connection pool. sqlx's pool can neither keep its count of transactions right nor close a connection abruptly.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -16,15 +16,15 @@ use super::room::Room;
 #[derive(Clone)]
 pub(super) struct Lanes(Arc<Shared>);
 
-/// How many statements of idem's own run at once: they are short.
+/// How many of idem's own statements run at once: they are short.
 const OWN_AT_ONCE: usize = 8;
 
-/// How many connections are made at once. Behind an outage all lanes want one, in each process: a server that is asked for all
-/// of them at the same time answers none in time, and they would all ask again.
+/// How many connections are opened at once. After an outage all tasks want one, in each process: a server that gets all
+/// logins at the same time answers none in time, and all would be tried again.
 const LOGINS: usize = 4;
 
 impl Lanes {
-    /// At most `connections` at a time to this target.
+    /// Creates a pool of at most `connections` to this server.
     pub(super) fn new(target: PgConnectOptions, connections: usize, durable: bool, pooled: bool, resets: bool) -> Self {
         let own = Arc::new(Semaphore::new((connections / 2).clamp(1, OWN_AT_ONCE)));
         let room = Room::new(connections);
@@ -42,19 +42,19 @@ impl Lanes {
         }))
     }
 
-    /// A connection for a transaction, idle or new; waits while all are in use.
+    /// Returns a connection for a transaction, idle or new; waits while all are in use.
     pub(super) async fn lent(&self) -> Result<Lane, Failure> {
         self.lane(Use::Lent, Some(&self.0.logins), None).await
     }
 
-    /// A connection for statements of idem's own.
+    /// Returns a connection for idem's own statements.
     pub(super) async fn own(&self) -> Result<Lane, Failure> {
         let own = self.0.own.clone().acquire_owned().await.map_err(|closed| Failure::Lost(closed.into()))?;
         self.lane(Use::Own, Some(&self.0.logins), Some(own)).await
     }
 
-    /// The same, without waiting for other logins and statements of idem's own: those of a server that hangs would be waited
-    /// for.
+    /// As [`own`](Self::own), without waiting for other logins and statements: those of a server that hangs would delay
+    /// it.
     pub(super) async fn own_at_once(&self) -> Result<Lane, Failure> {
         self.lane(Use::Own, None, None).await
     }
@@ -68,7 +68,7 @@ impl Lanes {
         let (slot, idle) = self.0.room.enter(of).await.map_err(|closed| Failure::Lost(closed.into()))?;
         let ready = match idle {
             Some(ready) => ready,
-            // Boxed: it is large and seldom used, and every delivery's future would carry it.
+            // Boxed: the future is large and seldom used, and would be part of every delivery's future.
             None => Box::pin(self.0.log_in(of, logins, &slot)).await?,
         };
         Ok(Lane::new(ready, of, self.0.clone(), slot, own))

@@ -1,4 +1,4 @@
-//! Several messages at once: claims made and read, inbox rows inserted, each in one statement.
+//! Several messages at once: claims are inserted and read, and inbox rows inserted, each in one statement.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::rows::{number, secs, time};
 use super::statement::Statement;
 use super::{Postgres, Txn};
 
-/// How long many claims wait for one that is held up, in milliseconds: time for a commit. Each of the others would wait as
-/// long as one alone does, and can be had at once.
+/// How long a claim of several messages waits for a lock, in milliseconds: enough for a commit. If it waited as long as
+/// a claim of one message does, one held claim would delay all others, which are available at once.
 const MANY_WAIT: u64 = 100;
 
-/// As the claim of one message, with a lock timeout of its own, which is set before the first row and given back behind
-/// an aggregate: in RETURNING, the first claim would give it back before the second one waits. Sorted here as well,
-/// since a join may come in any order. Which claims are new is told where some are not. How far claims of the handlers $8
-/// were pruned is read in the same snapshot as NOT EXISTS, as with one claim.
+/// As the claim of one message, with a shorter lock timeout. The timeout is set before the first row, and restored
+/// after an aggregate: in RETURNING, the first claim would restore it before the second one waits. Sorted here as well,
+/// since a join may return rows in any order. The new claims are listed only if some are not new. How far claims of the
+/// handlers $8 were pruned is read in the same snapshot as NOT EXISTS, as for one claim.
 ///
-/// `OFFSET 0` keeps NOT EXISTS a look into the index for each key (PostgreSQL does not pull up a sublink with OFFSET). As a
-/// join it is hashed while the table has no statistics, and reads all claims for each batch until autovacuum comes.
+/// `OFFSET 0` makes NOT EXISTS an index lookup per key (PostgreSQL does not pull up a sublink with OFFSET). As a join
+/// it is hashed while the table has no statistics, and reads all claims for each batch until autovacuum runs.
 fn claim(on_conflict: &str, batch: &str) -> String {
     format!(
         "
@@ -51,20 +51,21 @@ fn claim(on_conflict: &str, batch: &str) -> String {
     )
 }
 
-/// Where nobody else claims the same keys at the same moment, which is nearly always. ON CONFLICT looks into the index once
-/// more and marks each row as tentative, which takes a third of the statement's time; without it a lost race is an error.
+/// For keys that no other transaction claims at the same time, which is nearly always the case. ON CONFLICT searches
+/// the index once more and marks each row as tentative, which takes a third of the statement's time; without it a lost
+/// race is an error.
 pub(super) fn claim_alone() -> String {
-    // One claim says that only idem commits this transaction. The first one is new: otherwise the statement fails.
+    // One claim records that only idem commits this transaction. The first one is new: otherwise the statement fails.
     claim("", "CASE WHEN $4 AND row_number() OVER (ORDER BY new.handler_id, new.key) = 1 THEN pg_current_xact_id() END")
 }
 
-/// Where somebody may.
+/// For keys that another transaction may claim at the same time.
 pub(super) fn claim_beside() -> String {
-    // Which of them is new is not known here; [`MARK`] follows.
+    // It is not known yet which of them is new; [`MARK`] follows.
     claim("ON CONFLICT (handler_id, key) DO NOTHING", "NULL::xid8")
 }
 
-/// Says of one claim that only idem commits its transaction.
+/// Records in one claim that only idem commits its transaction.
 pub(super) const MARK: &str = "
     UPDATE {schema}.processed_messages SET batch_xid = pg_current_xact_id() WHERE handler_id = $1 AND key = $2";
 
@@ -73,7 +74,7 @@ const ANSWER: &str = "
            (extract(epoch FROM clock_timestamp() - claim.processed_at) * 1000000)::bigint
     FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key)";
 
-/// Locks are taken behind the sort (PostgreSQL manual, SELECT, The Locking Clause).
+/// Rows are locked after the sort (PostgreSQL manual, SELECT, The Locking Clause).
 pub(super) fn standing() -> String {
     format!(
         "{ANSWER} JOIN {{schema}}.processed_messages AS claim
@@ -82,7 +83,7 @@ pub(super) fn standing() -> String {
     )
 }
 
-/// OFFSET as in the claim.
+/// `OFFSET 0` as in the claim.
 pub(super) fn known() -> String {
     format!(
         "{ANSWER} CROSS JOIN LATERAL (
@@ -119,7 +120,7 @@ pub(super) const INSERT: &str = "
     ORDER BY new.handler_id, new.key, new.fingerprint
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1";
 
-/// The rows are locked in the order of their numbers, so that two transactions never wait for each other in a circle.
+/// The rows are locked in the order of their ids, so that two transactions cannot deadlock.
 pub(super) const SIGHT: &str = "
     WITH seen AS (
         SELECT handler_id, key, fingerprint, count(*) AS times
@@ -147,14 +148,14 @@ impl Postgres {
         let (handlers, keys) = columns(identities);
         let fingerprints = fingerprints(identities);
         let mut distinct = handlers.clone();
-        // Sorted, as claims are.
+        // Sorted, as the claims are.
         distinct.dedup();
         let claim = |statement: &Statement| {
             let query = statement.query().bind(&handlers).bind(&keys).bind(&fingerprints);
             let query = query.bind(promise == ClaimState::Processed).bind(own.min(MANY_WAIT).to_string());
             query.bind(handlers_own.clone()).bind(own.to_string()).bind(&distinct)
         };
-        // A lost race fails the transaction, so that nothing may have been written in it.
+        // A lost race fails the transaction, so nothing may have been written in it.
         let alone = match txn.is_fresh() {
             true => txn.ask_alone(claim(&self.sql().claim_alone)).await?,
             false => None,
@@ -246,7 +247,7 @@ impl Postgres {
     }
 }
 
-/// Handlers and keys, for `unnest`.
+/// Handler ids and keys, for `unnest`.
 fn columns<'a>(identities: &[&'a Identity]) -> (Vec<i32>, Vec<&'a [u8]>) {
     identities.iter().map(|identity| (identity.handler.0, identity.key.as_bytes())).unzip()
 }

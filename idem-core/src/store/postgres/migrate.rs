@@ -1,4 +1,4 @@
-//! idem's own tables, and the ledger of what has been done to them.
+//! Creation and verification of the tables.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use super::limits::OWN;
 use super::statement::quoted;
 
 /// Number, name and text of each migration, in order. The files write the ledger themselves, so that they can be run by
-/// hand. A migration keeps the version of idem before it working, and says so in the ledger (`supports`): both run side by
-/// side during a rolling deploy.
+/// hand. Old and new versions of idem run side by side during a rolling deploy, so each migration keeps the previous
+/// version working, and records that in the ledger (`supports`).
 const MIGRATIONS: &[Migration] =
     &[(1, "0001_claims_and_inbox.sql", include_str!("../../../migrations/postgres/0001_claims_and_inbox.sql"))];
 
 type Migration = (i32, &'static str, &'static str);
 
-/// A migration may wait for another process that migrates, and for the tables' locks.
+/// How long a migration may wait for another process that migrates, and for the tables' locks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Applies what is missing, or says what is missing.
+/// Runs the missing migrations, or returns an error that names them.
 pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed: &Failed<'_>) -> Result<(), Error> {
     let explain = |failure: Failure| match failure.code() {
         Some("42501") => Error::Config(format!(
@@ -55,21 +55,21 @@ pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed
         )));
     }
     create(lane, schema).await.map_err(explain)?;
-    // Once more, since a schema that was not there was in nobody's way; a refusal takes it back.
+    // Checked again, since a schema that did not exist could not hide anything; an error rolls the creation back.
     check::path(lane, schema, failed).await?;
     let applied = ledger(lane, schema).await.map_err(explain)?;
     apply(lane, schema, unknown(schema, applied)?).await.map_err(explain)
 }
 
-/// Begins one transaction under a lock, so that of ten processes that start at once one migrates and nine find it done, and
-/// makes the schema. Where anything fails, the connection is closed with the transaction.
+/// Begins one transaction under a lock, so that of ten processes that start at once one migrates and nine find it done,
+/// and creates the schema. If anything fails, the connection is closed, which rolls the transaction back.
 async fn create(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
     let begin =
         "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
     lane.ask(OWN, sqlx::raw_sql(begin)).await?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('idem migrate ' || $1, 0))");
     lane.bound(PATIENCE, lock.bind(schema)).await?;
-    // Asked before, because IF NOT EXISTS wants the right to create schemas also where the schema is there.
+    // Checked first, because IF NOT EXISTS requires the CREATE privilege even if the schema exists.
     let there = sqlx::query("SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1").bind(schema);
     if lane.bound(OWN, there).await?.is_empty() {
         lane.ask(PATIENCE, sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {}", quoted(schema))))).await?;
@@ -77,7 +77,7 @@ async fn create(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs what is missing, and commits.
+/// Runs the missing migrations, and commits.
 async fn apply(lane: &mut Lane, schema: &str, missing: Vec<Migration>) -> Result<(), Failure> {
     let path = format!("SET LOCAL search_path TO {}", quoted(schema));
     for (_, file, text) in missing {
@@ -89,7 +89,7 @@ async fn apply(lane: &mut Lane, schema: &str, missing: Vec<Migration>) -> Result
     Ok(())
 }
 
-/// In a transaction, so that a pooler gives all of it to one session.
+/// Reads the ledger in a transaction, so that a pooler runs all of it in one session.
 async fn look(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {
     lane.ask(OWN, sqlx::raw_sql("BEGIN")).await?;
     let applied = ledger(lane, schema).await?;
@@ -97,8 +97,8 @@ async fn look(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {
     Ok(applied)
 }
 
-/// What the ledger does not have. What it has beyond this version's migrations belongs to a newer version, which has to
-/// support this one.
+/// Returns the migrations that the ledger lacks. Unknown migrations in the ledger come from a newer version, which has
+/// to support this one.
 fn unknown(schema: &str, applied: Vec<Applied>) -> Result<Vec<Migration>, Error> {
     let latest = MIGRATIONS.iter().map(|(version, ..)| i64::from(*version)).max().unwrap_or(0);
     ledger::check(&place(schema), latest, &applied)?;

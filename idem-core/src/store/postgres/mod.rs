@@ -2,22 +2,22 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `options` | how to reach the database |
+//! | `options` | how a store is opened |
 //! | `check` | settings that would lose messages |
-//! | `migrate` | idem's own tables |
-//! | `lanes`, `lane` | connections, and one in use |
-//! | `ready`, `room`, `session`, `limits` | what is idle or new, how many there are, what their sessions are like, and for how long one is waited for |
-//! | `answer` | what the server's errors mean |
+//! | `migrate` | the tables |
+//! | `lanes`, `lane` | the connection pool, and a connection in use |
+//! | `ready`, `room`, `session`, `limits` | opening connections, the pool's slots, session settings, time limits |
+//! | `answer` | the meaning of the server's errors |
 //! | `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
-//! | `fate` | what became of a transaction that was cut off |
+//! | `fate` | the fate of a transaction whose connection was lost |
 //! | `register` | handlers as small integers |
 //! | `claims` | claims |
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
 //! | `many` | claims and inbox rows of several messages at once |
-//! | `operator` | list, replay, discard |
-//! | `ping` | a sign of life |
-//! | `prune` | old claims go |
-//! | `sql`, `statement` | the statements with the schema's name in them |
+//! | `operator` | stats, list, replay, discard |
+//! | `ping` | the ping |
+//! | `prune` | removing old claims |
+//! | `sql`, `statement` | the statements, with the schema's name inserted |
 
 mod answer;
 mod begin;
@@ -71,8 +71,8 @@ pub use txn::Txn;
 
 /// The PostgreSQL store. Clones share their connections.
 ///
-/// Its connections are its own, apart from any pool of the application: a handler that takes a second connection takes
-/// it from the application's pool, and cannot starve the store.
+/// The store has its own connections, separate from any pool of the application: a handler that needs a second
+/// connection takes it from the application's pool, and cannot starve the store.
 #[derive(Clone)]
 pub struct Postgres(Arc<Inner>);
 
@@ -83,7 +83,7 @@ struct Inner {
     schema: String,
     connections: usize,
     retention: Duration,
-    /// How many connections no worker has set aside.
+    /// The number of connections that no worker has reserved.
     left: Arc<Semaphore>,
 }
 
@@ -96,7 +96,7 @@ impl Postgres {
         Self::options(url).connect().await
     }
 
-    /// Options, to be changed before [`connect`](PostgresOptions::connect). The URL looks like
+    /// Returns options to change before [`connect`](PostgresOptions::connect). The URL has the form
     /// `postgres://user:password@host:5432/database`; sqlx's parameters (`?sslmode=verify-full`) may follow.
     pub fn options(url: &str) -> PostgresOptions {
         PostgresOptions::new(url)
@@ -114,7 +114,7 @@ impl Postgres {
         &self.0.schema
     }
 
-    /// One statement that is committed by itself.
+    /// Runs one statement in autocommit.
     async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Nothing, query).await
     }
@@ -127,7 +127,7 @@ impl Postgres {
     }
 }
 
-/// Shows where the database is, without the password.
+/// Shows the location of the database, without the password.
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, schema, connections, retention, .. } = &*self.0;

@@ -1,4 +1,4 @@
-//! What a person asks for: how full the inbox is, its rows, replay and discard.
+//! Operator queries: stats, list, replay, discard.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) const LEVEL: &str = "
            (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'scheduled' AND due_at <= now())) * 1000000)::bigint
     FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";
 
-/// The state is a constant of the text, which gives dead rows their own index.
+/// The state is a literal in the text, so that the planner can use the index of dead rows.
 pub(super) fn list(state: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
@@ -25,8 +25,8 @@ pub(super) fn list(state: &str) -> String {
     )
 }
 
-/// What ended a process or a connection runs as a suspect again, which two breaks make of a row without starts; the
-/// breaks of before are forgiven.
+/// A row that ended a process or a connection runs as a suspect again: breaks is set to 2 to mark it, because starts is
+/// reset to 0. Earlier breaks are cleared.
 pub(super) fn replay() -> String {
     format!(
         "WITH found AS MATERIALIZED (
@@ -71,8 +71,8 @@ pub(super) fn replay_as() -> String {
     )
 }
 
-/// The claim is dated only if a row went that owned it: not a conflict, which stands beside another message's claim.
-/// A row without a key finds no claim, since no claim has an empty key.
+/// The claim is dated only if the deleted row owned it. A conflict does not: the claim of its key belongs to another
+/// message. A row without a key finds no claim, since no claim has an empty key.
 pub(super) fn discard() -> String {
     format!(
         "WITH gone AS (

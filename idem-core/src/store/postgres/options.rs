@@ -1,4 +1,4 @@
-//! How to reach the database, and what to ask of it.
+//! The options of a store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use super::sql::Statements;
 use super::statement::quoted;
 use super::{Inner, Postgres, check, migrate};
 
-/// How to reach a PostgreSQL database, and what to ask of it. Made by [`Postgres::options`].
+/// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 #[derive(Clone)]
 #[must_use]
 pub struct PostgresOptions {
@@ -41,87 +41,90 @@ impl PostgresOptions {
         }
     }
 
-    /// The schema of idem's tables; default `idem_store`. Any name of 1 to 63 bytes without NUL will do; it is quoted.
+    /// The schema of idem's tables; `idem_store` by default. Any name of 1 to 63 bytes without NUL is valid; it is
+    /// quoted.
     ///
-    /// A schema with the name of the role is refused while the role's search path says `"$user"`: PostgreSQL would put the
-    /// application's own tables there, too.
+    /// A schema with the name of the role is an error while the role's search path contains `"$user"`: PostgreSQL would
+    /// create the application's own tables there, too.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
     }
 
-    /// How many connections there may be at a time; default 32. They are made when they are needed. Each message in
-    /// work has one, and a worker sets aside what it can use at once.
+    /// The maximum number of connections; 32 by default. Connections are opened when they are needed. Each message that
+    /// is being processed uses one, and a worker reserves as many as it can use at once.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// For how long claims are kept after their message was processed; default 7 days. A message that comes again after
-    /// that becomes a dead letter, too old, or is processed again where the broker has no clock.
+    /// How long claims are kept after their message was processed; 7 days by default. A message that is redelivered
+    /// after that becomes a dead letter with reason `too old`, or is processed again if the broker has no clock. Zero
+    /// is an error.
     ///
-    /// A worker that starts writes it into the table `handlers` for each of its handlers. The greater value wins, so that two
-    /// versions of a service, and services that share a schema, never prune what another one needs. To lower it, start all
-    /// workers with the lower value, and then
-    /// `UPDATE idem_store.handlers SET retention = '3 days' WHERE consumer = 'billing'`. NULL keeps them for ever.
+    /// A worker that starts writes the value to the table `handlers` for each of its handlers. The greater value wins,
+    /// so that two versions of a service, and services that share a schema, never prune claims that another one needs.
+    /// To lower it, start all workers with the lower value, and then run
+    /// `UPDATE idem_store.handlers SET retention = '3 days' WHERE consumer = 'billing'`. NULL keeps claims forever.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Checks that the tables are there instead of making them: for a role that may not create tables.
+    /// Verifies that the tables exist instead of creating them: for a role that may not create tables.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
         self
     }
 
-    /// Goes on, with a warning in the log, where the database may lose a commit that it has reported (`fsync`,
-    /// `full_page_writes` or `synchronous_commit` off, unlogged tables). **Messages are lost in a crash then**, since
-    /// the broker was acked already.
+    /// Logs a warning instead of returning an error if the database may lose a commit that it has reported (`fsync`,
+    /// `full_page_writes` or `synchronous_commit` off, unlogged tables). **A crash then loses messages**, since the
+    /// broker was already acked.
     pub fn allow_unsafe_durability(mut self) -> Self {
         self.unsafe_durability = true;
         self
     }
 
-    /// Goes through a pooler in transaction mode (pgbouncer), which gives each transaction any of its sessions: nothing is
-    /// prepared, set or locked for longer than a transaction. The number of round trips is the same, but the server parses
-    /// and plans each claim anew. The pooler needs as many server connections as there are
-    /// [`connections`](Self::connections) here, or messages wait in it.
+    /// Connects through a pooler in transaction mode (pgbouncer), which may run each transaction in a different
+    /// session: nothing is prepared, set or locked for longer than a transaction. The number of round trips stays the
+    /// same, but the server parses and plans each claim again. The pooler needs as many server connections as there are
+    /// [`connections`](Self::connections) here; otherwise messages wait in the pooler.
     ///
-    /// A handler may prepare statements, as sqlx does by itself: what is left of them is removed when the next transaction
-    /// begins. What it sets for the session (`SET`, `LISTEN`, a temporary table, an advisory lock of the session) would
-    /// reach other clients of the pooler, and the next message: let it use `SET LOCAL` and `pg_advisory_xact_lock`.
+    /// A handler may prepare statements, as sqlx does implicitly: they are deallocated when the next transaction
+    /// begins. Session state that a handler sets (`SET`, `LISTEN`, a temporary table, a session-level advisory lock)
+    /// would reach other clients of the pooler, and the next message: use `SET LOCAL` and `pg_advisory_xact_lock`
+    /// instead.
     ///
-    /// Let the role have `ALTER ROLE .. SET default_transaction_read_only = on`; idem's own transactions say READ WRITE. Then
-    /// nothing can be written behind a transaction that a handler has ended. Without it each batch asks after each
-    /// handler whether its transaction is still open, which is one more round trip for each message; the log says so when the
-    /// store connects.
+    /// Set `ALTER ROLE .. SET default_transaction_read_only = on` for the role; idem begins its own transactions as
+    /// READ WRITE. A handler that ends its transaction can then write nothing after it. Without this setting, each
+    /// batch checks after each handler whether its transaction is still open, which costs one more round trip per
+    /// message; the store logs this when it connects.
     pub fn pgbouncer(mut self) -> Self {
         self.pooled = true;
         self
     }
 
-    /// Gives each handler of a batch a clean role and clean settings: between two of them everything that was set is reset
-    /// (`RESET ROLE`, `RESET ALL`), with one more round trip for each message. Say this where handlers set something for
-    /// their transaction that others must not see, a tenant for row-level security say:
+    /// Gives each handler of a batch a clean role and clean settings: all settings are reset between two handlers
+    /// (`RESET ROLE`, `RESET ALL`), which costs one more round trip per message. Use this if handlers set something for
+    /// their transaction that others must not see, such as a tenant for row-level security:
     /// `SELECT set_config('app.tenant', $1, true)`.
     ///
-    /// Without it, what a handler of a batch sets with `SET LOCAL` holds for the handlers behind it until the batch
-    /// commits. Where that is the role, `search_path`, `row_security`, `session_replication_role`, the time zone or the
-    /// style of dates, nothing of the batch is committed, and it is split until each message is alone; a warning tells
-    /// so. Any other setting, those of the application above all, reaches the next handler. A handler of `Batch<M>` is called
-    /// once for a batch, and a message that runs alone always finds a clean session.
+    /// Without it, a setting that a handler of a batch makes with `SET LOCAL` applies to the handlers after it until
+    /// the batch commits. If that is the role, `search_path`, `row_security`, `session_replication_role`, the time zone
+    /// or the date style, nothing of the batch is committed, and the batch is split until each message runs singly; a
+    /// warning is logged. Any other setting, in particular those of the application, reaches the next handler. A
+    /// handler of `Batch<M>` is called once for a batch, and a message that runs singly always gets a clean session.
     pub fn reset_between_messages(mut self) -> Self {
         self.resets = true;
         self
     }
 
-    /// Connects, migrates idem's tables (or verifies them) and checks the settings of the server.
+    /// Connects, runs the missing migrations (or verifies the tables), and checks the settings of the server.
     ///
     /// # Errors
-    /// [`Error::Config`] for an option or a setting that cannot work or that would lose messages, for tables that lack a
-    /// column, and for tables that a newer version of idem has changed so that this one may not use them; the text names the
-    /// cure. [`Error::Database`] where the URL is wrong, the server is away or does not let us in.
+    /// [`Error::Config`] for an option or a setting that cannot work or that would lose messages, for tables that lack
+    /// a column, and for tables that a newer version of idem has changed so that this one must not use them; the text
+    /// names the fix. [`Error::Database`] if the URL is invalid, the server cannot be reached, or it rejects the login.
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
         let target = self.target()?;
@@ -130,7 +133,7 @@ impl PostgresOptions {
         let lanes = Lanes::new(target, self.connections, !self.unsafe_durability, self.pooled, self.resets);
         let mut lane = lanes.own().await.map_err(|lost| {
             let error = lost.into_error();
-            // pgbouncer's words, and RDS Proxy's, about a setting that is sent when a session starts.
+            // The errors of pgbouncer and RDS Proxy about a startup parameter.
             let text = error.to_string();
             match text.contains("unsupported startup parameter") || text.contains("command-line options") {
                 true => Error::Config(format!("{name} is a pooler ({error}): say `.pgbouncer()`")),
@@ -162,7 +165,7 @@ impl PostgresOptions {
     fn validate(&self) -> Result<(), Error> {
         let schema = &self.schema;
         let why = if schema.is_empty() || schema.len() > 63 || schema.contains('\0') {
-            // PostgreSQL cuts longer names silently, so that two of them could mean the same schema.
+            // PostgreSQL truncates longer names silently, so two of them could mean the same schema.
             format!("the schema {schema:?} cannot be used: give `.schema(..)` a name of 1 to 63 bytes without NUL")
         } else if self.connections == 0 {
             "a store needs connections: give `.connections(..)` at least what its workers need at once".to_owned()
@@ -185,23 +188,23 @@ impl PostgresOptions {
         else {
             return Err(wrong("it does not begin with postgres://".into()));
         };
-        // A slash, question mark or hash in the password ends the host for a parser, and what follows would be taken for
-        // a database's name, which is no secret.
+        // A slash, question mark or hash in the password ends the host for a parser, which would take the rest for the
+        // name of a database, which is not secret.
         let authority = rest.find(['/', '?', '#']).map_or(rest, |end| &rest[..end]);
         if rest.contains('@') && !authority.contains('@') {
             return Err(wrong("an `@` stands behind the host: percent-encode the password (`/` is %2F)".into()));
         }
         let target = PgConnectOptions::from_str(&self.url).map_err(|error| wrong(error.into()))?;
         Ok(match self.pooled {
-            // The setting is one that pgbouncer refuses (its manual, `ignore_startup_parameters`), and a cached statement
-            // would be looked for in a session that does not have it.
+            // pgbouncer rejects the setting (its manual, `ignore_startup_parameters`), and a cached statement would be
+            // executed in a session that does not have it.
             true => target.extra_float_digits(None).statement_cache_capacity(0),
             false => target,
         })
     }
 }
 
-/// The database, named without its password.
+/// Describes the database, without its password.
 fn name(target: &PgConnectOptions) -> String {
     let user = target.get_username();
     let database = target.get_database().unwrap_or(user);
@@ -212,7 +215,7 @@ fn name(target: &PgConnectOptions) -> String {
     }
 }
 
-/// Leaves the URL out, since it may hold a password.
+/// Omits the URL, since it may contain a password.
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")

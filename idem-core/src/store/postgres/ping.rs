@@ -1,4 +1,4 @@
-//! A sign of life.
+//! The ping.
 
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -9,8 +9,8 @@ use super::Postgres;
 use super::begin;
 use super::limits::OWN;
 
-/// Writes and commits, as the work of a worker does: a database that is read-only, full or without its tables answers a
-/// `SELECT 1` as ever, and consumption would go on and pause for each message. No handler has the number 0.
+/// Writes and commits, as a worker does: a database that is read-only, full or without its tables still answers
+/// `SELECT 1`, and consumption would continue and pause for each message. No handler has the id 0.
 pub(super) async fn ping(store: &Postgres) -> Result<(), StoreError> {
     let mut lane = store.lanes().own_at_once().await?;
     let begin = begin::text(lane.session(), lane.kind(), OWN);
@@ -21,7 +21,7 @@ pub(super) async fn ping(store: &Postgres) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A row of the shortest life.
+/// Inserts a row and deletes it again.
 pub(super) const PING: &str = "
     INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint) VALUES (0, $1, '');
     DELETE FROM {schema}.processed_messages WHERE handler_id = 0 AND key = $1";

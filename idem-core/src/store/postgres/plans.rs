@@ -1,4 +1,4 @@
-//! Tests of the plans that PostgreSQL makes: what is asked at each poll must not read more as the inbox grows.
+//! Tests of PostgreSQL's query plans: the statements of each poll must not read more as the inbox grows.
 
 use std::time::Instant;
 
@@ -11,13 +11,13 @@ use crate::store::Claims;
 use super::statement::quoted;
 use super::{Postgres, inbox_sql, many, prune};
 
-/// Half of each million belongs to another consumer, which nobody serves at the moment.
+/// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
     INSERT INTO {schema}.inbox_messages (handler_id, key, fingerprint, due_at, state, envelope, payload)
     SELECT 1 + n % 4, int4send(n), '', now() + (n - 1000000) * interval '1 second', 'scheduled', '', ''
     FROM generate_series(1, 2000000) AS n";
 
-/// Buffers that the statement touched, and the indexes that it used.
+/// Returns how many buffers the statement touched, and which indexes it used.
 async fn explain(conn: &mut PgConnection, statement: &str) -> (u64, Vec<String>) {
     let text = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
     let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
@@ -39,7 +39,7 @@ fn walk(plan: &Value, indexes: &mut Vec<String>) {
     plan["Plans"].as_array().into_iter().flatten().for_each(|plan| walk(plan, indexes));
 }
 
-/// A store in a schema of its own; `None`, and said so, where there is no server and need not be.
+/// Returns a store in a new schema; `None`, with a note on stderr, if no server is configured outside of CI.
 async fn world() -> Option<(Postgres, String)> {
     let Ok(url) = std::env::var("DATABASE_URL") else {
         assert!(std::env::var_os("CI").is_none(), "DATABASE_URL is not set, and this is CI");
@@ -62,9 +62,9 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     let begun = Instant::now();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
     conn.execute("SET statement_timeout = 0").await.unwrap();
-    // The test is about plans, and WAL would be most of its time.
+    // The test is about plans, and writing WAL would take most of its time.
     conn.execute(sqlx::raw_sql(in_schema("ALTER TABLE {schema}.inbox_messages SET UNLOGGED"))).await.unwrap();
-    // Indexes are made faster than they are kept; the unique one has no part in these plans.
+    // Creating the indexes afterwards is faster than maintaining them; these plans do not use the unique one.
     let indexes = "SELECT indexdef, indexname FROM pg_indexes WHERE schemaname = $1 AND tablename = 'inbox_messages'
                    AND indexname IN ('inbox_messages_ordinary', 'inbox_messages_suspect', 'inbox_messages_dead')";
     let indexes = sqlx::query_as::<_, (String, String)>(indexes).bind(&schema).fetch_all(&mut *conn).await.unwrap();
@@ -141,8 +141,8 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
     conn.execute(sqlx::raw_sql(in_schema("DROP SCHEMA {schema} CASCADE"))).await.unwrap();
 }
 
-/// One handler keeps its claims for a month, and the other for a moment: what the first one keeps is not read to find what
-/// the second one does not.
+/// One handler keeps its claims for a month, the other for a second: finding the claims that the second one does not
+/// keep must not read those of the first.
 #[tokio::test]
 async fn prune_reads_nothing_of_what_another_handler_keeps() {
     let Some((store, schema)) = world().await else { return };
@@ -175,8 +175,8 @@ async fn prune_reads_nothing_of_what_another_handler_keeps() {
     conn.execute(sqlx::raw_sql(in_schema("DROP SCHEMA {schema} CASCADE"))).await.unwrap();
 }
 
-/// A report that runs for ten minutes keeps an index entry for each row that was taken meanwhile: a look that does not go
-/// back beyond the last one steps over none of them.
+/// A report that runs for ten minutes keeps an index entry for each row that was taken meanwhile. A query that does not
+/// look back beyond the last one steps over none of them.
 #[tokio::test]
 async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let Some((store, schema)) = world().await else { return };

@@ -1,4 +1,4 @@
-//! Prune: claims that are older than the retention of their handler go, in chunks.
+//! Deletion of claims that are older than the retention of their handler, in chunks.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,23 @@ use super::lane::Lane;
 use super::limits::OWN;
 use super::statement::Statement;
 
-/// How many claims go in one transaction: few enough to be quick, enough that a commit each does not matter.
+/// How many claims one transaction deletes: few enough to be quick, enough to make the cost of a commit negligible.
 const CHUNK: i64 = 5_000;
-/// A chunk may take longer than other statements, since it reads what nobody has read for days.
+/// The time limit of a chunk: longer than for other statements, since it reads rows that were not read for days.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between chunks it rests for as long as the last one took, within these bounds: at most half of one core and disk.
+/// The pause between chunks is as long as the last chunk took, within these bounds: at most half of one core and disk.
 const REST: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(2);
 
-/// One pruner per schema. The lock is the session's: it lasts from chunk to chunk, and goes with the connection.
+/// Allows one pruner per schema. The lock is held by the session from chunk to chunk, and released with the connection.
 pub(super) const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended('idem prune ' || $1, 0))";
-/// The same where sessions are a pooler's: until the end of the chunk's transaction, since the next chunk may have another
+/// The same with a pooler: held until the end of the chunk's transaction, since the next chunk may run in another
 /// session.
 pub(super) const LOCK_CHUNK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
 pub(super) const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended('idem prune ' || $1, 0))";
 
-/// Handler by handler, so that the index gives the oldest claims of each without reading those that another one keeps.
-/// Locks the claims first. Whoever is about to write a conflict beside a claim holds it FOR KEY SHARE, and is skipped.
+/// Handler by handler, so that the index returns the oldest claims of each without reading those that another one
+/// keeps. Locks the claims first. A transaction that is about to write a conflict beside a claim holds the claim FOR
+/// KEY SHARE, so prune skips it.
 pub(super) const FIND: &str = "
     SELECT old.place FROM {schema}.handlers AS h, LATERAL (
         SELECT claim.ctid::text AS place FROM {schema}.processed_messages AS claim
@@ -37,8 +38,8 @@ pub(super) const FIND: &str = "
         ORDER BY claim.processed_at LIMIT $1 FOR UPDATE OF claim SKIP LOCKED
     ) AS old LIMIT $1";
 
-/// A statement of its own, so that it sees an inbox row that was committed before the claim could be locked. A row's
-/// place cannot change while it is locked.
+/// A separate statement, so that it sees an inbox row that was committed before the claim could be locked. A row's ctid
+/// cannot change while it is locked.
 pub(super) const DELETE: &str = "
     WITH gone AS (
         DELETE FROM {schema}.processed_messages AS claim
@@ -74,15 +75,15 @@ impl Postgres {
             }
             tokio::time::sleep(begun.elapsed().clamp(*REST.start(), *REST.end())).await;
         };
-        // Only a connection that has given the lock up may be used by others.
+        // Only a connection that has released the lock may be reused.
         if pooled || self.advise(&mut lane, &self.sql().prune_unlock).await? {
             lane.put_back();
         }
         Ok(Pruned { claims, elsewhere })
     }
 
-    /// How many were found and deleted; `None` where another pruner is at work. Where anything fails the connection is
-    /// closed, with the transaction and the lock.
+    /// Returns how many claims were found and deleted; `None` while another pruner is active. If anything fails, the
+    /// connection is closed, which ends the transaction and releases the lock.
     async fn prune_chunk(&self, lane: &mut Lane) -> Result<Option<(usize, u64)>, StoreError> {
         let begin = begin::text(lane.session(), lane.kind(), PATIENCE);
         lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;

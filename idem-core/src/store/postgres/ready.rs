@@ -1,4 +1,4 @@
-//! Connections whose sessions are prepared: what is idle, and how a new one is made.
+//! Connections whose sessions are prepared, and how new ones are opened.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,16 +21,16 @@ pub(super) struct Ready {
     pub(super) claims: bool,
 }
 
-/// What the connections of a store share.
+/// The state that the connections of a store share.
 pub(super) struct Shared {
     pub(super) target: PgConnectOptions,
     pub(super) durable: bool,
-    /// Each transaction may have another session of the server: a pooler is between.
+    /// A pooler is in between: each transaction may run in a different session of the server.
     pub(super) pooled: bool,
-    /// Whether what a handler sets is undone before the next one of its batch.
+    /// Whether the settings of a handler are undone before the next one of its batch.
     pub(super) resets: bool,
     pub(super) room: Room<Ready>,
-    /// Room for the connections of idem's own, so that they do not take the place of the handlers'.
+    /// Limits the connections for idem's own statements, so that they do not use up those of the handlers.
     pub(super) own: std::sync::Arc<Semaphore>,
     pub(super) logins: Semaphore,
     /// Whether handlers prepare statements by SQL.
@@ -39,7 +39,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// A new connection, or one that has become idle while others were made.
+    /// Returns a new connection, or one that became idle while others were opened.
     pub(super) async fn log_in(
         &self,
         of: Use,
@@ -67,7 +67,7 @@ impl Shared {
     async fn new_session(&self, of: Use) -> Result<Ready, Failure> {
         let learnt = *self.learnt();
         let mut conn = match self.pooled {
-            // A pooler takes no settings: its sessions start as the role's do.
+            // A pooler accepts no settings: its sessions start with the role's settings.
             true => self.target.connect().await?,
             false => session::started(self.target.clone(), of, self.durable, learnt).connect().await?,
         };
@@ -80,7 +80,7 @@ impl Shared {
             session.prepare(&mut conn, of, self.durable).await?;
         }
         // sqlx counts how deep transactions are nested. From here on it counts one level for the connection's life,
-        // while BEGIN, COMMIT and ROLLBACK are plain text: so `tx.begin()` in a handler is always a savepoint, and its
+        // while BEGIN, COMMIT and ROLLBACK are plain text: `tx.begin()` in a handler is always a savepoint, and its
         // `commit()` never commits the claim.
         std::mem::forget(conn.begin_with("BEGIN").await?);
         sqlx::raw_sql("ROLLBACK").execute(&mut conn).await?;

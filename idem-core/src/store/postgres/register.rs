@@ -12,15 +12,15 @@ use super::Postgres;
 use super::rows::ids;
 use super::rows::secs;
 
-/// `NOT EXISTS` keeps the sequence from running on with every start of every worker, which ON CONFLICT alone would do.
+/// With ON CONFLICT alone, each start of each worker would advance the sequence; `NOT EXISTS` prevents that.
 pub(super) const INTERN: &str = "
     INSERT INTO {schema}.handlers (consumer, name, retention)
     SELECT DISTINCT $1, name, $3::float8 * interval '1 second' FROM unnest($2::text[]) AS name
     WHERE NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.consumer = $1 AND h.name = name.name)
     ON CONFLICT (consumer, name) DO NOTHING";
 
-/// The greater value wins, and null, which is for ever, is no less than any. Locked in the order of their numbers, as prune
-/// locks them.
+/// The greater value wins. Null means forever, so it is never replaced. Rows are locked in the order of their ids, as
+/// prune locks them.
 pub(super) const KEEP: &str = "
     WITH shorter AS MATERIALIZED (
         SELECT id FROM {schema}.handlers
@@ -37,8 +37,8 @@ pub(super) const RETENTION: &str = "
 pub(super) const HANDLERS: &str = "
     SELECT name, id FROM {schema}.handlers WHERE consumer = $1 AND name = ANY($2)";
 
-/// Waits for no lock, so that workers and prune never stand in each other's way, and writes a row at most twice a minute,
-/// however many workers have the handler: each claim reads it.
+/// Waits for no lock, so that workers and prune never block each other, and writes a row at most twice a minute,
+/// regardless of how many workers have the handler: each claim reads the row.
 pub(super) const SEEN: &str = "
     WITH stale AS MATERIALIZED (
         SELECT id FROM {schema}.handlers
@@ -51,7 +51,7 @@ pub(super) const WAITING: &str = "
     WHERE consumer = $1 AND EXISTS (SELECT FROM {schema}.inbox_messages AS i WHERE i.handler_id = h.id)
     ORDER BY name";
 
-/// A claim that was pruned has left its time. By the index, for each handler.
+/// `pruned_through` shows that a claim existed even if all claims were pruned. Uses the index, for each handler.
 pub(super) const HAS_HISTORY: &str = "
     SELECT EXISTS (
         SELECT FROM {schema}.handlers AS h
@@ -70,7 +70,7 @@ impl Postgres {
         let retention = secs(self.0.retention);
         self.ask(self.sql().intern.query().bind(consumer).bind(&names).bind(retention)).await?;
         self.ask(self.sql().keep.query().bind(consumer).bind(&names).bind(retention)).await?;
-        // In a statement of its own, which sees what another worker has inserted meanwhile.
+        // In a separate statement, which sees the rows that another worker has inserted meanwhile.
         let rows = self.ask(self.sql().handlers.query().bind(consumer).bind(&names)).await?;
         let mut ids = HashMap::new();
         for row in rows {

@@ -1,4 +1,4 @@
-//! Room for so many connections, those that are idle included.
+//! The slots of a pool, including idle connections.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::limits::Use;
 
-/// Room for so many of these. Clones share it.
+/// A limited number of slots. Clones share them.
 pub(super) struct Room<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -17,16 +17,16 @@ struct Shared<T> {
 
 struct State<T> {
     used: usize,
-    // The last one used is the first one used again, so that few stay warm and a burst's others are seldom touched.
+    // Used as a stack, so that few stay warm and those opened for a burst are seldom used.
     lent: Vec<T>,
     own: Vec<T>,
 }
 
-/// A place that is taken: for one that is in use. Given back when it is dropped.
+/// A slot in use. Released when it is dropped.
 pub(super) struct Slot<T> {
     room: Arc<Shared<T>>,
     back: Option<(Use, T)>,
-    // Given back last, so that whoever waits for it finds the place free.
+    // Dropped last, so that the next waiter finds the slot free.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -36,8 +36,8 @@ impl<T> Room<T> {
         Self(Arc::new(Shared { size, permits: Arc::new(Semaphore::new(size)), state }))
     }
 
-    /// Waits for a place, with what is idle for this use. Where there is none, and no place for a new one, an idle one of
-    /// the other use is closed.
+    /// Waits for a slot, and returns it with an idle value for this use, if any. If there is none, and no space for a
+    /// new one, an idle value of the other use is closed.
     pub(super) async fn enter(&self, of: Use) -> Result<(Slot<T>, Option<T>), AcquireError> {
         let permit = self.0.permits.clone().acquire_owned().await?;
         let mut state = self.0.state();
@@ -51,7 +51,7 @@ impl<T> Room<T> {
         Ok((slot, idle))
     }
 
-    /// Closes what is idle.
+    /// Closes all idle values.
     pub(super) fn empty(&self) {
         let mut state = self.0.state();
         let closed = (std::mem::take(&mut state.lent), std::mem::take(&mut state.own));
@@ -81,12 +81,12 @@ impl<T> State<T> {
 }
 
 impl<T> Slot<T> {
-    /// What has become idle for this use since the place was taken.
+    /// Returns a value for this use that became idle after the slot was taken.
     pub(super) fn idle(&self, of: Use) -> Option<T> {
         self.room.state().idle(of).pop()
     }
 
-    /// Gives the place back, with what was in it.
+    /// Releases the slot, and makes its value idle.
     pub(super) fn put_back(mut self, of: Use, idle: T) {
         self.back = Some((of, idle));
     }

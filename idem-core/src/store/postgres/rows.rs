@@ -1,4 +1,4 @@
-//! Inbox rows as they come from the server.
+//! Decoding of inbox rows, and conversions of values.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,18 +8,19 @@ use sqlx::postgres::PgRow;
 use crate::store::{HandlerId, Identity, Row, StoreError, envelope};
 use crate::{Fingerprint, Key, Reason};
 
-/// What [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds: no calendar is needed.
+/// The columns that [`decode`] reads, of the row `i` and its handler `h`. Times are microseconds, which need no
+/// calendar.
 pub(super) const COLUMNS: &str = "
     i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.token, i.starts, i.attempts, i.breaks,
     i.sightings, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
     (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint";
 
-/// All of them.
+/// Decodes all rows.
 pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
     Ok(rows.iter().map(decode).collect::<Result<_, _>>()?)
 }
 
-/// All of them, with a column more behind [`COLUMNS`]: for how long they had been due.
+/// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
 pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
     let decode = |row: &PgRow| {
         let micros: i64 = row.try_get(17)?;
@@ -35,7 +36,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         id: row.try_get(0)?,
         identity: Identity {
             handler: HandlerId(row.try_get(1)?),
-            // The table's CHECK keeps keys within 255 bytes.
+            // The table's CHECK limits keys to 255 bytes.
             key: Key::stored(row.try_get(3)?).unwrap_or(Key::empty()),
             fingerprint: Fingerprint::stored(row.try_get(4)?),
         },
@@ -46,7 +47,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         attempts,
         breaks: count(row.try_get(10)?),
         sightings: row.try_get::<i64, _>(11)?.unsigned_abs(),
-        // A word that only a newer version of idem knows still means dead.
+        // A reason that only a newer version of idem knows still means dead.
         reason: reason.map(|word| Reason::parse(&word).unwrap_or(Reason::Permanent)),
         error: String::from_utf8_lossy(row.try_get(13)?).into_owned(),
         created_at: time(row.try_get(14)?),
@@ -64,7 +65,7 @@ pub(super) fn time(micros: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// A duration for `* interval '1 second'`, at most a hundred years, which every timestamp can bear.
+/// Converts a duration for `* interval '1 second'`, capped at a hundred years, so that its sum is a valid timestamp.
 pub(super) fn secs(duration: Duration) -> f64 {
     duration.as_secs_f64().min(3.2e9)
 }

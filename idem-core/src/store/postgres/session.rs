@@ -1,4 +1,4 @@
-//! What a connection's session is like: as the server makes it, and as idem wants it.
+//! A connection's session: its initial settings, and those that idem needs.
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
@@ -6,46 +6,46 @@ use sqlx::{AssertSqlSafe, Executor, PgConnection, Row};
 use super::answer::Failure;
 use super::limits::{LOCK_WAIT, OWN, Use};
 
-/// What the session was like before idem touched it: role, database and server decide it.
+/// The session before idem changed it, as determined by role, database and server.
 #[derive(Clone)]
 pub(super) struct Session {
-    /// The server's version, as in 150018.
+    /// The server's version, such as 150018.
     pub(super) version: i32,
     /// In milliseconds, as a string; restored for the handler after the claim.
     pub(super) lock_timeout: String,
-    /// In milliseconds; 0 is none.
+    /// In milliseconds; 0 means no limit.
     pub(super) statement_timeout: u64,
     /// The level of durability.
     pub(super) synchronous_commit: String,
-    /// Whether a transaction that idem did not begin can write nothing.
+    /// Whether a transaction that idem did not begin is read-only.
     pub(super) read_only: bool,
-    /// The process that serves it.
+    /// The process id of the backend.
     pub(super) process: i32,
-    /// The role whose rights the session has, and the one that it was opened for.
+    /// The role whose privileges the session has, and the role that logged in.
     role: String,
     user: String,
-    /// A condition that holds as long as what decides over the meaning of statements is as it was when it was opened.
+    /// A condition that holds while the settings that determine the meaning of statements are unchanged since login.
     same: String,
-    /// Whether the server can watch its connection while a statement runs. Not every operating system can do this
-    /// (PostgreSQL manual, 20.3.2); the statement timeout still holds.
+    /// Whether the server can watch its connection while a statement runs. Not every operating system supports this
+    /// (PostgreSQL manual, 20.3.2); the statement timeout applies anyway.
     watches: bool,
 }
 
-/// A process that is killed during a long statement would hold its claim until the statement ends.
+/// Without this, a process that is killed during a long statement would hold its claim until the statement ends.
 const WATCH: &str = "client_connection_check_interval";
 
-/// What the first connection has learnt, for the start of those that follow.
+/// Properties that the first connection has found out, for the start of later ones.
 #[derive(Clone, Copy)]
 pub(super) struct Learnt {
     synchronous_commit: &'static str,
     watches: bool,
 }
 
-/// The settings with which a session starts. They are committed before its first transaction, so that no ROLLBACK undoes
+/// The settings with which a session starts. They are committed before its first transaction, so no ROLLBACK undoes
 /// them, and `RESET ALL` returns to them.
 pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: Option<Learnt>) -> PgConnectOptions {
-    // What a handler writes behind a transaction that it has ended would be committed by itself, and again when its
-    // neighbours run again. So nothing can be written but in a transaction that idem has begun as READ WRITE.
+    // A write after a handler has ended its transaction would be committed by itself, and again when the other messages
+    // of its batch run again. So nothing can be written outside a transaction that idem began as READ WRITE.
     let read_only = if of == Use::Lent { "on" } else { "off" };
     let target = target.options([
         ("default_transaction_read_only", read_only),
@@ -59,16 +59,16 @@ pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: 
     if durable { target.options([("synchronous_commit", learnt.synchronous_commit)]) } else { target }
 }
 
-/// What decides over whose rows a statement finds, and what it means by them.
+/// The settings that determine whose rows a statement finds, and how it interprets them.
 const MEANING: [&str; 6] =
     ["search_path", "row_security", "session_replication_role", "TimeZone", "DateStyle", "IntervalStyle"];
 
-/// A temporary table hides a table of its name, and holds the rows of whoever comes first. A session that has never had one
-/// is not looked at any further.
+/// A temporary table hides a table of the same name, and keeps the rows of an earlier handler. A session that never had
+/// a temporary table is not checked further.
 const NO_TEMPORARY_TABLES: &str = "(pg_catalog.pg_my_temp_schema() = 0 OR NOT EXISTS (
     SELECT FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.pg_my_temp_schema()))";
 
-/// A text as a constant of SQL, whatever is in it and however backslashes are read.
+/// Quotes a text as an SQL constant, whatever it contains and however backslashes are read.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
@@ -111,12 +111,12 @@ impl Session {
         })
     }
 
-    /// Finds out what the server can do.
+    /// Finds out what the server supports.
     pub(super) async fn learn(&mut self, conn: &mut PgConnection, learnt: Option<Learnt>) -> Result<Learnt, Failure> {
         self.watches = match learnt {
             Some(learnt) => learnt.watches,
             None if self.version >= 140_000 => {
-                // In a transaction, because a pooler's session is not ours to set.
+                // In a transaction, because idem must not change a pooler's session.
                 let watch = sqlx::raw_sql(AssertSqlSafe(format!("BEGIN; SET LOCAL {WATCH} = '1s'; ROLLBACK")));
                 match watch.execute(&mut *conn).await.map_err(Failure::from) {
                     Ok(_) => true,
@@ -129,10 +129,10 @@ impl Session {
         Ok(Learnt { synchronous_commit: self.synchronous_commit(), watches: self.watches })
     }
 
-    /// Makes the session idem's own.
+    /// Applies idem's settings to the session.
     pub(super) async fn prepare(&self, conn: &mut PgConnection, of: Use, durable: bool) -> Result<(), Failure> {
         let settings = match of {
-            // Each of its transactions has limits of its own.
+            // Each transaction sets its own limits.
             Use::Lent => format!(
                 "{}; {}",
                 super::guard::guards(self.same(), durable.then(|| self.synchronous_commit())),
@@ -144,7 +144,7 @@ impl Session {
         Ok(())
     }
 
-    /// The settings of a session that no handler ever has.
+    /// The settings of a session that no handler uses.
     fn own(&self, durable: bool) -> String {
         let mut settings = format!("SET lock_timeout = {LOCK_WAIT}; SET statement_timeout = {};", OWN.as_millis());
         if durable {
@@ -156,9 +156,9 @@ impl Session {
         settings
     }
 
-    /// Prepares the statement that gives back a handler's locks, and tells whether there is more to undo that survives
-    /// `RESET ALL`: another role, temporary tables, channels, cursors. Where a handler has removed all prepared
-    /// statements it fails, and the connection is closed.
+    /// Prepares the statement that releases a handler's locks and checks for state that survives `RESET ALL`: another
+    /// role, temporary tables, channels, cursors. If a handler has removed all prepared statements, it fails, and the
+    /// connection is closed.
     fn clean(&self) -> String {
         format!(
             "PREPARE idem_clean AS SELECT pg_catalog.pg_advisory_unlock_all()::text = '',
@@ -170,18 +170,19 @@ impl Session {
         )
     }
 
-    /// The condition of [`MEANING`].
+    /// Returns the condition of [`MEANING`].
     pub(super) fn same(&self) -> &str {
         &self.same
     }
 
-    /// What a transaction in a pooler's session begins with, beside its limits. sqlx gives names to what a handler
-    /// prepares, and one that an earlier transaction has left in the session would be in the way of the same name.
+    /// Returns the statements that begin a transaction in a pooler's session, besides its limits. sqlx names the
+    /// statements that a handler prepares; a statement that an earlier transaction left in the session would conflict
+    /// with one of the same name.
     pub(super) fn pooled(&self) -> String {
         if self.watches { format!(" DEALLOCATE ALL; SET LOCAL {WATCH} = '1s';") } else { " DEALLOCATE ALL;".to_owned() }
     }
 
-    /// What idem's transactions run with: the session's own level where that is stronger than idem needs.
+    /// The level for idem's transactions: the session's own level if that is stronger than idem needs.
     pub(super) fn synchronous_commit(&self) -> &'static str {
         if self.synchronous_commit == "remote_apply" { "remote_apply" } else { "on" }
     }

@@ -1,4 +1,4 @@
-//! The statements, with the schema's name in them.
+//! The SQL statements, with the schema's name inserted.
 
 use super::statement::Statement;
 use super::{claims, fate, inbox_sql, many, operator, ping, prune, register};
@@ -9,7 +9,7 @@ macro_rules! statements {
         pub(super) struct Statements { $(pub(super) $name: Statement,)* }
 
         impl Statements {
-            /// With the name of the schema, quoted.
+            /// Inserts the name of the schema, which has to be quoted.
             pub(super) fn new(schema: &str) -> Self {
                 Self { $($name: Statement::new(&$template, schema),)* }
             }

@@ -17,24 +17,24 @@ use super::lane::Lane;
 use super::lanes::Lanes;
 use super::limits::OWN;
 
-/// An open transaction on a connection of its own. Dropping it closes the connection.
+/// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
 pub struct Txn {
     pub(super) lane: Lane,
-    // The transaction's number, once it has made a claim or started a row.
+    // The transaction id, once it has made a claim or started a row.
     pub(super) xid: Option<String>,
     // One of those claims.
     claim: Option<(HandlerId, Key)>,
-    // Whether the database refuses a COMMIT that is not idem's.
+    // Whether the database refuses a COMMIT by anyone but idem.
     pub(super) batch: bool,
-    // How long a statement of our own waits for a lock, in milliseconds.
+    // How long one of idem's own statements waits for a lock, in milliseconds.
     lock_wait: u64,
-    // A handler's.
+    // The handler timeout.
     deadline: Duration,
-    // Whether nothing was asked in it yet.
+    // Whether no statement has run in it yet.
     fresh: bool,
-    // Whether a handler has had the connection.
+    // Whether a handler has used the connection.
     lent: bool,
-    // Whether several handlers have.
+    // Whether several handlers share it.
     pub(super) shared: bool,
 }
 
@@ -44,17 +44,17 @@ impl std::fmt::Debug for Txn {
     }
 }
 
-/// Begins, with the limits of a handler of this deadline.
+/// Begins, with the limits for a handler with this timeout.
 pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, StoreError> {
     let mut lane = lanes.lent().await?;
     let text = begin::text(lane.session(), lane.kind(), deadline);
-    // On any failure the lane is dropped: a transaction may be open in it.
+    // On any failure the connection is dropped: a transaction may be open in it.
     lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
     Ok(Txn::of(lane, deadline))
 }
 
-/// Gets the transaction ready for the next one of several handlers. `false` where the one before it has ended the
-/// transaction, or aborted it. Where nothing can be written outside of idem's transactions, that is left to the guard.
+/// Prepares the transaction for the next of several handlers. Returns `false` if the previous handler ended or aborted
+/// the transaction. If nothing can be written outside of idem's transactions, this check is left to the guard.
 pub(super) async fn between(txn: &mut Txn) -> Result<bool, StoreError> {
     txn.shared = true;
     let resets = txn.lane.resets();
@@ -64,7 +64,7 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, StoreError> {
     let Some(xid) = &txn.xid else { return Ok(true) };
     let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
     if resets {
-        // RESET ALL takes the limits of this transaction away as well.
+        // RESET ALL removes the limits of this transaction as well.
         text += &format!(
             "; {RESET}; {}",
             begin::limits(txn.lane.session(), txn.lane.kind(), txn.deadline, &txn.lane.session().lock_timeout)
@@ -86,7 +86,7 @@ pub(super) fn not_answered() -> StoreError {
 }
 
 impl Txn {
-    /// In this lane, where a transaction has begun.
+    /// Wraps a connection in which a transaction has begun.
     pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
         let lock_wait = begin::lock_wait(lane.session(), deadline);
         Self {
@@ -102,12 +102,12 @@ impl Txn {
         }
     }
 
-    /// One of idem's own statements, for the messages of this transaction.
+    /// Runs one of idem's own statements, for the messages of this transaction.
     pub(super) async fn ask(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Messages, query).await
     }
 
-    /// One that writes payloads.
+    /// Runs a statement that writes payloads.
     pub(super) async fn ask_payloads(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.ask_about(About::Payloads, query).await
     }
@@ -117,8 +117,8 @@ impl Txn {
         self.lane.bound(OWN, query).await.map_err(|failure| failure.fault(about))
     }
 
-    /// One that fails where another transaction has inserted the same key meanwhile. `None` then, in a transaction that
-    /// has begun anew.
+    /// Runs a statement that fails if another transaction has inserted the same key meanwhile. Returns `None` in that
+    /// case, in a new transaction.
     pub(super) async fn ask_alone(
         &mut self,
         query: Query<'_, Pg, PgArguments>,
@@ -135,33 +135,33 @@ impl Txn {
         }
     }
 
-    /// Whether it has just begun.
+    /// Returns whether no statement has run in it yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// The session's own lock timeout, which the handler is to have.
+    /// Returns the session's own lock timeout, which is restored for the handler.
     pub(super) fn lock_timeout(&self) -> String {
         self.lane.session().lock_timeout.clone()
     }
 
-    /// How long a statement of our own waits for a lock, in milliseconds.
+    /// Returns how long one of idem's own statements waits for a lock, in milliseconds.
     pub(super) fn lock_wait(&self) -> u64 {
         self.lock_wait
     }
 
-    /// Remembers the transaction's number, which the guard compares, and one of the claims that it has made or dated.
+    /// Records the transaction id, which the guard compares, and one of the claims that the transaction made or dated.
     pub(super) fn guard(&mut self, xid: String, claim: Option<(HandlerId, Key)>) {
         self.xid = Some(xid);
         self.claim = claim;
     }
 
-    /// Remembers that one of the claims carries the transaction's number, so that COMMIT needs leave.
+    /// Records that one of the claims carries the transaction id, so that COMMIT needs permission.
     pub(super) fn guard_batch(&mut self) {
         self.batch = true;
     }
 
-    /// What it is known by to other connections.
+    /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         let session = (!self.lane.is_pooled()).then(|| self.lane.session().process);
         Some(Ticket { number: self.xid.clone()?, claim: self.claim, session })
@@ -174,8 +174,8 @@ impl Txn {
         self.lane.connection()
     }
 
-    /// What follows the end of the transaction in the same string, so that nothing that a handler did to the session reaches
-    /// the next message. A pooler's session may be somebody else's by then.
+    /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
+    /// handler does not reach the next message. None with a pooler: its session may serve another client by then.
     pub(super) fn cleaning(&self) -> &'static str {
         if self.is_cleaned() { "; RESET ALL; EXECUTE idem_clean" } else { "" }
     }
@@ -184,8 +184,8 @@ impl Txn {
         self.lent && !self.lane.is_pooled()
     }
 
-    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). Where anything is left that has to
-    /// be undone by name, that costs one more round trip.
+    /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). If anything is left that has to
+    /// be undone by name, this costs one more round trip.
     pub(super) async fn put_back(mut self, answer: &[PgRow]) {
         if self.is_cleaned() {
             let undo = match answer.last().and_then(|row| row.try_get(1).ok()) {

@@ -1,4 +1,4 @@
-//! Inbox rows: stored, taken, started, and what became of them.
+//! Inbox rows: inserted, taken, started, and their outcomes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl InboxRows for Sqlite {
         query.execute(txn.connection()).await.map(|_| ()).map_err(|error| self.file.fault_of_message(error))
     }
 
-    /// Two statements, since SQLite has none that changes two tables; nobody sees what is between them.
+    /// Two statements, since SQLite has none that changes two tables; no other connection sees the state between them.
     async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
         if !remove(self, txn, row).await? {
             return Ok(false);
@@ -134,7 +134,7 @@ impl InboxRows for Sqlite {
         self.change(query).await.map(|_| ())
     }
 
-    /// Through the writer's queue, not as a reader: the connection whose answer was lost is closed before.
+    /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         let mut lane = self.file.lane().await?;
         let taken = sqlx::query(self.prefix.sql(inbox_sql::TAKEN)).bind(token).fetch_all(lane.connection()).await;

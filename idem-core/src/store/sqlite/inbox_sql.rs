@@ -19,7 +19,7 @@ pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = 
 pub(super) const DATE: &str =
     r#"UPDATE "idem_processed_messages" SET processed_at = {now} WHERE handler_id = ?1 AND key = ?2"#;
 
-// ===== committed by itself =====
+// ===== in autocommit =====
 
 pub(super) const POLL_DUE: &str = r#"
 SELECT
@@ -44,9 +44,9 @@ SELECT
         )
     ) AS crashed"#;
 
-/// What a take is about to take, for how long that has been due, since RETURNING knows only what a row has become, and how
-/// large it is. By the same indexes as the take, and not in one transaction with it, since a row that comes or goes
-/// meanwhile is only missing in a histogram, or a little more than was meant.
+/// The rows that a take is about to take: how large they are, and how long they have been due, since RETURNING sees
+/// only the new values. Uses the same indexes as the take. It does not run in the same transaction: a row that appears
+/// or disappears in between is only missing in a histogram, or slightly exceeds the limit.
 pub(super) const DUE: &str = r#"
 SELECT m.id, {now} - m.due_at AS waited, length(m.payload) + length(m.envelope) AS bytes FROM json_each(?1) AS h CROSS JOIN "idem_inbox_messages" AS m
 WHERE m.id IN (
@@ -56,8 +56,8 @@ WHERE m.id IN (
 )
 ORDER BY m.due_at LIMIT ?2"#;
 
-/// The inner query is run for each handler, so that the index finds its earliest rows, however many are due and whatever
-/// other consumers have; SQLite has no LATERAL, and an `IN` list would sort all due rows.
+/// The inner query runs once per handler, so that the index finds its earliest rows, regardless of how many rows are
+/// due and of the rows of other consumers. SQLite has no LATERAL, and an `IN` list would sort all due rows.
 macro_rules! take {
     ($starts:literal, $kind:literal) => {
         concat!(
@@ -85,7 +85,8 @@ pub(super) const TAKE_SUSPECT: &str = take!("0", "(i.starts >= 1 OR i.breaks >= 
 
 pub(super) const TAKEN: &str = r#"SELECT {row} FROM "idem_inbox_messages" WHERE token = ?1"#;
 
-/// `?3` the wait, `?4` the reason of its death if it dies, `?5` the error, `?6` `?7` what is added.
+/// `?3` the delay until the row is due, `?4` the reason if it becomes dead, `?5` the error; in [`BROKE`], `?6` the
+/// number of breaks at which it does.
 pub(super) const FAILED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, attempts = attempts + 1, starts = 0, breaks = 0, error = ?5,
     due_at = {now} + ?3, reason = ?4, state = CASE WHEN ?4 IS NULL THEN 'scheduled' ELSE 'dead' END,
@@ -103,7 +104,7 @@ pub(super) const GIVEN_BACK: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = max(starts - 1, 0), due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;
 
-/// `?3` no time, `?4` the starts with which it was reserved.
+/// `?3` zero, `?4` the value of `starts` when it was reserved.
 pub(super) const RELEASED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = ?4, due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `options` | how a store is opened |
 //! | `migrate` | the tables |
-//! | `lane` | the one writer of a file, and the queue for it |
-//! | `watch` | what a connection tells of its transactions |
+//! | `lane` | the single writer of a file, and its queue |
+//! | `watch` | hooks that track a connection's transactions |
 //! | `txn` | begin, guard, commit, rollback |
-//! | `claim` | claims |
-//! | `inbox` | inbox rows |
-//! | `operator` | level, list, replay, discard |
+//! | `claims` | claims |
+//! | `inbox_rows`, `inbox_sql` | inbox rows |
+//! | `operator` | stats, list, replay, discard |
 //! | `prune` | removing old claims |
-//! | `register` | handlers, and signs of life |
+//! | `register` | handlers, and the ping |
 //! | `sql`, `answer` | texts, values, errors |
 
 mod answer;
@@ -48,15 +48,15 @@ pub use txn::Txn;
 /// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
 ///
 /// SQLite has one writer at a time. All handles of a process to one file, whatever their prefix, share one writing
-/// connection and take turns in the order in which they came; processes wait for each other for at most 5 seconds, and
-/// what they could not get is [`StoreError::LockTimeout`]. A transaction is the writer from `begin` until it ends, so handlers run
-/// one after the other. Reading does not wait (the file is in WAL mode).
+/// connection and use it in the order of their requests. Processes wait for each other for at most 5 seconds, and then
+/// return [`StoreError::LockTimeout`]. A transaction is the writer from `begin` until it ends, so handlers run one
+/// after the other. Reading does not wait (the file is in WAL mode).
 ///
-/// What a handler should know: a failed statement does not abort its transaction, unlike PostgreSQL, so that a handler
-/// that swallows an error and returns `Ok` is committed with what did work. A statement that rolls back as it fails
-/// (`INSERT OR ROLLBACK`, a full disk) ends the transaction: the message then counts as rolled back by its handler, and
-/// what the handler runs after that fails, so that none of it stands. Foreign keys are enforced. The connection is used
-/// again, so that temporary tables, attached databases and pragmas of one handler meet the next one.
+/// Unlike in PostgreSQL, a failed statement does not abort its transaction: if a handler swallows an error and returns
+/// `Ok`, its successful statements are committed. A statement that rolls back when it fails (`INSERT OR ROLLBACK`, a
+/// full disk) ends the transaction: the message then counts as rolled back by its handler, and the handler's later
+/// statements fail, so that none of its writes persist. Foreign keys are enforced. The connection is reused, so
+/// temporary tables, attached databases and pragmas of one handler are visible to the next one.
 ///
 /// Clones share their connections.
 #[derive(Clone)]
@@ -64,13 +64,13 @@ pub struct Sqlite {
     file: Arc<lane::File>,
     prefix: Arc<sql::Prefix>,
     retention: Duration,
-    /// Whoever wants the writer waits for its turn, so that there are as many as can be counted.
+    /// Practically unlimited: callers wait in the queue for the writer.
     left: Arc<Semaphore>,
 }
 
 impl Sqlite {
-    /// Opens the database file of this URL (`sqlite:orders.db`) or path with the default options, and makes it if it is
-    /// not there. See [`SqliteOptions::connect`].
+    /// Opens the database file of this URL (`sqlite:orders.db`) or path with the default options, and creates it if it
+    /// does not exist. See [`SqliteOptions::connect`].
     ///
     /// # Errors
     /// As [`SqliteOptions::connect`].
@@ -78,12 +78,12 @@ impl Sqlite {
         Self::options(url).connect().await
     }
 
-    /// Options for the database file of this URL (`sqlite:orders.db`) or path.
+    /// Returns the options for the database file of this URL (`sqlite:orders.db`) or path.
     pub fn options(url: &str) -> SqliteOptions {
         SqliteOptions::new(url)
     }
 
-    /// Runs one statement that changes something and commits by itself; answers how many rows it changed.
+    /// Runs one statement that changes something in autocommit; returns how many rows it changed.
     async fn change(
         &self,
         query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
@@ -94,7 +94,7 @@ impl Sqlite {
         Ok(done.rows_affected())
     }
 
-    /// The same, about one message.
+    /// As [`change`](Self::change), for a statement about one message.
     async fn change_of_message(
         &self,
         query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
@@ -105,12 +105,12 @@ impl Sqlite {
         Ok(done.rows_affected())
     }
 
-    /// Begins a transaction of idem's own, in which no handler runs.
+    /// Begins one of idem's own transactions, in which no handler runs.
     async fn transaction(&self) -> Result<Txn, StoreError> {
         txn::begin(self, Duration::MAX).await
     }
 
-    /// Ends a transaction of idem's own.
+    /// Ends one of idem's own transactions.
     async fn finish(&self, txn: Txn, commit: bool) -> Result<(), StoreError> {
         if !commit {
             return txn::rollback(self, txn).await.map(drop);
@@ -120,7 +120,7 @@ impl Sqlite {
             CommitResult::Retry(_) => Err(StoreError::LockTimeout),
             CommitResult::Unknown(fault) => Err(fault),
             CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
-            // No handler had it in hand.
+            // No handler has used the connection.
             CommitResult::Swallowed
             | CommitResult::RolledBack
             | CommitResult::CommittedEarly

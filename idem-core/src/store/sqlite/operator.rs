@@ -1,4 +1,4 @@
-//! Operator queries: level, list, replay, discard.
+//! Operator queries: stats, list, replay, discard.
 
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;

@@ -1,11 +1,11 @@
-//! How far the statements of the inbox read: asked at each poll, they must not depend on how many rows wait.
+//! Tests of SQLite's query plans: the statements of each poll must not read more as the inbox grows.
 
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::sql::Prefix;
 use super::{claims, inbox_sql, migrate, operator, prune};
 
-/// The plan of a statement, one line a step.
+/// Returns the plan of a statement, one line per step.
 async fn plan(text: &str) -> String {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
     let prefix = Prefix::new("idem_").unwrap();
@@ -15,7 +15,7 @@ async fn plan(text: &str) -> String {
     steps.iter().map(|step| step.get::<String, _>("detail")).collect::<Vec<_>>().join("\n")
 }
 
-/// Nothing but the list of handlers is read from end to end.
+/// Asserts that only the list of handlers is scanned.
 fn reads_no_table(plan: &str) {
     for scan in plan.lines().filter(|line| line.starts_with("SCAN")) {
         assert!(
