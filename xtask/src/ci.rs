@@ -13,6 +13,7 @@ const FEATURES: &[&[&str]] = &[
     &["--no-default-features"],
     &["--no-default-features", "--features", "postgres"],
     &["--no-default-features", "--features", "sqlite"],
+    &["--no-default-features", "--features", "protobuf"],
     &["--no-default-features", "--features", "rabbitmq"],
     &["--no-default-features", "--features", "nats"],
     &["--no-default-features", "--features", "kafka"],

@@ -13,7 +13,5 @@ pub(crate) fn read(delivery: &Delivery) -> Option<Result<CloudEvent, Arc<str>>> 
         Some(format) => Some(structured::read(delivery, &format)),
         None => binary::read(delivery.headers()),
     };
-    read.map(|event| {
-        event.map_err(|why| format!("the delivery says that it is a CloudEvent, and is none: {why}").into())
-    })
+    read.map(|event| event.map_err(|why| format!("the delivery claims to be a CloudEvent, but {why}").into()))
 }

@@ -88,7 +88,7 @@ fn plain(payload: &Bytes, data: &RawValue, of: Option<&str>) -> Result<Bytes, St
 
 fn decoded(encoded: &RawValue) -> Result<Bytes, String> {
     let text: String = serde_json::from_str(encoded.get()).map_err(|_| "its `data_base64` is no string".to_owned())?;
-    BASE64.decode(text).map(Bytes::from).map_err(|error| format!("its `data_base64` is no Base64: {error}"))
+    BASE64.decode(text).map(Bytes::from).map_err(|error| format!("its `data_base64` is not Base64: {error}"))
 }
 
 /// Returns whether data of this content type is JSON, which is the default without a content type.

@@ -41,7 +41,8 @@ impl<M: Message + Default + 'static> Codec<M> for Protobuf {
     fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
         // Clones the handle: fields of type `Bytes` share the payload.
         let decoded = M::decode(delivery.data().clone());
-        decoded.map_err(|error| format!("the payload is no `{}` in Protocol Buffers: {error}", type_name::<M>()).into())
+        decoded
+            .map_err(|error| format!("the payload is not a `{}` in Protocol Buffers: {error}", type_name::<M>()).into())
     }
 }
 

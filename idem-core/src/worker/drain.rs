@@ -53,7 +53,7 @@ async fn finish<S: Store>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end
         return;
     }
     let patience = pipeline.settings.drain;
-    tracing::warn!(?patience, "the patience of the drain has ended; what runs is rolled back");
+    tracing::warn!(?patience, "the shutdown timeout has elapsed: handlers that still run are rolled back");
     pipeline.stop.cancel();
     if timeout(LAST_WORDS, all(working)).await.is_err() {
         working.shutdown().await;

@@ -50,7 +50,7 @@ pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &Route
             && let Some((pattern, flaw)) = event.and_then(|pattern| Some((pattern, subject::flaw(pattern)?)))
         {
             return Err(Error::Config(format!(
-                "the handler {name:?} takes the subjects {pattern:?}, which is no pattern of subjects: {flaw}"
+                "the handler {name:?} takes the subjects {pattern:?}, which is not a pattern of subjects: {flaw}"
             )));
         }
         for earlier in &handlers[..at] {

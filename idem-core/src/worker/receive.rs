@@ -38,11 +38,13 @@ pub(crate) async fn run<S: Store, Src: Source>(
         pipeline.lag.send_replace(None);
         let left = ended.is_none();
         match ended {
-            Some(error) => tracing::warn!(source = name, error, "the broker is lost; deliveries come again"),
+            Some(error) => {
+                tracing::warn!(source = name, error, "the broker is lost; it delivers again what was not acked")
+            }
             None => {
                 tracing::warn!(
                     source = name,
-                    "the database is away for long: what is held goes back to the broker until it is back"
+                    "the database has been away for long: held deliveries are returned to the broker until it is back"
                 );
                 let _ = timeout(CLOSE, source.close()).await;
             }

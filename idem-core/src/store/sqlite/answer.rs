@@ -101,7 +101,9 @@ pub(super) fn trouble(file: &Path, error: &sqlx::Error) -> String {
              write both"
         ),
         Some(26) => {
-            format!("{file} is no SQLite database: name another file, or move this one away for a new one to be made")
+            format!(
+                "{file} is not an SQLite database: name another file, or move this one away so that a new one is created"
+            )
         }
         Some(CONSTRAINT | TOO_BIG | MISMATCH) => format!(
             "the SQLite file {file} refuses the row: look at its size, and at constraints and triggers that were added to \

@@ -156,7 +156,7 @@ impl SqliteOptions {
             }
         }
         url.parse().map_err(|error: sqlx::Error| Error::Database {
-            what: format!("{url} is no URL of an SQLite file: write sqlite:orders.db, or the plain path"),
+            what: format!("{url} is not the URL of an SQLite file: write sqlite:orders.db, or the plain path"),
             source: error.into(),
         })
     }
@@ -165,7 +165,9 @@ impl SqliteOptions {
     fn plain(&self) -> Result<SqliteConnectOptions, Error> {
         if let Some((scheme, _)) = self.url.split_once("://") {
             // The rest may contain a password.
-            return refuse(format!("a URL that begins with {scheme}:// is none of SQLite: write sqlite:orders.db"));
+            return refuse(format!(
+                "a URL that begins with {scheme}:// does not name an SQLite file: write sqlite:orders.db"
+            ));
         }
         if self.url == ":memory:" {
             return Self { url: "sqlite::memory:".to_owned(), ..self.clone() }.parsed();
