@@ -148,7 +148,7 @@ fn what_is_no_event_in_json_says_why() {
         (structured("application/cloudevents+avro", "x"), "`application/cloudevents+avro`"),
         (json(r#","id":"8""#), "it has two `id`"),
         (json(r#","data":1,"data":2"#), "it has two `data`"),
-        (json(r#","data_base64":"?""#), "no Base64"),
+        (json(r#","data_base64":"?""#), "not Base64"),
         (json(r#","data_base64":5"#), "`data_base64` is no string"),
         (structured("application/cloudevents+json", r#"{"specversion":"1.0","id":7}"#), "its `id` is no string"),
     ] {

@@ -75,7 +75,7 @@ mod tests {
         cut.pop();
         for payload in [cut, b"\x0a\x02\xff\xfe".to_vec(), br#"{"id": "e-1"}"#.to_vec()] {
             let error = decode(payload).unwrap_err();
-            assert!(error.contains("is no `") && error.contains("Paid`"), "{error}");
+            assert!(error.contains("is not a `") && error.contains("Paid`"), "{error}");
         }
     }
 }

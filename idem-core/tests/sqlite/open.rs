@@ -48,10 +48,10 @@ async fn what_cannot_be_opened_is_named_with_the_cure() {
     says(Sqlite::connect(&missing).await, &[&missing, "does not exist", "make it"]);
     let text = dir.path("text.db");
     std::fs::write(&text, "this is a text, and long enough to be taken for a database header ".repeat(9)).unwrap();
-    says(Sqlite::connect(&text).await, &[&text, "no SQLite database", "name another file"]);
+    says(Sqlite::connect(&text).await, &[&text, "not an SQLite database", "name another file"]);
     says(Sqlite::connect("").await, &["names no file"]);
     says(Sqlite::connect("file:orders.db").await, &["sqlite:orders.db"]);
-    says(Sqlite::connect("sqlite:orders.db?color=red").await, &["orders.db", "no URL"]);
+    says(Sqlite::connect("sqlite:orders.db?color=red").await, &["orders.db", "not the URL"]);
 }
 
 #[tokio::test]
