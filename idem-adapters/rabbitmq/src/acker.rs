@@ -44,7 +44,7 @@ impl Acker for RabbitMqAcker {
             Channel::Lapin(acker) => {
                 // Never `multiple`: it would settle neighbours that are still running.
                 let ack = acker.ack(BasicAckOptions { multiple: false });
-                settled(answered(ack, || acker.usable()).await?)
+                settled(answered(ack, || !acker.poisoned()).await?)
             }
             Channel::Bare(acker) => acker.ack().await,
         }
@@ -53,7 +53,7 @@ impl Acker for RabbitMqAcker {
     /// Fails as [`ack`](Acker::ack) does.
     async fn release(self) -> Result<Settled, BoxError> {
         match self.0 {
-            Channel::Lapin(acker) => settled(answered(release(&acker), || acker.usable()).await?),
+            Channel::Lapin(acker) => settled(answered(release(&acker), || !acker.poisoned()).await?),
             Channel::Bare(acker) => acker.release().await,
         }
     }
@@ -74,8 +74,8 @@ pub(crate) async fn release(acker: &lapin::Acker) -> lapin::Result<bool> {
 /// How often a connection is looked at while it has not answered.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The answer of a connection, or an error where the connection has ended: a command that meets the end of lapin's loop is
-/// never answered (reproduced with lapin 4.12.3).
+/// Returns the connection's answer, or an error if the connection has ended: lapin 4.12.3 never answers a command that meets
+/// the end of its loop. `live` must not ask `Acker::usable`, which is false as soon as an ack is under way.
 async fn answered<T>(answer: impl Future<Output = T>, live: impl Fn() -> bool) -> Result<T, BoxError> {
     let mut answer = pin!(answer);
     loop {
