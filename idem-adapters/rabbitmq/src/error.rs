@@ -1,5 +1,7 @@
 //! The texts of errors. None holds a password: they name an address, which has none.
 
+use std::time::Duration;
+
 use idem_core::{BoxError, Error};
 use lapin::ErrorKind;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
@@ -9,6 +11,11 @@ use crate::address::Address;
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
     Error::Broker { what, source: source.into() }
+}
+
+/// A question was not answered within the limit.
+pub(crate) fn silent(limit: Duration) -> BoxError {
+    format!("the broker has not answered within {} seconds", limit.as_secs()).into()
 }
 
 /// The connection could not be made. `login` is what helps where the login is refused.

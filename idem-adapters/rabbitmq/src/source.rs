@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::acker::RabbitMqAcker;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::error::broker;
+use crate::error::{broker, silent};
 use crate::lag::Asked;
 use crate::limit::Limits;
 use crate::member::Member;
@@ -55,13 +55,9 @@ struct Subscription {
 /// The limit to what a broker that does not answer can delay a shutdown by.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long the broker may take for all questions and subscriptions of an opening. lapin waits for ever for an answer that its
-/// connection has lost.
+/// The time limit for all questions about one queue and its subscription. lapin waits forever for an answer that its connection
+/// has lost.
 const SUBSCRIBE: Duration = Duration::from_secs(60);
-
-fn silent(limit: Duration) -> BoxError {
-    format!("the broker has not answered within {} seconds", limit.as_secs()).into()
-}
 
 impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, request: Request, arguments: FieldTable) -> Self {
@@ -198,8 +194,9 @@ impl Source for Queue {
         let limits = self.limits().await?;
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
-        let subscribed = timeout(SUBSCRIBE, self.subscribe(link, limits, &options)).await;
-        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(SUBSCRIBE))) {
+        let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
+        let subscribed = timeout(limit, self.subscribe(link, limits, &options)).await;
+        if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(limit))) {
             self.config.first.leave(host);
             self.close().await;
             return Err(error);

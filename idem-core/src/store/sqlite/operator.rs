@@ -53,7 +53,7 @@ ORDER BY id DESC LIMIT ?5"#
         )
     };
 }
-const PARKED: &str = list!("'scheduled'");
+const SCHEDULED: &str = list!("'scheduled'");
 pub(super) const DEAD: &str = list!("'dead'");
 
 const FIND: &str = r#"
@@ -124,7 +124,7 @@ impl Operator for Sqlite {
 
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
         let mut reader = self.file.reader().await?;
-        let query = sqlx::query(self.prefix.sql(if filter.scheduled { PARKED } else { DEAD }))
+        let query = sqlx::query(self.prefix.sql(if filter.scheduled { SCHEDULED } else { DEAD }))
             .bind(page.before.unwrap_or(i64::MAX))
             .bind(filter.reason.map(Reason::as_str))
             .bind(consumer)
