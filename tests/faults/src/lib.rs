@@ -13,12 +13,14 @@
 //! | `unacked` | a source whose acks are counted and withheld |
 //! | `process` | a worker in a separate process |
 //! | `lines` | counts log lines |
+//! | `panics` | says at once why a test failed |
 //! | `wait` | waiting with a limit |
 
 mod journal;
 mod lines;
 mod mode;
 mod order;
+mod panics;
 mod process;
 mod relay;
 mod scene;

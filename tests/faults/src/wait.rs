@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Nothing takes longer, even on a busy machine.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Waits for the future, and panics with `what` if it takes too long.
 pub async fn within<T>(what: &str, it: impl Future<Output = T>) -> T {

@@ -79,6 +79,7 @@ impl World {
 
     /// A world that another process has created.
     pub fn existing(url: &str, schema: &str) -> Self {
+        crate::panics::announce();
         let pool = PgPoolOptions::new().max_connections(2).connect_lazy(url).unwrap();
         let named = format!("{url}{}application_name={schema}", if url.contains('?') { '&' } else { '?' });
         Self {

@@ -8,6 +8,9 @@ use async_nats::jetstream::{self, Context};
 
 use crate::{Broker, WINDOW};
 
+/// A server whose disk is busy answers late, and nobody who publishes here tries again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// NATS JetStream.
 #[derive(Debug)]
 pub struct Nats {
@@ -22,7 +25,8 @@ impl Broker for Nats {
     const VARIABLE: &'static str = "NATS_URL";
 
     async fn connect(address: &str, name: &str) -> Result<Self> {
-        let context = jetstream::new(async_nats::connect(address).await.context("cannot connect to NATS")?);
+        let mut context = jetstream::new(async_nats::connect(address).await.context("cannot connect to NATS")?);
+        context.set_timeout(PATIENCE);
         Ok(Self { name: name.to_owned(), context })
     }
 
