@@ -91,7 +91,7 @@ pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W
     let refused = line.start().refused().await;
     let cures = line.store.cures("billing", "refunds", "orders");
     let named =
-        ["\"billing\"", "\"refunds\"", "24 hours", "name = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
+        ["\"billing\"", "\"refunds\"", "1day", "name = \"refunds\"", "allow_unregistered_rows", "Inbox::discard"];
     for cure in named.into_iter().chain([&*cures.rename, &cures.part, &cures.dead_letter]) {
         assert!(refused.contains(cure), "{cure:?} is not in {refused:?}");
     }
