@@ -1,4 +1,7 @@
-//! Guides: how to choose a key, what happens to a message that fails, batches, and every known limit.
+//! Guides: from the first program to running a service, and every known limit.
+
+#[doc = include_str!("getting_started.md")]
+pub mod getting_started {}
 
 #[doc = include_str!("keys.md")]
 pub mod keys {}
@@ -6,8 +9,26 @@ pub mod keys {}
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 
+#[doc = include_str!("inbox.md")]
+pub mod inbox {}
+
+#[doc = include_str!("ordering.md")]
+pub mod ordering {}
+
 #[doc = include_str!("batches.md")]
 pub mod batches {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("running.md")]
+pub mod running {}
+
+#[doc = include_str!("moving.md")]
+pub mod moving {}
+
+#[doc = include_str!("how_it_works.md")]
+pub mod how_it_works {}
 
 #[doc = include_str!("limits.md")]
 pub mod limits {}

@@ -1,12 +1,12 @@
 //! The texts of errors. None holds a password, a token or a seed: they name an address, which has none.
 
+use std::fmt::Display;
+
 use async_nats::ConnectErrorKind;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::rustls;
 use idem_core::{BoxError, Error};
-
-use crate::address::Address;
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
@@ -14,7 +14,7 @@ pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
 }
 
 /// The connection could not be made.
-pub(crate) fn connecting(address: &Address, error: async_nats::ConnectError) -> Error {
+pub(crate) fn connecting(address: impl Display, error: async_nats::ConnectError) -> Error {
     let cure = match error.kind() {
         ConnectErrorKind::AuthorizationViolation => {
             "the server refuses the login: check user and password, or the token, in the URL, the file given to \
@@ -39,7 +39,7 @@ const IDENTITY: &str = "the server refuses TLS with this client: where it asks f
 /// The stream could not be looked at.
 pub(crate) fn stream(
     name: &str,
-    address: &Address,
+    address: impl Display,
     api: &str,
     error: async_nats::error::Error<GetStreamErrorKind>,
 ) -> Error {

@@ -59,7 +59,8 @@ impl<'a> Attempts<'a> {
     /// This host cannot be used.
     pub(crate) fn failed(&mut self, host: usize, error: lapin::Error) {
         let Config { address, login, .. } = self.config;
-        let failure = error::connecting(&address.of(&address.hosts[host]), login.cure(), error);
+        let at = &address.hosts[host];
+        let failure = error::connecting(address.of(at), at.port, &address.vhost, login.cure(), error);
         if address.hosts.len() > 1 {
             tracing::warn!(error = chain(&failure), "a host of RabbitMQ cannot be used; the next one is tried");
         }

@@ -1,12 +1,11 @@
 //! The texts of errors. None holds a password: they name an address, which has none.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use idem_core::{BoxError, Error};
 use lapin::ErrorKind;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
-
-use crate::address::Address;
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
@@ -19,13 +18,13 @@ pub(crate) fn silent(limit: Duration) -> BoxError {
 }
 
 /// The connection could not be made. `login` is what helps where the login is refused.
-pub(crate) fn connecting(address: &Address, login: &str, error: lapin::Error) -> Error {
+pub(crate) fn connecting(address: impl Display, port: u16, vhost: &str, login: &str, error: lapin::Error) -> Error {
     let cure = match error.kind() {
         ErrorKind::ProtocolError(answer) => match answer.kind() {
             AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
                 login.to_owned()
             }
-            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) if address.vhost.is_empty() => {
+            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) if vhost.is_empty() => {
                 "the slash at the end of the URL names the virtual host without a name: leave it out, or write /%2f, to mean /".to_owned()
             }
             AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => {
@@ -45,10 +44,7 @@ pub(crate) fn connecting(address: &Address, login: &str, error: lapin::Error) ->
              private CA use .tls_ca(pem), and check that the port speaks TLS (usually 5671)"
                 .to_owned()
         }
-        _ => match &address.hosts[..] {
-            [host] => format!("check that the server runs and that port {} can be reached from here", host.port),
-            _ => "check that a server runs and can be reached from here".to_owned(),
-        },
+        _ => format!("check that the server runs and that port {port} can be reached from here"),
     };
     broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
 }
