@@ -1,4 +1,5 @@
 #![doc = include_str!("docs/crate.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod docs;
 pub mod prelude;
@@ -34,5 +35,5 @@ mod readme {}
 
 /// Compiles the examples of the attribute, which cannot use this crate from their own.
 #[cfg(doctest)]
-#[doc = include_str!("../idem-macros/docs/idempotent.md")]
+#[doc = include_str!("docs/idempotent.md")]
 mod idempotent_examples {}

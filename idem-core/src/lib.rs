@@ -2,6 +2,8 @@
 //!
 //! Users depend on the facade `idem-rs`; authors of adapters and stores depend on this crate.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acker;
 mod age;
 mod batch;

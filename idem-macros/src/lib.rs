@@ -1,5 +1,7 @@
 //! The `#[idempotent]` attribute. Users import it from the facade `idem-rs` as `idem::idempotent`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod args;
 mod expand;
 mod header;

@@ -9,6 +9,8 @@
 //!
 //! No test sleeps and hopes: each waits for a signal of the broker or of the store.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod broker;
 mod captured;
 pub mod conformance;

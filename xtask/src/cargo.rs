@@ -29,10 +29,16 @@ pub(crate) fn cargo<I: AsRef<str>>(args: impl IntoIterator<Item = I>) -> Command
     command
 }
 
-/// Prints the command, then runs it with this terminal.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+/// Prints the command, and returns its arguments.
+pub(crate) fn announce(command: &Command) -> String {
     let args = command.get_args().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
     eprintln!("\n$ cargo {args}");
+    args
+}
+
+/// Prints the command, then runs it with this terminal.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let args = announce(command);
     let status = command.status().context("cannot run cargo")?;
     if !status.success() {
         bail!("cargo {args} failed ({status})");

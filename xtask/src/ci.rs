@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{circles, demo, layers, mutants, test};
+use crate::{circles, demo, deny, layers, mutants, package, test};
 
 /// The feature sets of the facade that a user may select, each checked separately.
 const FEATURES: &[&[&str]] = &[
@@ -31,6 +31,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     mutants::run(&mutants::Options::check())?;
     layers::check()?;
     circles::check()?;
+    deny::check(&deny::Options::default())?;
     idem_services::tools()?;
     run(&mut cargo(["fmt", "--all", "--check"]))?;
     let everything = ["--workspace", "--all-features"];
@@ -39,6 +40,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     for features in FEATURES {
         run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
     }
+    package::check(&package::Options::default())?;
     // All the following checks share the servers.
     let _servers = Up::new(false)?;
     if options.full {

@@ -5,9 +5,12 @@ mod cargo;
 mod ci;
 mod circles;
 mod demo;
+mod deny;
 mod layers;
+mod license;
 mod matrix;
 mod mutants;
+mod package;
 mod services;
 mod test;
 
@@ -41,6 +44,10 @@ enum Chore {
     Mutants(mutants::Options),
     /// Run the tests that depend on server versions, on old and new servers, and print one table.
     Matrix(matrix::Options),
+    /// Create the packages for crates.io, and check that each contains its licences and README.
+    Package(package::Options),
+    /// Check the licences, sources and advisories of all dependencies.
+    Deny(deny::Options),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +59,8 @@ fn main() -> ExitCode {
         Chore::Demo(options) => demo::demo(&options),
         Chore::Mutants(options) => mutants::run(&options),
         Chore::Matrix(options) => matrix::run(&options),
+        Chore::Package(options) => package::check(&options),
+        Chore::Deny(options) => deny::check(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -132,6 +132,8 @@
 //! * With [`GroupProtocol::Consumer`] (KIP-848, Kafka 4.0) the session's timeout is a setting of the brokers, 45 seconds by
 //!   default: for so long nobody has the partitions of a worker that was killed.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acker;
 mod assigned;
 mod buffer;

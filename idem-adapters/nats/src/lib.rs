@@ -95,6 +95,8 @@
 //!   not marked as redelivered.
 //! * A payload is as large as the server's `max_payload` allows, 1 MiB by default.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acker;
 mod address;
 mod config;

@@ -82,6 +82,8 @@
 //! with what of it is text, and with the whole property list, as bytes, in the header `idem-amqp-properties`. When as many
 //! messages have passed as may be unsettled, all is taken by lapin again.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acker;
 mod address;
 mod argument;
