@@ -47,7 +47,13 @@ impl RabbitMq {
     pub fn start_secure(secure: Secure<'_>) -> Result<Instance> {
         let server = SecureRabbitMq { secure, tls_port: place::free_port()? };
         anyhow::ensure!(server.is_installed(), "RabbitMQ is not installed: install {}", server.packages().join(" "));
-        Instance::start(&server)
+        let instance = Instance::start(&server)?;
+        // It listens on this port later than on the first one.
+        let port = SocketAddr::from((Ipv4Addr::LOCALHOST, server.tls_port));
+        process::wait_until("the start of RabbitMQ's listener for TLS", Duration::from_secs(60), || {
+            Ok(TcpStream::connect_timeout(&port, Duration::from_secs(1)).is_ok())
+        })?;
+        Ok(instance)
     }
 }
 

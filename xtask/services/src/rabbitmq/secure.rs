@@ -1,15 +1,13 @@
 //! RabbitMQ with logins by client certificate.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::{RabbitMq, seen_from, system_of};
+use crate::place;
 use crate::server::Server;
-use crate::{place, process};
 
 /// The TLS configuration of a server, as PEM.
 #[derive(Debug, Clone, Copy)]
@@ -23,9 +21,6 @@ pub struct Secure<'a> {
     /// The only user, which is the common name of the client certificate.
     pub user: &'a str,
 }
-
-/// How long the server may take from its first port to the second, on a busy machine.
-const LISTENS: Duration = Duration::from_secs(60);
 
 /// The server for one start.
 pub(super) struct SecureRabbitMq<'a> {
@@ -87,12 +82,7 @@ impl Server for SecureRabbitMq<'_> {
     }
 
     fn launch(&self, home: &Path, port: u16) -> Result<()> {
-        RabbitMq.launch(home, port)?;
-        // It listens on this port later than on the other one.
-        let secure = SocketAddr::from((Ipv4Addr::LOCALHOST, self.tls_port));
-        process::wait_until("the TLS port of RabbitMQ", LISTENS, || {
-            Ok(TcpStream::connect_timeout(&secure, Duration::from_secs(1)).is_ok())
-        })
+        RabbitMq.launch(home, port)
     }
 
     fn processes(&self, home: &Path) -> Vec<i32> {
