@@ -17,7 +17,7 @@ pub(crate) struct Options {
 }
 
 /// The examples that end by themselves. They run as for a user: with default features and without servers.
-const RUN: &[&str] = &["quickstart", "by_hand", "avro"];
+const RUN: &[&str] = &["quickstart", "by_hand", "events", "ordering", "batch", "dead_letters", "http", "avro"];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
 
