@@ -39,7 +39,7 @@ impl<S: Store> Pipeline<S> {
         let mut failure: Option<BoxError> = (tries > 0).then(|| again.into());
         loop {
             if let Some(error) = failure.take() {
-                self.warn_of_unprepared(delivery, tries, error.as_ref());
+                self.warn_of_unprepared(delivery, tries, &crate::error::text(error.as_ref()));
                 tokio::time::sleep(refused_wait(tries - 1)).await;
             }
             tries += 1;
