@@ -26,7 +26,6 @@ impl<S: Store> Pipeline<S> {
     /// Waits until the codec is prepared for this delivery, or has shown that it can never decode it. Returns `false`
     /// if the worker drains or the delivery is lost.
     pub(super) async fn prepared<A: Acker>(&self, delivery: &mut Delivery, acker: &mut A) -> bool {
-        self.extend_at_once(acker).await;
         self.unless_over(acker, self.prepare_for(delivery)).await
     }
 

@@ -238,6 +238,7 @@ macro_rules! pipeline_suite {
             a_key_by_position_refuses_a_broker_without_positions
             // refusals
             a_message_that_the_database_refuses_is_held_and_harms_no_other
+            what_is_tried_again_and_again_keeps_its_lease
             a_drain_releases_what_the_database_refuses
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other

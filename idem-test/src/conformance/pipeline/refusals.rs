@@ -52,6 +52,38 @@ pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: W
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
 }
 
+/// Each try is shorter than the time after which a lease is extended, and so is each wait between two tries.
+pub async fn what_is_tried_again_and_again_keeps_its_lease<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lease = Duration::from_secs(6);
+    line.broker.lease(Some(lease));
+    let (locked, held) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let hook = {
+        let (locked, held) = (locked.clone(), held.clone());
+        move |method: &'static str, _: &[u8]| match method.starts_with("claim") && locked.load(SeqCst) {
+            true => {
+                held.fetch_add(1, SeqCst);
+                Do::Fail(StoreError::LockTimeout)
+            }
+            false => Do::Work,
+        }
+    };
+    line.publish(Order::ok("first"));
+    line.publish_redelivered(Order::ok("again")).await;
+    let before = line.queue.counts().redeliveries;
+    let worker = line.start_over(hook, Settings::default());
+    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
+    tokio::time::sleep(lease + lease / 2).await;
+    assert!(held.load(SeqCst) > 4);
+    locked.store(false, SeqCst);
+    line.outcomes(if W::INBOX { 2 } else { 3 }).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.redeliveries - before, counts.stale), (1, 0), "{counts:?}");
+    assert_eq!((line.desk.runs("first"), line.desk.runs("again")), (1, 1));
+}
+
 /// There is one lane, and more deliveries than it processes: a refused message leaves the lane to the others.
 pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
