@@ -243,6 +243,7 @@ macro_rules! pipeline_suite {
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other
             a_worker_that_holds_nothing_but_refused_messages_is_not_ready
+            several_queues_may_hold_more_refused_messages_than_one
             a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health
             a_lost_connection_is_no_outage_while_the_database_answers
             // routes
