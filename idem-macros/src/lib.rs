@@ -4,6 +4,7 @@ mod args;
 mod expand;
 mod header;
 mod key;
+mod text;
 mod types;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod cargo;
 mod ci;
 mod circles;
 mod demo;
+mod imports;
 mod layers;
 mod matrix;
 mod mutants;
