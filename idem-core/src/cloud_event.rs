@@ -1,126 +1,13 @@
 //! CloudEvents.
 
-use std::fmt;
-use std::sync::Arc;
-
-use bytes::Bytes;
-use sha2::{Digest, Sha256};
-
-use crate::{Key, KeyError};
-
 mod binary;
+mod event;
 mod percent;
 mod read;
 mod structured;
 #[cfg(test)]
 mod tests;
 
+pub use event::CloudEvent;
+
 pub(crate) use read::read;
-
-/// The attributes that every event has.
-const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
-
-/// The CloudEvents attributes of a delivery (version 1.0 of the specification).
-///
-/// A worker with [`cloud_events`](crate::Worker::cloud_events) reads them. As a handler's parameter, `CloudEvent` is a
-/// copy; a delivery that is not a CloudEvent then fails permanently.
-#[derive(Clone)]
-pub struct CloudEvent(Arc<Event>);
-
-struct Event {
-    id: String,
-    source: String,
-    kind: String,
-    /// All other attributes, in order.
-    others: Vec<(String, String)>,
-    data: Data,
-}
-
-/// Where the data of an event is.
-enum Data {
-    /// The data is the payload.
-    Payload,
-    /// The data was in the payload, together with the attributes.
-    Inside(Bytes),
-    /// The event has no data.
-    None,
-}
-
-impl CloudEvent {
-    /// The id of the event, which is unique together with the [`source`](Self::source).
-    pub fn id(&self) -> &str {
-        &self.0.id
-    }
-
-    /// The context in which the event happened.
-    pub fn source(&self) -> &str {
-        &self.0.source
-    }
-
-    /// The type of the event.
-    pub fn event_type(&self) -> &str {
-        &self.0.kind
-    }
-
-    /// Any other attribute, such as `subject`, `time` (as text) or an extension attribute. The name is in lower case.
-    /// In a JSON event, a value that is not a string is returned as its JSON text.
-    pub fn attribute(&self, name: &str) -> Option<&str> {
-        self.0.others.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
-    }
-
-    /// All other attributes, in the order in which they arrived.
-    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.others.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-
-    /// The key of `key = cloud_event_id`: source and id as a composite key, or a hash of both if the composite key
-    /// would be too long.
-    ///
-    /// # Errors
-    /// None in practice: neither part is empty.
-    pub fn key(&self) -> Result<Key, KeyError> {
-        match Key::composite(&[&self.0.source, &self.0.id]) {
-            Err(KeyError::TooLong { .. }) => {
-                let mut hash = Sha256::new();
-                hash.update((self.0.source.len() as u64).to_be_bytes());
-                hash.update(&self.0.source);
-                hash.update(&self.0.id);
-                // A composite key begins with the length of its first part, which is never 0.
-                Key::of(&[&[0][..], &hash.finalize()].concat())
-            }
-            key => key,
-        }
-    }
-
-    /// Creates an event from these attributes, whose names are unique.
-    fn new(mut attributes: Vec<(String, String)>, data: Data) -> Result<Self, String> {
-        let mut required = |name: &str| {
-            let at = attributes.iter().position(|(other, _)| other == name);
-            let (_, value) = attributes.remove(at.ok_or_else(|| format!("it has no `{name}`"))?);
-            if value.is_empty() { Err(format!("its `{name}` is empty")) } else { Ok(value) }
-        };
-        let version = required(REQUIRED[0])?;
-        if version != "1.0" {
-            return Err(format!("its `specversion` is {version:?}, and 1.0 is known"));
-        }
-        let (id, source, kind) = (required(REQUIRED[1])?, required(REQUIRED[2])?, required(REQUIRED[3])?);
-        Ok(Self(Arc::new(Event { id, source, kind, others: attributes, data })))
-    }
-
-    /// Returns the bytes to decode: the payload, or the data inside it. `None` if there is no data.
-    pub(crate) fn data<'a>(&'a self, payload: &'a Bytes) -> Option<&'a Bytes> {
-        match &self.0.data {
-            Data::Payload => Some(payload),
-            Data::Inside(data) => Some(data),
-            Data::None => None,
-        }
-    }
-}
-
-/// Shows the identity and the type, but no other attribute.
-impl fmt::Debug for CloudEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Event { id, source, kind, .. } = &*self.0;
-        f.debug_struct("CloudEvent").field("id", id).field("source", source).field("type", kind).finish_non_exhaustive()
-    }
-}

@@ -22,6 +22,7 @@ mod input;
 mod key;
 mod lag;
 mod outcome;
+mod panic_text;
 mod private;
 mod process;
 mod properties;

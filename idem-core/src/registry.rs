@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::codec::Preparing;
+use crate::panic_text::panic_text;
 use crate::store::{HandlerId, Identity};
 use crate::subject;
 use crate::telemetry::Meters;
@@ -201,12 +202,6 @@ fn caught<T, E: From<Unfit>>(reason: Reason, what: &str, work: impl FnOnce() -> 
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
     })
-}
-
-/// The message of a panic.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
 /// A handler with its id.

@@ -63,6 +63,13 @@ pub trait Source: Send + 'static {
         None
     }
 
+    /// How many queues it has that may each have `max_unsettled` deliveries unsettled, as of the last
+    /// [`subscribe`](Self::subscribe). While the database refuses as many messages as may be unsettled in all of them, the
+    /// worker is not ready.
+    fn queues(&self) -> usize {
+        1
+    }
+
     /// Returns a handle that reads how many messages are ready for the subscription, without a second connection if the
     /// broker's client allows it. The worker calls this after each successful [`subscribe`](Self::subscribe), and drops the
     /// handle when the subscription has failed. `None`: the source does not report the number.

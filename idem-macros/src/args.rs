@@ -6,6 +6,7 @@ use syn::parse::{Parse, ParseStream, Parser, Result};
 use syn::{Error, Ident, LitStr, Path, Token};
 
 use crate::key::{Part, key};
+use crate::text::text;
 
 const ARGUMENTS: &str = "`key = ..`, `name = \"..\"`, `event = \"..\"`, `fingerprint = ..` or `crate = ..`";
 
@@ -111,16 +112,4 @@ fn name(input: ParseStream<'_>) -> Result<LitStr> {
 
 fn event(input: ParseStream<'_>) -> Result<LitStr> {
     text(input, "the type of event as a string: `event = \"order.paid\"`")
-}
-
-/// Parses a string that is not empty.
-pub(crate) fn text(input: ParseStream<'_>, what: &str) -> Result<LitStr> {
-    if !input.peek(LitStr) {
-        return Err(input.error(format!("expected {what}")));
-    }
-    let text = input.parse::<LitStr>()?;
-    if text.value().is_empty() {
-        return Err(Error::new(text.span(), format!("this is empty; expected {what}")));
-    }
-    Ok(text)
 }

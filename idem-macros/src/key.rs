@@ -6,7 +6,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Error, Ident, Index, LitStr, Member, Token, parenthesized, token};
 
-use crate::args::text;
+use crate::text::text;
 
 const KEYS: &str = "a field (`\"event_id\"`, `\"order.id\"`), `header(\"..\")`, `message_id`, `position`, `partition_key`, `cloud_event_id`, or a tuple of these";
 

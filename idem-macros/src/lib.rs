@@ -6,6 +6,7 @@ mod args;
 mod expand;
 mod header;
 mod key;
+mod text;
 mod types;
 
 #[cfg(test)]

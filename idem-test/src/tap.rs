@@ -64,6 +64,11 @@ pub trait Tap: Send + 'static {
     fn has_subjects<S: Source>(&self, source: &S) -> bool {
         source.has_subjects()
     }
+
+    /// Replaces [`Source::queues`].
+    fn queues<S: Source>(&self, source: &S) -> usize {
+        source.queues()
+    }
 }
 
 /// The calls that [`TappedAcker`] changes. It lives until the delivery is settled or dropped.
@@ -134,6 +139,10 @@ impl<S: Source, T: Tap> Source for Tapped<S, T> {
 
     fn unsettled_limit(&self) -> Option<Duration> {
         self.source.unsettled_limit()
+    }
+
+    fn queues(&self) -> usize {
+        self.tap.queues(&self.source)
     }
 
     fn lag(&self) -> Option<Lag> {

@@ -1,11 +1,12 @@
 //! The layers of idem's core: each layer imports only from the layers before it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
 use crate::cargo::root;
+use crate::imports::{absolute, collect, without_comments};
 
 /// Folders of `idem-core/src`. All other modules are below them and import from none of them.
 const LAYERS: [&str; 7] = ["runtime", "execute", "record", "process", "batch", "inbox", "worker"];
@@ -39,24 +40,9 @@ pub(crate) fn check() -> Result<()> {
 
 /// Returns whether a path in this file leads into that layer.
 fn imports(text: &str, layer: &str) -> bool {
-    text.match_indices("crate::").any(|(at, path)| {
-        let rest = &text[at + path.len()..];
-        let group = rest.strip_prefix('{').and_then(|group| group.split_once('}')).map(|(group, _)| group);
-        let heads = group.map_or_else(|| vec![rest], |group| group.split(',').map(str::trim).collect());
-        heads.iter().any(|head| head.strip_prefix(layer).is_some_and(|tail| tail.starts_with("::")))
-    })
-}
-
-pub(crate) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(())
+    absolute(&without_comments(text), "crate::", &[])
+        .iter()
+        .any(|path| path.first().is_some_and(|first| first == layer))
 }
 
 #[cfg(test)]
@@ -68,6 +54,9 @@ mod tests {
         assert!(imports("use crate::worker::Lane;", "worker"));
         assert!(imports("use crate::{Store, worker::Lane};", "worker"));
         assert!(imports("let lane = crate::worker::lane();", "worker"));
+        assert!(imports("use crate::{\n    store::{Row, Note},\n    {worker::Lane},\n};", "worker"));
+        assert!(imports("use crate::{store::{Row, row::{self, Kind}}, runtime, worker};", "worker"));
+        assert!(!imports("use crate::{store::worker::Lane, runtime::{worker, Queue}};", "worker"));
         assert!(!imports("use crate::workers::Lane; // worker::Lane", "worker"));
     }
 

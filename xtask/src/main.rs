@@ -6,6 +6,7 @@ mod ci;
 mod circles;
 mod demo;
 mod deny;
+mod imports;
 mod layers;
 mod license;
 mod matrix;

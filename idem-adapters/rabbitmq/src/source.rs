@@ -225,6 +225,11 @@ impl Source for Queue {
         Some(self.config.consumer_timeout)
     }
 
+    /// The prefetch is that of each queue.
+    fn queues(&self) -> usize {
+        self.members.len()
+    }
+
     fn lag(&self) -> Option<Lag> {
         Some(self.asked.lag(self.members.iter().map(|member| Arc::clone(&member.name)).collect()))
     }

@@ -2,7 +2,8 @@
 
 use crate::Headers;
 
-use super::{CloudEvent, Data, REQUIRED, percent};
+use super::event::{CloudEvent, Data, REQUIRED};
+use super::percent;
 
 /// The prefixes of attribute names: in AMQP, in Kafka, and in NATS and HTTP. All are accepted on every broker, because
 /// bridges copy headers unchanged.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::Delivery;
 
-use super::{CloudEvent, binary, structured};
+use super::event::CloudEvent;
+use super::{binary, structured};
 
 /// What the delivery says of itself as a CloudEvent; `None` where it does not say that it is one. The error says why it is
 /// none although it says so.

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::Delivery;
 
-use super::{CloudEvent, Data, REQUIRED};
+use super::event::{CloudEvent, Data, REQUIRED};
 
 /// The prefix of the media type of an event in any format.
 const MEDIA: &str = "application/cloudevents";

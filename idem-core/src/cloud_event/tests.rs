@@ -1,8 +1,10 @@
 //! What is a CloudEvent, and what only says so.
 
+use super::event::REQUIRED;
 use super::*;
 use crate::Delivery;
 use crate::Headers;
+use crate::Key;
 
 fn with_headers(headers: &[(&str, &str)]) -> Delivery {
     let headers: Headers = headers.iter().map(|(name, value)| (*name, value.to_string())).collect();

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::PrepareError;
-use crate::registry::panic_text;
+use crate::panic_text::panic_text;
 
 type Work<'a> = Pin<Box<dyn Future<Output = Result<(), PrepareError>> + Send + 'a>>;
 

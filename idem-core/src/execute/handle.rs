@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use crate::registry::{Job, panic_text};
+use crate::panic_text::panic_text;
+use crate::registry::Job;
 use crate::runtime::{Pipeline, at};
 use crate::{BoxError, Store};
 

@@ -1,21 +1,132 @@
 //! Rows whose codec has to fetch something before it can decode them.
 
-use crate::runtime::Pipeline;
+use std::pin::pin;
+use std::slice;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::runtime::{Pipeline, RowPreparation, WantedPreparation};
 use crate::store::{Note, Row};
-use crate::{Outcome, Reason, Store};
+use crate::{Outcome, PrepareError, Reason, Store};
+
+/// The error of a codec that does not find what it has fetched.
+const FORGOTTEN: &str =
+    "its codec asks again for a preparation that has succeeded: `decode` must find what `prepare` keeps";
 
 impl<S: Store> Pipeline<S> {
-    /// Gives a row back, uncharged, while its codec prepares for it outside the slots: a registry that hangs must not
-    /// delay other rows, or a suspect that waits until nothing runs. Each time the row is taken before its codec is
-    /// prepared, it waits longer.
+    /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry that
+    /// hangs must not delay other rows. The row keeps its token, so that no process takes it meanwhile, and its start is
+    /// taken back, so that the end of this process charges it with nothing.
+    ///
+    /// If its codec has just prepared, and has forgotten the result, the row is given back for a while instead.
     pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
-        if let Some(why) = self.preparations.undecodable(row.id) {
-            return self.reject(row, Reason::Undecodable, why.to_string()).await;
-        }
-        let (tries, due) = self.refusals.count(row.id);
         self.routes.meters(row.identity.handler).held();
-        self.preparations.want(row, tries);
-        self.record_result(row, &Note::GivenBack { due }).await;
+        let (tries, wait) = self.refusals.count(row.id);
+        let forgotten = self.refusals.set_preparation(row.id, RowPreparation::Wanted) == RowPreparation::Done;
+        if forgotten {
+            self.warn_of_unprepared(&row.delivery, tries, FORGOTTEN);
+        }
+        let Some(room) = self.preparations.room(row.identity.handler).filter(|_| !forgotten) else {
+            self.record_result(row, &Note::GivenBack { due: wait }).await;
+            return None;
+        };
+        let lease = self.settings.lease;
+        let reserved = self.outage.insist(&self.stop, || self.store.uncount_start(row, lease)).await;
+        if reserved == Some(true) {
+            let row = Row { starts: row.starts.saturating_sub(1), ..row.clone() };
+            self.preparations.want(WantedPreparation { row, tries, wait, room });
+        }
         None
+    }
+
+    /// Leaves a reserved suspect to its codec's preparation, if it is known to need one: the process must not be isolated
+    /// for a row that cannot run. Returns `false` if it can run, as far as is known.
+    ///
+    /// That its codec needs to prepare was found in isolation, after its start was counted: decoding may be what ends the
+    /// process.
+    pub(super) async fn suspect_left_to_prepare(&self, row: &Row) -> bool {
+        if self.refusals.preparation(row.id) != RowPreparation::Wanted {
+            return false;
+        }
+        self.routes.meters(row.identity.handler).held();
+        let (tries, wait) = self.refusals.count(row.id);
+        match self.preparations.room(row.identity.handler) {
+            Some(room) => self.preparations.want(WantedPreparation { row: row.clone(), tries, wait, room }),
+            None => drop(self.record_result(row, &Note::Released { due: wait }).await),
+        }
+        true
+    }
+
+    /// Runs the preparations for rows, until no more rows run and none is left.
+    pub(super) async fn prepare_rows(&self) {
+        let (mut running, mut open) = (FuturesUnordered::new(), true);
+        while open || !running.is_empty() {
+            tokio::select! {
+                wanted = self.preparations.next(), if open => match wanted {
+                    Some(wanted) => running.push(self.prepare_row(wanted)),
+                    None => open = false,
+                },
+                Some(()) = running.next() => {}
+            }
+        }
+    }
+
+    /// Runs the preparation for a row, and gives the row back: due at once if it has succeeded.
+    async fn prepare_row(&self, wanted: WantedPreparation) {
+        let WantedPreparation { row, tries, wait, room: _room } = wanted;
+        let _held = self.leases.hold(slice::from_ref(&row));
+        let work = pin!(async {
+            let due = match self.unless_draining(self.prepare_codec_of(&row)).await {
+                Some(Ok(())) => {
+                    self.refusals.set_preparation(row.id, RowPreparation::Done);
+                    Duration::ZERO
+                }
+                Some(Err(PrepareError::Undecodable(error))) => {
+                    let (reason, error) = (Reason::Undecodable, crate::error::text(error.as_ref()));
+                    let noted = self.record_prepared(&row, &Note::Dead { reason, error }).await;
+                    return noted.then_some(Outcome::Dead { reason });
+                }
+                Some(Err(PrepareError::Unavailable(error))) => {
+                    self.warn_of_unprepared(&row.delivery, tries, &crate::error::text(error.as_ref()));
+                    wait
+                }
+                None => Duration::ZERO,
+            };
+            self.record_prepared(&row, &Note::Released { due }).await;
+            None
+        });
+        self.conclude_row(&row, work).await;
+        self.scheduled.notify_one();
+    }
+
+    async fn prepare_codec_of(&self, row: &Row) -> Result<(), PrepareError> {
+        let route = match row.identity.key.as_bytes().is_empty() {
+            false => self.routes.get(row.identity.handler),
+            // Its handler is looked up again.
+            true => self.routes.find(&row.delivery).ok(),
+        };
+        match route {
+            Some(route) => self.prepare(route, &row.delivery).await,
+            // The run of the row reports the reason.
+            None => Ok(()),
+        }
+    }
+
+    /// Records the result of a preparation on the inbox's own connection, since these rows have no slot.
+    async fn record_prepared(&self, row: &Row, note: &Note) -> bool {
+        let write = || async {
+            let _own = self.own_statements.lock().await;
+            self.store.record_result(row, note).await
+        };
+        self.outage.insist(&self.stop, write).await.unwrap_or(false)
+    }
+
+    /// Returns `None` if the worker drains first.
+    async fn unless_draining<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.draining.cancelled() => None,
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Runs one row that was taken from the inbox.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -33,11 +34,9 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn finish_row_in(&self, row: &Row, verdict: Verdict, quiet: &mut Option<Isolated>) {
-        let span = telemetry::span(self.system, &self.consumer, &row.delivery);
-        span.record("idem.handler", row.handler.as_str());
-        span.record("idem.key", tracing::field::display(&row.identity.key));
-        async {
-            let run = match verdict {
+        // Pinned first, like other large futures: each call would move the whole future.
+        let work = pin!(async {
+            match verdict {
                 Verdict::Alone if row.identity.key.as_bytes().is_empty() => self.readmit(row).await,
                 Verdict::Alone => self.rerun(row, quiet).await,
                 Verdict::Done(outcome) => {
@@ -51,8 +50,18 @@ impl<S: Store> Pipeline<S> {
                     self.record_result(row, &Note::GivenBack { due: Duration::ZERO }).await;
                     None
                 }
-            };
-            if let Some(outcome) = run {
+            }
+        });
+        self.conclude_row(row, work).await;
+    }
+
+    /// Does the work for a taken row, and reports its outcome, if it has one.
+    pub(super) async fn conclude_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
+        let span = telemetry::span(self.system, &self.consumer, &row.delivery);
+        span.record("idem.handler", row.handler.as_str());
+        span.record("idem.key", tracing::field::display(&row.identity.key));
+        async {
+            if let Some(outcome) = work.await {
                 self.refusals.forget(row.id);
                 self.wrote(&outcome);
                 self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);

@@ -1,8 +1,10 @@
 //! The loop that takes due rows from the inbox and runs them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -26,10 +28,13 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         polled: None,
         looks: Looks::default(),
     };
+    let served = pin!(async {
+        runner.serve().await;
+        pipeline.preparations.close();
+    });
     tokio::select! {
-        () = runner.serve() => {}
+        ((), ()) = join(served, pipeline.prepare_rows()) => {}
         never = pipeline.extend_leases() => match never {},
-        never = pipeline.prepare_rows() => match never {},
     }
 }
 

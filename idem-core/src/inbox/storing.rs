@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::runtime::{Arrival, Pipeline, Queue, at};
+use crate::runtime::{Arrival, Pipeline, Queue, at, extend_all};
 use crate::{Acker, Delivery, Store};
 
 /// The maximum number of deliveries in a batch, and about the maximum number of bytes, since they are in memory twice
@@ -112,10 +112,7 @@ fn third_of_lease<A: Acker>(waiting: &VecDeque<Arrived<A>>) -> Option<Instant> {
 }
 
 async fn extend<A: Acker>(waiting: &mut VecDeque<Arrived<A>>) {
-    let extended = join_all(waiting.iter_mut().map(|arrived| arrived.acker.extend())).await;
-    if let Some(error) = extended.into_iter().find_map(Result::err) {
-        tracing::debug!(error, "the lease of a delivery was not extended");
-    }
+    extend_all(waiting.iter_mut().map(|arrived| &mut arrived.acker)).await;
     waiting.iter_mut().for_each(|arrived| arrived.since = Instant::now());
 }
 

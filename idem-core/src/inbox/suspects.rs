@@ -2,7 +2,7 @@
 //! that they could harm.
 
 use std::slice;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Store;
 use crate::runtime::Isolated;
@@ -26,6 +26,10 @@ impl<S: Store> Runner<S> {
         while !draining.is_cancelled() {
             // Reserved before the process goes quiet for it, so that no other process of the fleet does.
             let Some(mut row) = self.take(Kind::Suspect, Limit::rows(1)).await?.pop() else { break };
+            if self.pipeline.suspect_left_to_prepare(&row).await {
+                quiet = None;
+                continue;
+            }
             let held = self.pipeline.leases.hold(slice::from_ref(&row));
             let isolation = row.isolation();
             let (isolated, since) = match quiet.take().filter(|_| isolation == Isolation::Inbox) {
@@ -33,7 +37,7 @@ impl<S: Store> Runner<S> {
                 None => tokio::select! {
                     isolated = turn.isolate(isolation) => (isolated, Instant::now()),
                     () = draining.cancelled() => {
-                        self.pipeline.record_result(&row, &Note::Released).await;
+                        self.pipeline.record_result(&row, &Note::Released { due: Duration::ZERO }).await;
                         break;
                     }
                 },
@@ -45,7 +49,7 @@ impl<S: Store> Runner<S> {
                 Err(fault) => {
                     // Released first, so that others do not wait: this may take as long as the outage.
                     drop((isolated, turn));
-                    self.pipeline.record_result(&row, &Note::Released).await;
+                    self.pipeline.record_result(&row, &Note::Released { due: Duration::ZERO }).await;
                     return Err(fault);
                 }
             }

@@ -26,7 +26,6 @@ impl<S: Store> Pipeline<S> {
     /// Waits until the codec is prepared for this delivery, or has shown that it can never decode it. Returns `false`
     /// if the worker drains or the delivery is lost.
     pub(super) async fn prepared<A: Acker>(&self, delivery: &mut Delivery, acker: &mut A) -> bool {
-        self.extend_at_once(acker).await;
         self.unless_over(acker, self.prepare_for(delivery)).await
     }
 
@@ -39,7 +38,7 @@ impl<S: Store> Pipeline<S> {
         let mut failure: Option<BoxError> = (tries > 0).then(|| again.into());
         loop {
             if let Some(error) = failure.take() {
-                self.warn_of_unprepared(delivery, tries, error.as_ref());
+                self.warn_of_unprepared(delivery, tries, &crate::error::text(error.as_ref()));
                 tokio::time::sleep(refused_wait(tries - 1)).await;
             }
             tries += 1;

@@ -32,21 +32,10 @@ impl<S: Store> Pipeline<S> {
     /// Waits for `wait`, and for the end of an outage, before a delivery that the database refused is tried again.
     /// Returns `false` if the worker drains or the delivery is lost.
     pub(crate) async fn refused<A: Acker>(&self, acker: &mut A, wait: Duration) -> bool {
-        self.extend_at_once(acker).await;
         let wait = async {
             tokio::time::sleep(wait).await;
             self.outage.over().await;
         };
         self.unless_over(acker, wait).await
-    }
-
-    /// Extends the lease of a delivery before a wait: each wait restarts the timer of the next extension, so many short
-    /// waits would never extend it.
-    pub(super) async fn extend_at_once<A: Acker>(&self, acker: &mut A) {
-        if acker.lease().is_some()
-            && let Err(error) = acker.extend().await
-        {
-            tracing::debug!(error, "the lease of a delivery was not extended");
-        }
     }
 }

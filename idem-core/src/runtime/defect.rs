@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
-use crate::registry::panic_text;
+use crate::panic_text::panic_text;
 
 /// The first panic among the tasks of a worker.
 #[derive(Default)]

@@ -1,34 +1,20 @@
-//! Extension of the leases of deliveries while they are held.
+//! Extension of the leases of deliveries while they are held. [`LeasedAcker`](super::LeasedAcker) knows when it is due.
 
-use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
 use tokio::time::Instant;
 
-use crate::Acker;
+use crate::{Acker, BoxError};
 
-/// Runs the work, and extends the delivery's lease every third of the lease until the work ends.
+/// Runs the work, and extends the delivery's lease, at once if that is due, until the work ends.
 pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {
     let Some(lease) = acker.lease() else { return work.await };
-    let extend = pin!(extend(acker, lease / 3));
-    match select(pin!(work), extend).await {
-        Either::Left((done, _)) => done,
-        Either::Right((never, _)) => match never {},
-    }
-}
-
-/// Like [`extended`], for several deliveries, every third of the shortest lease.
-pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: impl Future<Output = T>) -> T {
-    let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
     let extend = pin!(async {
         loop {
+            warn_of(acker.extend().await);
             tokio::time::sleep(lease / 3).await;
-            let extended = join_all(ackers.iter_mut().map(|acker| acker.extend())).await;
-            if let Some(error) = extended.into_iter().find_map(Result::err) {
-                tracing::debug!(error, "the lease of a delivery was not extended");
-            }
         }
     });
     match select(pin!(work), extend).await {
@@ -37,22 +23,42 @@ pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: imp
     }
 }
 
-/// Extends a delivery's lease every third of the lease. Checks at least every `look` whether the delivery is still
-/// live, and returns once it is lost.
+/// Like [`extended`], for several deliveries, by the shortest lease.
+pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: impl Future<Output = T>) -> T {
+    let Some(lease) = ackers.iter().filter_map(|acker| acker.lease()).min() else { return work.await };
+    let extend = pin!(async {
+        loop {
+            extend_all(ackers.iter_mut().map(|acker| &mut **acker)).await;
+            tokio::time::sleep(lease / 3).await;
+        }
+    });
+    match select(pin!(work), extend).await {
+        Either::Left((done, _)) => done,
+        Either::Right((never, _)) => never,
+    }
+}
+
+/// Extends a delivery's lease whenever that is due. Checks at least every `look` whether the delivery is still live,
+/// and returns once it is lost.
 pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
     let third = acker.lease().map(|lease| lease / 3);
-    let mut extended = Instant::now();
     loop {
+        warn_of(acker.extend().await);
         tokio::time::sleep(third.map_or(look, |third| third.min(look))).await;
         if !acker.is_live() {
             return;
         }
-        if third.is_some_and(|third| extended.elapsed() >= third) {
-            extended = Instant::now();
-            if let Err(error) = acker.extend().await {
-                tracing::debug!(error, "the lease of a delivery was not extended");
-            }
-        }
+    }
+}
+
+/// Extends the leases for which that is due.
+pub(crate) async fn extend_all<'a, A: Acker>(ackers: impl Iterator<Item = &'a mut A>) {
+    join_all(ackers.map(|acker| acker.extend())).await.into_iter().for_each(warn_of);
+}
+
+fn warn_of(extended: Result<(), BoxError>) {
+    if let Err(error) = extended {
+        tracing::debug!(error, "the lease of a delivery was not extended");
     }
 }
 
@@ -61,14 +67,5 @@ pub(crate) async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
-    }
-}
-
-async fn extend<A: Acker>(acker: &mut A, every: Duration) -> Infallible {
-    loop {
-        tokio::time::sleep(every).await;
-        if let Err(error) = acker.extend().await {
-            tracing::debug!(error, "the lease of a delivery was not extended");
-        }
     }
 }

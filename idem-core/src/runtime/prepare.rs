@@ -20,18 +20,13 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Logs a message whose codec could not prepare.
-    pub(crate) fn warn_of_unprepared(
-        &self,
-        delivery: &Delivery,
-        tries: usize,
-        error: &(dyn std::error::Error + 'static),
-    ) {
+    pub(crate) fn warn_of_unprepared(&self, delivery: &Delivery, tries: usize, error: &str) {
         tracing::warn!(
             source = delivery.source(),
             message_id = delivery.message_id(),
             position = delivery.position(),
             tries,
-            error = crate::error::text(error),
+            error,
             "what the codec needs to decode a message is not available; the message is held and tried again"
         );
     }

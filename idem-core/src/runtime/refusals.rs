@@ -1,14 +1,33 @@
-//! Rows of the inbox that the database refuses to start.
+//! Rows of the inbox that could not start: the database refuses them, or their codec has to prepare.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::waits::refused_wait;
 
 /// How often this process has seen each row refused. Such rows run alone, and wait longer each time.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<i64, usize>>);
+pub(crate) struct Refusals(Mutex<HashMap<i64, Refusal>>);
+
+#[derive(Debug)]
+struct Refusal {
+    tries: usize,
+    last: Instant,
+    preparation: RowPreparation,
+}
+
+/// What this process knows about the codec's preparation for a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum RowPreparation {
+    /// The codec has not requested it.
+    #[default]
+    None,
+    /// The codec has requested it, and it has not succeeded since.
+    Wanted,
+    /// It has succeeded, and the codec has not decoded the row since.
+    Done,
+}
 
 /// The maximum number of remembered rows. Rows that other processes finish are never removed individually.
 const MOST: usize = 10_000;
@@ -17,13 +36,10 @@ impl Refusals {
     /// Records a refusal of this row. Returns the number of refusals and the delay before the next try.
     pub(crate) fn count(&self, id: i64) -> (usize, Duration) {
         let mut rows = self.rows();
-        if rows.len() >= MOST && !rows.contains_key(&id) {
-            rows.clear();
-        }
-        let tries = rows.entry(id).or_default();
-        let wait = refused_wait(*tries);
-        *tries += 1;
-        (*tries, wait)
+        let row = entry(&mut rows, id);
+        let wait = refused_wait(row.tries);
+        row.tries += 1;
+        (row.tries, wait)
     }
 
     /// Removes a row that has an outcome.
@@ -36,8 +52,54 @@ impl Refusals {
         self.rows().contains_key(&id)
     }
 
-    fn rows(&self) -> MutexGuard<'_, HashMap<i64, usize>> {
-        // A map of numbers is consistent at all times.
+    pub(crate) fn preparation(&self, id: i64) -> RowPreparation {
+        self.rows().get(&id).map_or(RowPreparation::None, |row| row.preparation)
+    }
+
+    /// Records what has become known about the codec's preparation for a row. Returns what was known before.
+    pub(crate) fn set_preparation(&self, id: i64, preparation: RowPreparation) -> RowPreparation {
+        std::mem::replace(&mut entry(&mut self.rows(), id).preparation, preparation)
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<i64, Refusal>> {
+        // The map is consistent at all times.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the entry of a row. If there is no room for another one, it replaces the row that was refused the longest
+/// time ago, which is most likely finished: all others keep their delays.
+fn entry(rows: &mut HashMap<i64, Refusal>, id: i64) -> &mut Refusal {
+    if rows.len() >= MOST
+        && !rows.contains_key(&id)
+        && let Some(oldest) = rows.iter().min_by_key(|(_, row)| row.last).map(|(id, _)| *id)
+    {
+        rows.remove(&oldest);
+    }
+    let now = Instant::now();
+    let row = rows.entry(id).or_insert(Refusal { tries: 0, last: now, preparation: RowPreparation::None });
+    row.last = now;
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_too_many_rows_are_refused_the_oldest_is_forgotten_and_all_others_wait_as_before() {
+        let refusals = Refusals::default();
+        let most = i64::try_from(MOST).unwrap();
+        for _ in 0..2 {
+            for id in 0..most {
+                refusals.count(id);
+            }
+        }
+        refusals.count(0);
+        assert_eq!(refusals.count(most).0, 1);
+        assert_eq!(refusals.rows().len(), MOST);
+        let known: Vec<i64> = (0..3).filter(|id| refusals.is_refused(*id)).collect();
+        assert_eq!(known, [0, 2], "row 1 was the one refused the longest time ago");
+        assert_eq!(refusals.count(2).0, 3);
     }
 }

@@ -106,6 +106,10 @@ pub trait InboxRows: Transactions {
     /// repeated. Also restarts its lease. `false` if the row no longer has this token: it must not start.
     fn count_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
+    /// Takes the counted start of a row back, which keeps its token: it is reserved from now on, as a suspect is before
+    /// it begins. Repeating it changes nothing. Also restarts its lease. `false` if the row no longer has this token.
+    fn uncount_start(&self, row: &Row, lease: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
     /// Restarts the leases of those of these rows that still have this token. It never waits: a running row is locked,
     /// and needs no extension.
     fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), StoreError>> + Send;

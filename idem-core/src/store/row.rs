@@ -147,8 +147,11 @@ pub enum Note {
         /// The time until it may be taken again.
         due: Duration,
     },
-    /// It was reserved but has not started: its starts are unchanged, and it is due now.
-    Released,
+    /// It was reserved but has not started: its starts are those of the given row, and it is due after this time.
+    Released {
+        /// The time until it may be taken again.
+        due: Duration,
+    },
     /// It cannot be run: dead, without counting an attempt.
     Dead {
         /// The reason.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::process::Waiting;
-use crate::runtime::{Arrival, Pipeline, Place, Queue};
+use crate::runtime::{Arrival, LeasedAcker, Pipeline, Place, Queue};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -22,7 +22,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
     options: &SubscribeOptions,
-    to: &Arrivals<Src::Acker>,
+    to: &Arrivals<LeasedAcker<Src::Acker>>,
 ) {
     let settled = || pipeline.settled.load(Relaxed);
     let mut reopening = Reopening::new(settled());
@@ -73,7 +73,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
 async fn forward<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
-    to: &Arrivals<Src::Acker>,
+    to: &Arrivals<LeasedAcker<Src::Acker>>,
 ) -> crate::BoxError {
     loop {
         pipeline.outage.over().await;
@@ -85,7 +85,7 @@ async fn forward<S: Store, Src: Source>(
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
                 let place = delivery.ordering_key.map(|lane| pipeline.order.place(lane));
-                to.push(delivery, acker, place);
+                to.push(delivery, LeasedAcker::new(acker), place);
             }
             Err(error) => return error,
         }

@@ -81,7 +81,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         refusals: Refusals::default(),
         preparations: Preparations::default(),
         own_statements: Mutex::new(()),
-        outage: Arc::new(Outage::new(health.clone(), settings.unsettled())),
+        outage: Arc::new(Outage::new(health.clone(), settings.unsettled().saturating_mul(source.queues().max(1)))),
         brake: Brake::new(settings.unfit_limit, health.clone()),
         defect: Defect::default(),
         health,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::process::waiting;
-use crate::runtime::{Pipeline, Queue};
+use crate::runtime::{LeasedAcker, Pipeline, Queue};
 use crate::store::Reservation;
 use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -16,7 +16,7 @@ use super::{housekeeping, lag, lane, receive};
 /// A running worker. Dropping it ends all of its tasks.
 pub(super) struct Tasks<S: Store, Src: Source> {
     pub(super) pipeline: Arc<Pipeline<S>>,
-    pub(super) queues: Arrivals<Src::Acker>,
+    pub(super) queues: Arrivals<LeasedAcker<Src::Acker>>,
     pub(super) receiving: JoinSet<Src>,
     /// Tasks that must finish their deliveries or rows before the worker ends.
     pub(super) working: JoinSet<()>,
@@ -93,7 +93,7 @@ fn receive<S: Store, Src: Source>(
     pipeline: &Arc<Pipeline<S>>,
     mut source: Src,
     options: SubscribeOptions,
-    to: Arrivals<Src::Acker>,
+    to: Arrivals<LeasedAcker<Src::Acker>>,
 ) -> JoinSet<Src> {
     let mut receiving = JoinSet::new();
     let at = pipeline.clone();

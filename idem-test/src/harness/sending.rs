@@ -16,11 +16,22 @@ pub struct Sending<'a, S> {
     crash: Option<Crash>,
 }
 
-impl<'a, S: Store> Sending<'a, S> {
-    pub(super) fn new(trial: &'a Trial<S>, message: Publication) -> Self {
-        Self { trial, message, processes: 1, crash: None }
+impl<S: Store> Trial<S> {
+    /// A message to deliver: call `once()`, `times(10)` or `at_once(5)` on the result.
+    pub fn deliver(&self, message: impl Into<Publication>) -> Sending<'_, S> {
+        Sending { trial: self, message: message.into(), processes: 1, crash: None }
     }
 
+    /// A message to deliver, as JSON.
+    ///
+    /// # Errors
+    /// Fails if the message cannot be serialized as JSON.
+    pub fn deliver_json(&self, message: &impl serde::Serialize) -> Result<Sending<'_, S>, serde_json::Error> {
+        Publication::json(message).map(|message| self.deliver(message))
+    }
+}
+
+impl<S: Store> Sending<'_, S> {
     /// Ends the process the first time it reaches this point. Another process then finishes the work.
     pub fn crash(self, point: Crash) -> Self {
         self.maybe_crash(Some(point))

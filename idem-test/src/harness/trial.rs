@@ -13,10 +13,10 @@ use tokio::sync::{oneshot, watch};
 use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Tapped};
 
+use super::Crash;
 use super::connect::{Connect, Connecting};
 use super::crash::Fate;
 use super::process::{Process, Running};
-use super::{Crash, Sending};
 
 const CONSUMER: &str = "trial";
 const QUEUE: &str = "trial";
@@ -151,19 +151,6 @@ impl<F, St> Bench<F, St> {
 }
 
 impl<S: Store> Trial<S> {
-    /// A message to deliver: call `once()`, `times(10)` or `at_once(5)` on the result.
-    pub fn deliver(&self, message: impl Into<Publication>) -> Sending<'_, S> {
-        Sending::new(self, message.into())
-    }
-
-    /// A message to deliver, as JSON.
-    ///
-    /// # Errors
-    /// Fails if the message cannot be serialized as JSON.
-    pub fn deliver_json(&self, message: &impl serde::Serialize) -> Result<Sending<'_, S>, serde_json::Error> {
-        Publication::json(message).map(|message| self.deliver(message))
-    }
-
     /// Delivers messages in every way (once, ten times, five at once, in two processes, with a crash at each point) and
     /// checks that each message has the effect of a single delivery. `message` creates a new message for each way, from
     /// a number. `effect` reads a number from the test's own tables; each message must change it by the same amount.

@@ -71,6 +71,10 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.count_start(row, lease).await
     }
 
+    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
+        self.within.uncount_start(row, lease).await
+    }
+
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
         self.within.extend(token, ids, lease).await
     }

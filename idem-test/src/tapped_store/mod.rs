@@ -4,59 +4,8 @@ mod claims;
 mod inbox_rows;
 mod operator;
 mod over;
+mod tapped;
 mod transactions;
 
-use idem_core::store::StoreError;
-use idem_core::{BoxError, HasConnection, Store};
-
-use crate::harness::Crash;
-
 pub(crate) use over::Over;
-
-/// The calls that [`TappedStore`] changes. By default it changes nothing.
-pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
-    /// Runs before `ping`, `seen`, `poll_due` and `stats`, and before each `claim` and `insert` with the key of the
-    /// message.
-    fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        std::future::ready(Ok(()))
-    }
-
-    /// Runs at each point at which a process can crash.
-    fn reach(&self, _point: Crash) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
-
-    /// Runs a handler.
-    fn handle<R>(&self, run: R) -> impl Future<Output = Result<(), BoxError>> + Send
-    where
-        R: Future<Output = Result<(), BoxError>> + Send,
-    {
-        run
-    }
-}
-
-/// A store that forwards all calls to the wrapped store through its tap. Its handlers are [`Over`] those of that store.
-#[derive(Clone)]
-pub(crate) struct TappedStore<S, T> {
-    within: S,
-    tap: T,
-}
-
-impl<S, T> TappedStore<S, T> {
-    pub(crate) fn new(within: S, tap: T) -> Self {
-        Self { within, tap }
-    }
-}
-
-/// A transaction of the wrapped store, with the tap.
-pub(crate) struct TappedTxn<X, T> {
-    within: X,
-    tap: T,
-}
-
-/// Returns the transaction itself, because [`Over`] needs the tap that comes with it.
-impl<S: Store, T: StoreTap> HasConnection<TappedTxn<S::Txn, T>> for TappedStore<S, T> {
-    fn connection(txn: &mut Self::Txn) -> &mut TappedTxn<S::Txn, T> {
-        txn
-    }
-}
+pub(crate) use tapped::{StoreTap, TappedStore, TappedTxn};

@@ -105,8 +105,11 @@ impl InboxRows for Postgres {
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let query = self.sql().count_start.query().bind(row.id).bind(row.token);
-        Ok(!self.ask(query.bind(number(row.starts + 1)).bind(secs(lease))).await?.is_empty())
+        self.set_starts(row, row.starts + 1, lease).await
+    }
+
+    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
+        self.set_starts(row, row.starts.saturating_sub(1), lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -122,19 +125,18 @@ impl InboxRows for Postgres {
             Note::Failed { .. } => (1, 0, 0),
             Note::Broke { .. } => (0, 1, 1),
             Note::GivenBack { .. } => (0, 1, 0),
-            Note::Dead { .. } | Note::Released => (0, 0, 0),
+            Note::Dead { .. } | Note::Released { .. } => (0, 0, 0),
         };
         let (due, reason, error) = match note {
             Note::Failed { next: Ok(due), error } | Note::Broke { due, error } => (Some(*due), None, Some(error)),
             Note::Failed { next: Err(reason), error } | Note::Dead { reason, error } => {
                 (None, Some(reason.as_str()), Some(error))
             }
-            Note::GivenBack { due } => (Some(*due), None, None),
-            Note::Released => (Some(Duration::ZERO), None, None),
+            Note::GivenBack { due } | Note::Released { due } => (Some(*due), None, None),
         };
         let query =
             self.sql().record_result.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
-        let reserved = matches!(note, Note::Released).then(|| number(row.starts));
+        let reserved = matches!(note, Note::Released { .. }).then(|| number(row.starts));
         let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes)).bind(reserved);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }
@@ -160,5 +162,12 @@ impl InboxRows for Postgres {
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
         Ok(self.ask(self.sql().dead_letter_crashed.query().bind(ids(handlers)).bind(over(lease))).await?.len() as u64)
+    }
+}
+
+impl Postgres {
+    async fn set_starts(&self, row: &Row, starts: u32, lease: Duration) -> Result<bool, StoreError> {
+        let query = self.sql().set_starts.query().bind(row.id).bind(row.token);
+        Ok(!self.ask(query.bind(number(starts)).bind(secs(lease))).await?.is_empty())
     }
 }

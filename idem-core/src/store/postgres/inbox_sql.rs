@@ -68,7 +68,7 @@ pub(super) const MAKE_DUE: &str = "
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'scheduled'
         AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > now()";
 
-pub(super) const COUNT_START: &str = "
+pub(super) const SET_STARTS: &str = "
     UPDATE {schema}.inbox_messages SET starts = $3, due_at = now() + $4::float8 * interval '1 second'
     WHERE id = $1 AND token = $2 RETURNING 1";
 

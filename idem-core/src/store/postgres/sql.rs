@@ -46,7 +46,7 @@ statements! {
     poll_due = inbox_sql::poll_due(),
     take_ordinary = inbox_sql::take(inbox_sql::ORDINARY, 1),
     take_suspect = inbox_sql::take(inbox_sql::SUSPECT, 0),
-    count_start = inbox_sql::COUNT_START,
+    set_starts = inbox_sql::SET_STARTS,
     extend = inbox_sql::EXTEND,
     taken = inbox_sql::taken(),
     record_result = inbox_sql::record_result(),

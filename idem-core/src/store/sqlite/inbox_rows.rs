@@ -123,8 +123,11 @@ impl InboxRows for Sqlite {
     }
 
     async fn count_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::COUNT_START)).bind(row.id).bind(row.token);
-        Ok(self.change(query.bind(row.starts + 1).bind(millis(lease))).await? == 1)
+        self.set_starts(row, row.starts + 1, lease).await
+    }
+
+    async fn uncount_start(&self, row: &Row, lease: Duration) -> Result<bool, StoreError> {
+        self.set_starts(row, row.starts.saturating_sub(1), lease).await
     }
 
     async fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> Result<(), StoreError> {
@@ -148,7 +151,7 @@ impl InboxRows for Sqlite {
             Note::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
             Note::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
             Note::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),
-            Note::Released => (inbox_sql::RELEASED, Duration::ZERO, None, None),
+            Note::Released { due } => (inbox_sql::RELEASED, *due, None, None),
             Note::Dead { reason, error } => (inbox_sql::DEAD, Duration::ZERO, Some(*reason), Some(error)),
         };
         let mut query = sqlx::query(self.prefix.sql(text)).bind(row.id).bind(row.token).bind(millis(due));
@@ -157,7 +160,7 @@ impl InboxRows for Sqlite {
         }
         match note {
             Note::Broke { .. } => query = query.bind(MAX_BREAKS),
-            Note::Released => query = query.bind(row.starts),
+            Note::Released { .. } => query = query.bind(row.starts),
             _ => {}
         }
         Ok(self.change_of_message(query).await? == 1)
@@ -193,5 +196,12 @@ impl InboxRows for Sqlite {
             .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
             .bind(Reason::Crashed.as_str());
         self.change(query).await
+    }
+}
+
+impl Sqlite {
+    async fn set_starts(&self, row: &Row, starts: u32, lease: Duration) -> Result<bool, StoreError> {
+        let query = sqlx::query(self.prefix.sql(inbox_sql::SET_STARTS)).bind(row.id).bind(row.token);
+        Ok(self.change(query.bind(starts).bind(millis(lease))).await? == 1)
     }
 }

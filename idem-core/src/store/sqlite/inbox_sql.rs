@@ -114,7 +114,7 @@ UPDATE "idem_inbox_messages" SET token = NULL, starts = 0, breaks = 0, error = ?
     reason = ?4, state = 'dead', died_at = {now}
 WHERE id = ?1 AND token = ?2"#;
 
-pub(super) const COUNT_START: &str = r#"
+pub(super) const SET_STARTS: &str = r#"
 UPDATE "idem_inbox_messages" SET starts = ?3, due_at = {now} + ?4 WHERE id = ?1 AND token = ?2"#;
 
 pub(super) const EXTEND: &str = r#"

@@ -189,6 +189,16 @@ async fn suspect<W: World>(line: &Line<W>, starts: u32) {
 /// Like [`suspect`], with a lease. Returns the token of the last process.
 async fn suspect_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> Option<Uuid> {
     let handler = schedule(line, "billing", Order::new("suspect", &[Act::Wait])).await;
+    crash_on(line, handler, starts, lease).await
+}
+
+/// Takes the only row of a handler as often as processes that left no outcome. Returns the token of the last one.
+pub(super) async fn crash_on<W: World>(
+    line: &Line<W>,
+    handler: HandlerId,
+    starts: u32,
+    lease: Duration,
+) -> Option<Uuid> {
     let take = async |kind| {
         let token = Uuid::new_v4();
         let mut rows = line.store.take(&[handler], kind, Limit::rows(1), token, lease).await.unwrap();
@@ -224,13 +234,18 @@ pub async fn a_crash_while_a_row_runs_has_one_effect<W: World>(world: W) {
 async fn schedule<W: World>(line: &Line<W>, consumer: &str, order: Order) -> HandlerId {
     let handler = line.store.register(consumer, &["", "orders"]).await.unwrap()[1];
     let delivery = Delivery::new("orders", serde_json::to_vec(&order).unwrap());
+    schedule_delivery(line, handler, &order.id, delivery).await;
+    handler
+}
+
+/// Like [`schedule`], for any delivery.
+pub(super) async fn schedule_delivery<W: World>(line: &Line<W>, handler: HandlerId, key: &str, delivery: Delivery) {
     let fingerprint = Fingerprint::of(delivery.payload());
-    let identity = Identity { handler, key: Key::of(&order.id).unwrap(), fingerprint };
+    let identity = Identity { handler, key: Key::of(key).unwrap(), fingerprint };
     let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
     line.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
     let state = Ok(Duration::ZERO);
     let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
     line.store.insert(&mut txn, &row).await.unwrap();
     assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
-    handler
 }

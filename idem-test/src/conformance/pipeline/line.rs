@@ -147,7 +147,9 @@ impl<W: World> Line<W> {
     /// Starts a worker with this codec.
     pub(super) fn start_with_codec(&self, codec: impl Codec<Order>, settings: Settings) -> Running {
         let worker = Worker::new(settings.consumer, self.store.clone(), self.queue.clone()).state(self.desk.clone());
-        self.run_until_told(worker.codec(codec).handler::<Orders<W>>(), settings)
+        let worker = worker.codec(codec).handler::<Orders<W>>();
+        let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
+        self.run_until_told(worker, settings)
     }
 
     pub(super) fn run_until_told<S: Store, Src: Source, C: Send + Sync + 'static>(

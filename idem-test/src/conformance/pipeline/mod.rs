@@ -238,10 +238,12 @@ macro_rules! pipeline_suite {
             a_key_by_position_refuses_a_broker_without_positions
             // refusals
             a_message_that_the_database_refuses_is_held_and_harms_no_other
+            what_is_tried_again_and_again_keeps_its_lease
             a_drain_releases_what_the_database_refuses
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other
             a_worker_that_holds_nothing_but_refused_messages_is_not_ready
+            several_queues_may_hold_more_refused_messages_than_one
             a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health
             a_lost_connection_is_no_outage_while_the_database_answers
             // routes
@@ -256,6 +258,11 @@ macro_rules! pipeline_suite {
             a_codec_sees_the_headers_and_the_content_type
             a_registry_that_is_away_costs_no_attempt_and_no_dead_letter
             a_row_whose_registry_is_away_is_charged_with_nothing
+            a_row_runs_as_soon_as_its_codec_is_prepared
+            a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends
+            a_registry_that_hangs_delays_no_other_handler
+            a_suspect_whose_registry_is_away_makes_its_process_quiet_once
+            a_replay_of_what_had_no_schema_asks_again
             a_schema_that_does_not_exist_makes_a_dead_letter
             a_preparation_that_hangs_holds_up_nothing_but_its_message
             a_preparation_that_hangs_is_tried_again

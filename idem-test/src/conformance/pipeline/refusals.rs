@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use idem_core::DeliveryOrder;
 use idem_core::store::StoreError;
+use idem_core::{BoxError, Delivery, DeliveryOrder, Source, SubscribeOptions};
 use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::soon;
+use crate::tap::{Tap, Tapped};
 
 use super::faulty::Do;
 use super::orders::Act;
@@ -50,6 +51,38 @@ pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: W
     soon(line.queue.idle()).await;
     worker.stop().await;
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
+}
+
+/// Each try is shorter than the time after which a lease is extended, and so is each wait between two tries.
+pub async fn what_is_tried_again_and_again_keeps_its_lease<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let lease = Duration::from_secs(6);
+    line.broker.lease(Some(lease));
+    let (locked, held) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let hook = {
+        let (locked, held) = (locked.clone(), held.clone());
+        move |method: &'static str, _: &[u8]| match method.starts_with("claim") && locked.load(SeqCst) {
+            true => {
+                held.fetch_add(1, SeqCst);
+                Do::Fail(StoreError::LockTimeout)
+            }
+            false => Do::Work,
+        }
+    };
+    line.publish(Order::ok("first"));
+    line.publish_redelivered(Order::ok("again")).await;
+    let before = line.queue.counts().redeliveries;
+    let worker = line.start_over(hook, Settings::default());
+    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
+    tokio::time::sleep(lease + lease / 2).await;
+    assert!(held.load(SeqCst) > 4);
+    locked.store(false, SeqCst);
+    line.outcomes(if W::INBOX { 2 } else { 3 }).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.redeliveries - before, counts.stale), (1, 0), "{counts:?}");
+    assert_eq!((line.desk.runs("first"), line.desk.runs("again")), (1, 1));
 }
 
 /// There is one lane, and more deliveries than it processes: a refused message leaves the lane to the others.
@@ -192,6 +225,47 @@ pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: Wo
     soon(line.queue.idle()).await;
     worker.stop().await;
     assert_eq!(line.queue.counts().redeliveries, 0);
+}
+
+/// Each queue has its own limit of unsettled deliveries, so others can still be taken when one is full.
+pub async fn several_queues_may_hold_more_refused_messages_than_one<W: World>(world: W) {
+    let line = Line::new(world).await;
+    refuse(&line, "INSERT", "processed_messages", None).await;
+    let (settings, shown) = watched(1);
+    let worker = line.start_at(Tapped::new(line.queue.clone(), TwoQueues), settings);
+    let watched = Watched::of(shown.clone()).await;
+    let of_one = if W::BATCH > 1 { 2 * W::BATCH } else { 1 };
+    (0..of_one).for_each(|n| line.publish(Order::ok(&n.to_string())));
+    soon(line.queue.delivered(of_one)).await;
+    // There is no signal that all have been refused.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    watched.was_always_ready();
+    (of_one..2 * of_one).for_each(|n| line.publish(Order::ok(&n.to_string())));
+    let health = shown.borrow().clone().unwrap();
+    is_ready(&health, false).await;
+    allow(&line, "processed_messages").await;
+    line.outcomes(2 * of_one).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+}
+
+/// Acts as two queues, each of which may have as many deliveries unsettled as the worker says.
+struct TwoQueues;
+
+impl Tap for TwoQueues {
+    type Ack = ();
+
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
+        (delivery, ())
+    }
+
+    async fn subscribe<S: Source>(&mut self, source: &mut S, options: SubscribeOptions) -> Result<(), BoxError> {
+        source.subscribe(SubscribeOptions { max_unsettled: 2 * options.max_unsettled, ..options }).await
+    }
+
+    fn queues<S: Source>(&self, _: &S) -> usize {
+        2
+    }
 }
 
 /// A full disk, for example: the database answers each query and refuses each claim. The worker is not ready as long as

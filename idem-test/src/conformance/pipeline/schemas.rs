@@ -1,8 +1,8 @@
 //! A codec that needs schemas, and the registry that provides them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_core::{BoxError, Codec, DecodeError, Delivery, PrepareError};
 use serde::de::DeserializeOwned;
@@ -14,7 +14,8 @@ pub(super) const BACKWARDS: &str = "application/x-backwards";
 /// JSON, or backwards JSON according to the content type, under the schema that the header `schema` names.
 #[derive(Clone)]
 pub(super) struct Schemas {
-    known: Arc<Mutex<BTreeSet<String>>>,
+    /// Until when each schema is known.
+    known: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
     registry: Registry,
 }
 
@@ -25,10 +26,15 @@ pub(super) struct Registry {
     asked: watch::Sender<usize>,
 }
 
+/// How long a codec knows an answer that it forgets soon: less than the shortest delay before another try of a row.
+const BRIEF: Duration = Duration::from_millis(50);
+
 /// How the registry answers a request for a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Known,
+    /// It answers, and the codec forgets the answer soon.
+    Brief,
     Unknown,
     Away,
     /// It does not answer until the test sets another answer.
@@ -63,10 +69,21 @@ impl Registry {
     }
 }
 
+impl Schemas {
+    fn knows(&self, schema: &str) -> bool {
+        let known = self.known.lock().unwrap();
+        known.get(schema).is_some_and(|until| until.is_none_or(|until| Instant::now() < until))
+    }
+
+    fn learn(&self, schema: &str, until: Option<Instant>) {
+        self.known.lock().unwrap().insert(schema.to_owned(), until);
+    }
+}
+
 impl<M: DeserializeOwned> Codec<M> for Schemas {
     fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
         if let Some(schema) = delivery.headers().get_str("schema")
-            && !self.known.lock().unwrap().contains(schema)
+            && !self.knows(schema)
         {
             return Err(DecodeError::unprepared());
         }
@@ -84,7 +101,8 @@ impl<M: DeserializeOwned> Codec<M> for Schemas {
         let answered = answers.wait_for(|answers| answers.get(schema) != Some(&Answer::Hang)).await;
         let answer = answered.map_err(PrepareError::unavailable)?.get(schema).copied();
         match answer {
-            Some(Answer::Known) => drop(self.known.lock().unwrap().insert(schema.to_owned())),
+            Some(Answer::Known) => self.learn(schema, None),
+            Some(Answer::Brief) => self.learn(schema, Some(Instant::now() + BRIEF)),
             Some(Answer::Forgotten) => {}
             Some(Answer::Away) => return Err(PrepareError::unavailable(BoxError::from("the registry is away"))),
             Some(Answer::Panic) => panic!("the registry's client panics"),

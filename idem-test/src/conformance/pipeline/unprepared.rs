@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use idem_core::{DeliveryOrder, Reason, RetryPolicy};
+use idem_core::store::{Claims, HandlerId, Replayed};
+use idem_core::{Delivery, DeliveryOrder, Headers, Reason, RetryPolicy, SuspectLock};
 
 use crate::Publication;
 use crate::conformance::soon;
 
+use super::crashes::{crash_on, schedule_delivery};
 use super::orders::Act;
 use super::schemas::{Answer, BACKWARDS, Registry};
 use super::{Line, Order, Settings, World};
@@ -99,6 +101,109 @@ pub async fn a_row_whose_registry_is_away_is_charged_with_nothing<W: World>(worl
     assert_eq!(line.outcomes(3).await[2], "processed");
     worker.stop().await;
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 2));
+}
+
+/// Its codec may soon forget what it has fetched. A delay would be longer than that each time.
+pub async fn a_row_runs_as_soon_as_its_codec_is_prepared<W: World>(world: W) {
+    let line = Line::new(world).await;
+    rows(&line, "v1", &["a"]).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Brief);
+    let worker = line.start_with_codec(registry.codec(), Settings::default());
+    assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
+    worker.stop().await;
+    assert_eq!(line.effects("a").await, 1);
+}
+
+/// No process takes it meanwhile. It may wait for hours, and processes are replaced meanwhile.
+pub async fn a_row_that_waits_for_its_codec_is_not_charged_when_its_process_ends<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (orders, _) = handlers(&line).await;
+    schedule_delivery(&line, orders, "a", of_schema_v1("a")).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Hang);
+    let worker = line.start_with_codec(registry.codec(), patient());
+    registry.asked(1).await;
+    // Beyond its first lease.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert_eq!(registry.times_asked(), 1);
+    worker.crash().await;
+    assert_eq!(line.scheduled().await[0].starts, 0);
+    registry.answers("v1", Answer::Known);
+    let worker = line.start_with_codec(registry.codec(), patient());
+    assert_eq!(line.outcomes(1).await, ["processed"]);
+    worker.stop().await;
+}
+
+/// The preparations of one handler leave room for those of another one.
+pub async fn a_registry_that_hangs_delays_no_other_handler<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (orders, refunds) = handlers(&line).await;
+    for n in 0..70 {
+        schedule_delivery(&line, orders, &n.to_string(), of_schema_v1(&n.to_string())).await;
+    }
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Hang);
+    registry.answers("v2", Answer::Known);
+    let worker = line.start_with_codec(registry.codec(), Settings { both: true, ..patient() });
+    registry.asked(32).await;
+    // As many rows as can be have been taken.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    schedule_delivery(&line, refunds, "b", of_schema_v1("b").with_headers(schema_header("v2"))).await;
+    assert_eq!(line.outcomes(1).await, ["processed"]);
+    assert_eq!(line.effects("refund b").await, 1);
+    worker.stop().await;
+}
+
+/// Waiting for a registry is no reason to stop all other work of the process again and again.
+pub async fn a_suspect_whose_registry_is_away_makes_its_process_quiet_once<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let (orders, _) = handlers(&line).await;
+    schedule_delivery(&line, orders, "suspect", of_schema_v1("suspect")).await;
+    crash_on(&line, orders, 2, Duration::ZERO).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Away);
+    let gate = SuspectLock::new();
+    let settings = Settings { gate: Some(gate.clone()), ..Settings::default() };
+    let worker = line.start_with_codec(registry.codec(), settings);
+    registry.asked(5).await;
+    assert_eq!(gate.times_exclusive(), 1, "to find that it needs the registry");
+    assert_eq!(line.scheduled().await[0].starts, 2);
+    registry.answers("v1", Answer::Known);
+    assert_eq!(line.outcomes(1).await, ["processed"]);
+    assert_eq!(gate.times_exclusive(), 2, "to run it");
+    worker.stop().await;
+}
+
+/// A verdict belongs to the try that has found it.
+pub async fn a_replay_of_what_had_no_schema_asks_again<W: World>(world: W) {
+    let line = Line::new(world).await;
+    rows(&line, "v1", &["a"]).await;
+    let registry = Registry::default();
+    registry.answers("v1", Answer::Unknown);
+    let worker = line.start_with_codec(registry.codec(), Settings::default());
+    for times in 1..=2 {
+        assert_eq!(line.outcomes(1 + times).await[times], "dead: undecodable");
+        assert_eq!(registry.times_asked(), times);
+        registry.answers("v1", if times == 1 { Answer::Unknown } else { Answer::Known });
+        assert_eq!(line.inbox().replay(line.one_dead().await.id).await.unwrap(), Replayed::Due);
+    }
+    assert_eq!(line.outcomes(4).await[3], "processed");
+    worker.stop().await;
+}
+
+/// The handlers of the suite, as their ids.
+async fn handlers<W: World>(line: &Line<W>) -> (HandlerId, HandlerId) {
+    let handlers = line.store.register("billing", &["orders", "refunds"]).await.unwrap();
+    (handlers[0], handlers[1])
+}
+
+fn of_schema_v1(id: &str) -> Delivery {
+    Delivery::new("orders", serde_json::to_vec(&Order::ok(id)).unwrap()).with_headers(schema_header("v1"))
+}
+
+fn schema_header(schema: &'static str) -> Headers {
+    [("schema", schema)].into_iter().collect()
 }
 
 /// The message is at fault, as it is if the preparation panics. It is kept in full, also as a row of the inbox.

@@ -124,6 +124,7 @@ macro_rules! store_suite {
             a_reserved_suspect_has_no_further_start
             a_start_is_counted_once_however_often_it_is_repeated
             a_released_suspect_is_as_it_was_reserved
+            a_start_that_is_taken_back_is_taken_back_once
             leases_are_extended_by_token
             to_extend_a_lease_never_waits_for_a_row_that_runs
             four_starts_are_not_taken_again

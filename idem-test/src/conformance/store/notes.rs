@@ -74,7 +74,14 @@ pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
     let new = stage.begin_suspect().await;
     let given_back = Note::GivenBack { due: Duration::ZERO };
     let dead = Note::Dead { reason: Reason::Undecodable, error: "stale".to_owned() };
-    for note in [failed(Ok(HOUR)), failed(Err(Reason::Exhausted)), broke(), given_back, Note::Released, dead] {
+    for note in [
+        failed(Ok(HOUR)),
+        failed(Err(Reason::Exhausted)),
+        broke(),
+        given_back,
+        Note::Released { due: Duration::ZERO },
+        dead,
+    ] {
         assert!(!stage.store.record_result(&old, &note).await.unwrap(), "{note:?}");
     }
     let row = stage.one_scheduled().await;

@@ -81,10 +81,34 @@ pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
     stage.end_leases().await;
     let row = stage.take_one(Kind::Suspect).await;
     assert!(stage.store.count_start(&row, LEASE).await.unwrap());
-    assert!(stage.store.record_result(&row, &Note::Released).await.unwrap());
-    assert!(!stage.store.record_result(&row, &Note::Released).await.unwrap());
+    assert!(stage.store.record_result(&row, &Note::Released { due: Duration::ZERO }).await.unwrap());
+    assert!(!stage.store.record_result(&row, &Note::Released { due: Duration::ZERO }).await.unwrap());
     let row = stage.take_one(Kind::Suspect).await;
     assert_eq!((row.starts, row.attempts, row.breaks), (1, 0, 0));
+}
+
+/// A row that waits for its codec is reserved: the end of its process charges nothing, and it is given back as it was.
+pub async fn a_start_that_is_taken_back_is_taken_back_once<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    stage.schedule("a").await;
+    let row = stage.take_one(Kind::Ordinary).await;
+    stage.rows_earlier(LEASE).await;
+    for _ in 0..2 {
+        assert!(stage.store.uncount_start(&row, LEASE).await.unwrap());
+        let reserved = stage.one_scheduled().await;
+        assert_eq!((reserved.starts, reserved.token), (0, row.token));
+    }
+    assert!(stage.take(Kind::Ordinary).await.is_empty(), "its lease has begun anew");
+    stage.end_leases().await;
+    let taken = stage.take_one(Kind::Ordinary).await;
+    assert_eq!(taken.starts, 1, "nothing was charged");
+    assert!(!stage.store.uncount_start(&row, LEASE).await.unwrap(), "another process has it");
+    assert!(stage.store.uncount_start(&taken, LEASE).await.unwrap());
+    let released = Row { starts: 0, ..taken };
+    assert!(stage.store.record_result(&released, &Note::Released { due: LEASE }).await.unwrap());
+    assert!(stage.take(Kind::Ordinary).await.is_empty(), "it is not due yet");
+    stage.rows_earlier(LEASE).await;
+    assert_eq!(stage.take_one(Kind::Ordinary).await.starts, 1);
 }
 
 /// Only the leases of rows that still have the token are extended.
