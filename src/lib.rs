@@ -7,7 +7,8 @@ pub use idem_core::{
     Acker, Batch, BoxError, CloudEvent, Codec, DecodeError, Delivery, DeliveryOrder, Error, Extract, Extraction,
     Fingerprint, FromRef, Handler, HasConnection, Headers, Health, IdempotencyKey, Inbox, Input, Json, Key, KeyError,
     KeyPart, Lag, MAX_KEY, NoHandlers, Outcome, Param, PartitionKey, PrepareError, Properties, Reason, ReplayWindow,
-    RetryPolicy, Settled, Source, State, Store, Subject, SubscribeOptions, WithHandlers, Worker, permanent, store,
+    RetryPolicy, Settled, Source, State, Store, Subject, SubscribeOptions, WithHandlers, Worker, Workers, permanent,
+    shutdown_signal, store,
 };
 pub use idem_macros::idempotent;
 

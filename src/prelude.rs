@@ -4,7 +4,7 @@
 
 pub use crate::{
     Batch, BoxError, CloudEvent, Delivery, Handler, Headers, IdempotencyKey, Inbox, Key, Outcome, PartitionKey,
-    RetryPolicy, State, Subject, Worker, idempotent, permanent,
+    RetryPolicy, State, Subject, Worker, Workers, idempotent, permanent,
 };
 
 #[cfg(feature = "postgres")]

@@ -59,7 +59,7 @@ pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::Sqlite;
 pub use store::{HasConnection, Store};
-pub use worker::{NoHandlers, WithHandlers, Worker};
+pub use worker::{NoHandlers, WithHandlers, Worker, Workers, shutdown_signal};
 
 #[doc(hidden)]
 pub mod __private {
