@@ -1,6 +1,7 @@
 #![doc = include_str!("docs/crate.md")]
 
 pub mod docs;
+mod missing;
 pub mod prelude;
 
 pub use idem_core::{
@@ -8,7 +9,7 @@ pub use idem_core::{
     Fingerprint, FromRef, Handler, HasConnection, Headers, Health, IdempotencyKey, Inbox, Input, Json, Key, KeyError,
     KeyPart, Lag, MAX_KEY, NoHandlers, Outcome, Param, PartitionKey, PrepareError, Properties, Reason, ReplayWindow,
     RetryPolicy, Settled, Source, State, Store, Subject, SubscribeOptions, WithHandlers, Worker, Workers, permanent,
-    shutdown_signal, store,
+    retry_after, shutdown_signal, store,
 };
 pub use idem_macros::idempotent;
 
@@ -27,6 +28,10 @@ pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 
 #[doc(hidden)]
 pub use idem_core::{__private, SuspectLock};
+
+#[allow(unused_imports, unreachable_pub, reason = "with all features, nothing is missing")]
+#[doc(hidden)]
+pub use missing::*;
 
 /// Compiles the program of the README.
 #[cfg(all(doctest, feature = "postgres", feature = "rabbitmq"))]

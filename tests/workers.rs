@@ -131,3 +131,31 @@ async fn a_service_that_is_asked_to_end_finishes_what_runs() {
         assert!(timeout(LIMIT, service.wait()).await.unwrap().unwrap().success());
     }
 }
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_is_too_small_is_told_with_the_sum_and_what_it_consists_of() {
+    use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+    #[idempotent(key = "id", name = "quick")]
+    async fn quick(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    let Some(url) = idem_test::conformance::server("DATABASE_URL") else { return };
+    let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
+    let store = Postgres::options(&url).schema(&schema).connections(30).connect().await.unwrap();
+    let broker = Broker::new();
+    let worker = |name: &str| Worker::new(name, store.clone(), broker.queue(name)).handler::<quick>();
+    let workers = Workers::new().add(worker("one")).add(worker("two")).add(worker("three"));
+    let error = timeout(LIMIT, workers.run_until(std::future::pending())).await.unwrap().unwrap_err().to_string();
+    for part in [
+        "the store has 30",
+        "16 for `.concurrency(16)`, 4 for `.inbox_concurrency(4)`, 2 to store deliveries and 3 of its own",
+        "`.connections(75)`",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in {error:?}");
+    }
+    let mut admin = PgConnection::connect(&url).await.unwrap();
+    admin.execute(sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE")))).await.unwrap();
+}

@@ -82,7 +82,7 @@ impl Claims for Nothing {
 }
 
 impl InboxRows for Nothing {
-    async fn insert(&self, _: &mut Nowhere, _: &NewRow<'_>) -> Answer<()> {
+    async fn insert(&self, _: &mut Nowhere, _: &NewRow<'_>) -> Answer<i64> {
         Ok(())
     }
 
@@ -145,6 +145,10 @@ impl Operator for Nothing {
     }
 
     async fn waiting(&self, _: &str) -> Answer<Vec<Waiting>> {
+        Ok(Vec::new())
+    }
+
+    async fn consumers(&self) -> Answer<Vec<String>> {
         Ok(Vec::new())
     }
 

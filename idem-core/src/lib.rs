@@ -3,6 +3,7 @@
 //! Users depend on the facade `idem-rs`; authors of adapters and stores depend on this crate.
 
 mod acker;
+mod advice;
 mod age;
 mod batch;
 mod cloud_event;
@@ -34,13 +35,14 @@ mod telemetry;
 mod worker;
 
 pub use acker::{Acker, Settled};
+pub use advice::{permanent, retry_after};
 pub use cloud_event::CloudEvent;
 #[cfg(feature = "protobuf")]
 pub use codec::Protobuf;
 pub use codec::{Codec, DecodeError, Json, PrepareError};
 pub use delivery::Delivery;
 pub use delivery_order::DeliveryOrder;
-pub use error::{BoxError, Error, permanent};
+pub use error::{BoxError, Error};
 pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, PartitionKey, State, Subject};
 pub use fingerprint::Fingerprint;
 pub use handler::Handler;

@@ -6,7 +6,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, Source, Store, WithHandlers, Worker};
+use crate::{Error, Source, Store, Worker};
+
+use super::builder::HasHandlers;
 
 type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
@@ -23,7 +25,8 @@ type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 /// ```
 ///
 /// Workers of one store share its connections, so give the store as many as they need together: each takes
-/// `concurrency` and `inbox_concurrency` and a few more, and the first worker that finds too few left cannot start.
+/// `concurrency` and `inbox_concurrency` and a few more. The first worker that finds too few left cannot start, and its
+/// error has the sum for all of them.
 #[must_use = "workers do nothing until `run_until`"]
 #[derive(Default)]
 pub struct Workers {
@@ -32,7 +35,8 @@ pub struct Workers {
 
 struct Member {
     consumer: String,
-    start: Box<dyn FnOnce(CancellationToken) -> Run + Send>,
+    connections: usize,
+    start: Box<dyn FnOnce(CancellationToken, usize) -> Run + Send>,
 }
 
 impl Workers {
@@ -42,14 +46,19 @@ impl Workers {
     }
 
     /// Adds a worker, which has all its handlers. Take its [`health`](Worker::health) before, if a probe needs it.
-    pub fn add<S: Store, Src: Source, St, C>(mut self, worker: Worker<S, Src, St, C, WithHandlers>) -> Self
+    #[allow(clippy::should_implement_trait, reason = "a worker is added, not a number")]
+    pub fn add<S: Store, Src: Source, St, C, Stage>(mut self, mut worker: Worker<S, Src, St, C, Stage>) -> Self
     where
         St: Send + Sync + 'static,
         C: Send + Sync + 'static,
+        Stage: HasHandlers,
     {
-        let consumer = worker.consumer.clone();
-        let start = |stop: CancellationToken| -> Run { Box::pin(worker.run_until(stop.cancelled_owned())) };
-        self.workers.push(Member { consumer, start: Box::new(start) });
+        let (consumer, connections) = (worker.consumer.clone(), worker.settings.connections());
+        let start = move |stop: CancellationToken, together| -> Run {
+            worker.settings.together = Some(together);
+            Box::pin(worker.run_until(stop.cancelled_owned()))
+        };
+        self.workers.push(Member { consumer, connections, start: Box::new(start) });
         self
     }
 
@@ -67,8 +76,9 @@ impl Workers {
         }
         let stop = CancellationToken::new();
         let mut running = FuturesUnordered::new();
-        for Member { consumer, start } in self.workers {
-            let run = start(stop.clone());
+        let together = self.workers.iter().map(|worker| worker.connections).sum();
+        for Member { consumer, start, .. } in self.workers {
+            let run = start(stop.clone(), together);
             running.push(async move { (consumer, run.await) });
         }
         let mut shutdown = pin!(shutdown);

@@ -9,7 +9,7 @@ use super::{claims, inbox_sql, migrate, operator, prune};
 async fn plan(text: &str) -> String {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
     let prefix = Prefix::new("idem_").unwrap();
-    sqlx::raw_sql(prefix.sql(migrate::MIGRATIONS[0].1)).execute(&mut connection).await.unwrap();
+    sqlx::raw_sql(prefix.sql(migrate::MIGRATIONS[0].sql)).execute(&mut connection).await.unwrap();
     let steps =
         sqlx::query(prefix.sql(&format!("EXPLAIN QUERY PLAN {text}"))).fetch_all(&mut connection).await.unwrap();
     steps.iter().map(|step| step.get::<String, _>("detail")).collect::<Vec<_>>().join("\n")
