@@ -1,5 +1,5 @@
 //! The telemetry of a worker: metrics by consumer, handler and outcome, and log lines of the right level.
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -83,7 +83,7 @@ impl Claims for Nothing {
 
 impl InboxRows for Nothing {
     async fn insert(&self, _: &mut Nowhere, _: &NewRow<'_>) -> Answer<i64> {
-        Ok(())
+        Ok(0)
     }
 
     async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
