@@ -32,15 +32,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The topic must exist: `kafka-topics.sh --create --topic orders --bootstrap-server $KAFKA_BROKERS`. The group is
     // `billing`.
     let orders = Kafka::connect(&std::env::var("KAFKA_BROKERS")?).await?.topic("orders").await?;
-    println!("consuming orders; end with ctrl-c");
+    println!("consuming orders; end with ctrl-c or SIGTERM");
     Worker::new("billing", store, orders)
         .handler::<order_paid>()
         .observe(|_, outcome| println!("{}", outcome.as_str()))
-        .run_until(shutdown())
+        .run_until(idem::shutdown_signal())
         .await?;
     Ok(())
-}
-
-async fn shutdown() {
-    tokio::signal::ctrl_c().await.ok();
 }

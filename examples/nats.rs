@@ -32,15 +32,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The stream must exist: `nats stream add orders --subjects orders`. The durable consumer `billing` is created if
     // needed.
     let orders = Nats::connect(&std::env::var("NATS_URL")?).await?.stream("orders").await?;
-    println!("consuming orders; end with ctrl-c");
+    println!("consuming orders; end with ctrl-c or SIGTERM");
     Worker::new("billing", store, orders)
         .handler::<order_paid>()
         .observe(|_, outcome| println!("{}", outcome.as_str()))
-        .run_until(shutdown())
+        .run_until(idem::shutdown_signal())
         .await?;
     Ok(())
-}
-
-async fn shutdown() {
-    tokio::signal::ctrl_c().await.ok();
 }

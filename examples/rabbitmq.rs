@@ -31,15 +31,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Postgres::connect(&database).await?;
     // `.queue("orders")` requires an existing queue; `declare` creates a quorum queue if none exists.
     let orders = RabbitMq::connect(&std::env::var("AMQP_URL")?).await?.declare("orders").await?;
-    println!("consuming orders; end with ctrl-c");
+    println!("consuming orders; end with ctrl-c or SIGTERM");
     Worker::new("billing", store, orders)
         .handler::<order_paid>()
         .observe(|_, outcome| println!("{}", outcome.as_str()))
-        .run_until(shutdown())
+        .run_until(idem::shutdown_signal())
         .await?;
     Ok(())
-}
-
-async fn shutdown() {
-    tokio::signal::ctrl_c().await.ok();
 }

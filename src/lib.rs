@@ -2,13 +2,15 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod docs;
+mod missing;
 pub mod prelude;
 
 pub use idem_core::{
     Acker, Batch, BoxError, CloudEvent, Codec, DecodeError, Delivery, DeliveryOrder, Error, Extract, Extraction,
     Fingerprint, FromRef, Handler, HasConnection, Headers, Health, IdempotencyKey, Inbox, Input, Json, Key, KeyError,
     KeyPart, Lag, MAX_KEY, NoHandlers, Outcome, Param, PartitionKey, PrepareError, Properties, Reason, ReplayWindow,
-    RetryPolicy, Settled, Source, State, Store, Subject, SubscribeOptions, WithHandlers, Worker, permanent, store,
+    RetryPolicy, Settled, Source, State, Store, Subject, SubscribeOptions, WithHandlers, Worker, Workers, permanent,
+    retry_after, shutdown_signal, store,
 };
 pub use idem_macros::idempotent;
 
@@ -27,6 +29,10 @@ pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 
 #[doc(hidden)]
 pub use idem_core::{__private, SuspectLock};
+
+#[allow(unused_imports, unreachable_pub, reason = "with all features, nothing is missing")]
+#[doc(hidden)]
+pub use missing::*;
 
 /// Compiles the program of the README.
 #[cfg(all(doctest, feature = "postgres", feature = "rabbitmq"))]

@@ -4,16 +4,8 @@
 
 pub use crate::{
     Batch, BoxError, CloudEvent, Delivery, Handler, Headers, IdempotencyKey, Inbox, Key, Outcome, PartitionKey,
-    RetryPolicy, State, Subject, Worker, idempotent, permanent,
+    RetryPolicy, State, Subject, Worker, Workers, idempotent, permanent, retry_after,
 };
 
-#[cfg(feature = "postgres")]
-pub use crate::Postgres;
-#[cfg(feature = "sqlite")]
-pub use crate::Sqlite;
-#[cfg(feature = "kafka")]
-pub use idem_kafka::Kafka;
-#[cfg(feature = "nats")]
-pub use idem_nats::Nats;
-#[cfg(feature = "rabbitmq")]
-pub use idem_rabbitmq::RabbitMq;
+// Without its feature, each of these is a type whose use is an error that names the feature.
+pub use crate::{Kafka, Nats, Postgres, RabbitMq, Sqlite};

@@ -1,5 +1,5 @@
 //! The telemetry of a worker: metrics by consumer, handler and outcome, and log lines of the right level.
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,17 +21,43 @@ struct Order {
 
 #[idempotent(key = "id", name = "order")]
 async fn order(order: Order, _tx: &mut SqliteConnection) -> Result<(), BoxError> {
-    if order.fail { Err(permanent("refused")) } else { Ok(()) }
+    match order.id.as_str() {
+        "later" => Err("the bank is closed".into()),
+        _ if order.fail => Err(permanent("refused")),
+        _ => Ok(()),
+    }
 }
 
-/// Records the levels of idem's log lines and the names of its spans.
+/// Records the levels of idem's log lines and the names of its spans, and the lines with their fields.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<(Vec<Level>, Vec<&'static str>)>>);
+struct Lines(Arc<Mutex<(Vec<Level>, Vec<&'static str>)>>, Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    /// The one line that contains this.
+    fn line(&self, part: &str) -> String {
+        let lines = self.1.lock().unwrap();
+        let found: Vec<_> = lines.iter().filter(|line| line.contains(part)).collect();
+        let [line] = found[..] else { panic!("{part:?} in {found:?} of {lines:?}") };
+        line.clone()
+    }
+}
+
+/// The fields of an event as text.
+struct Text(String);
+
+impl tracing::field::Visit for Text {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!(" {field}={value:?}"));
+    }
+}
 
 impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Lines {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
         if event.metadata().target().starts_with("idem") {
             self.0.lock().unwrap().0.push(*event.metadata().level());
+            let mut text = Text(event.metadata().level().to_string());
+            event.record(&mut text);
+            self.1.lock().unwrap().push(text.0);
         }
     }
 
@@ -120,4 +146,44 @@ async fn a_duplicate_is_a_debug_line_and_never_more() {
 async fn a_dead_letter_is_an_error_line() {
     let (_, lines) = run(vec![message("a", true)]).await;
     assert!(lines.0.lock().unwrap().0.contains(&Level::ERROR));
+}
+
+#[tokio::test]
+async fn a_failure_is_a_line_with_its_row_its_attempt_and_its_cause() {
+    let (_, lines) = run(vec![message("later", false), message("a", true), Publication::new("no JSON")]).await;
+    let scheduled = lines.line("the message is scheduled");
+    for part in ["WARN", "id=", "attempt=1", "due=1.", "error=\"the bank is closed\""] {
+        assert!(scheduled.contains(part), "{part:?} is not in {scheduled:?}");
+    }
+    let dead = lines.line("reason=permanent");
+    for part in ["ERROR", "the message is a dead letter", "id=", "attempt=1", "error=\"refused\""] {
+        assert!(dead.contains(part), "{part:?} is not in {dead:?}");
+    }
+    let undecodable = lines.line("reason=undecodable");
+    assert!(undecodable.contains("id=") && undecodable.contains("expected"), "{undecodable:?}");
+}
+
+#[tokio::test]
+async fn a_conflict_is_a_line_with_its_cause() {
+    let (_, lines) = run(vec![message("a", false), message("a", true)]).await;
+    let conflict = lines.line("reason=conflict");
+    assert!(conflict.contains("another message was taken over under its key"), "{conflict:?}");
+}
+
+#[tokio::test]
+async fn the_start_is_a_line_with_what_the_worker_is() {
+    let (_, lines) = run(vec![message("a", false)]).await;
+    let start = lines.line("the worker has started");
+    for part in [
+        "INFO",
+        "consumer=\"billing\"",
+        "handlers=[\"order\"]",
+        "source=\"orders\"",
+        "Sqlite",
+        "idem.db",
+        " concurrency=16",
+        "inbox_concurrency=4",
+    ] {
+        assert!(start.contains(part), "{part:?} is not in {start:?}");
+    }
 }

@@ -82,8 +82,8 @@ impl Claims for Nothing {
 }
 
 impl InboxRows for Nothing {
-    async fn insert(&self, _: &mut Nowhere, _: &NewRow<'_>) -> Answer<()> {
-        Ok(())
+    async fn insert(&self, _: &mut Nowhere, _: &NewRow<'_>) -> Answer<i64> {
+        Ok(0)
     }
 
     async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
@@ -149,6 +149,10 @@ impl Operator for Nothing {
     }
 
     async fn waiting(&self, _: &str) -> Answer<Vec<Waiting>> {
+        Ok(Vec::new())
+    }
+
+    async fn consumers(&self) -> Answer<Vec<String>> {
         Ok(Vec::new())
     }
 

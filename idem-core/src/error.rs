@@ -7,7 +7,17 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error that keeps a worker or a store from starting, or that ends a worker. It never concerns a single message;
 /// the result for a message is an [`Outcome`](crate::Outcome).
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` shows the whole chain as text, each part once, because that is how Rust prints an error that `main` returns.
+///
+/// ```
+/// let refused = idem_core::Error::Database {
+///     what: "cannot connect to PostgreSQL at db:5432".to_owned(),
+///     source: "connection refused".into(),
+/// };
+/// assert_eq!(format!("{refused:?}"), "cannot connect to PostgreSQL at db:5432: connection refused");
+/// ```
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting that would lose or repeat messages, or that cannot work. The text names the fix.
@@ -40,49 +50,9 @@ pub enum Error {
     },
 }
 
-/// Marks a handler's error as permanent: the message becomes a dead letter immediately, with reason `permanent`,
-/// without further attempts. The transaction is rolled back as with any other error.
-///
-/// ```
-/// # use idem_core::{permanent, BoxError};
-/// fn check(amount: i64) -> Result<(), BoxError> {
-///     if amount < 0 { return Err(permanent("a negative amount")) }
-///     Ok(())
-/// }
-/// ```
-pub fn permanent(error: impl Into<BoxError>) -> BoxError {
-    Box::new(Permanent(Mark(error.into())))
-}
-
-#[derive(Debug)]
-struct Permanent(Mark);
-
-/// The mark is the *source* of the error that `permanent` returns, not that error itself. A transparent wrapper, such
-/// as thiserror's, returns the source of the error that it wraps, and would otherwise hide the mark.
-#[derive(Debug)]
-struct Mark(BoxError);
-
-impl fmt::Display for Permanent {
+impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Permanent {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
-    }
-}
-
-impl fmt::Display for Mark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Mark {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source()
+        f.write_str(&text(self))
     }
 }
 
@@ -94,11 +64,6 @@ pub(crate) fn chain<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |error| error.source()).take(DEPTH)
-}
-
-/// Returns whether [`permanent`] occurs anywhere in the chain.
-pub(crate) fn is_permanent(error: &BoxError) -> bool {
-    chain(error.as_ref()).any(|error| error.is::<Mark>())
 }
 
 /// The chain as one text, each part once, for the column `error`. It is escaped, so that no content can prevent the row
@@ -132,14 +97,11 @@ pub(crate) fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permanent;
 
     #[derive(Debug, thiserror::Error)]
-    enum AppError {
-        #[error(transparent)]
-        Other(#[from] BoxError),
-        #[error("could not charge the card")]
-        Charge(#[source] BoxError),
-    }
+    #[error("could not charge the card")]
+    struct NotCharged(#[source] BoxError);
 
     #[test]
     fn a_chain_that_leads_back_to_itself_ends() {
@@ -156,21 +118,13 @@ mod tests {
             }
         }
         assert_eq!(text(&Loop), "again");
-        assert!(!is_permanent(&Loop.into()));
-    }
-
-    #[test]
-    fn permanent_is_found_behind_a_users_own_error() {
-        assert!(is_permanent(&permanent("no such order")));
-        assert!(is_permanent(&AppError::from(permanent("no such order")).into()));
-        assert!(is_permanent(&AppError::Charge(permanent("no such order")).into()));
-        assert!(!is_permanent(&AppError::Charge("no such order".into()).into()));
+        assert_eq!(crate::advice::Advice::of(&Loop.into()), None);
     }
 
     #[test]
     fn the_text_of_an_error_says_each_part_once() {
         assert_eq!(text(permanent("no such order").as_ref()), "no such order");
-        let wrapped: BoxError = AppError::Charge(permanent("no such order")).into();
+        let wrapped: BoxError = NotCharged(permanent("no such order")).into();
         assert_eq!(text(wrapped.as_ref()), "could not charge the card: no such order");
     }
 

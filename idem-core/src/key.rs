@@ -98,6 +98,13 @@ impl std::hash::Hash for Key {
     }
 }
 
+/// The UUID of RFC 9562 that these bytes are, as far as that can be told.
+fn uuid(bytes: &[u8]) -> Option<uuid::Uuid> {
+    let uuid = uuid::Uuid::from_slice(bytes).ok()?;
+    let known = uuid.get_variant() == uuid::Variant::RFC4122 && (1..=8).contains(&uuid.get_version_num());
+    known.then_some(uuid)
+}
+
 /// The key as text, escaped and cut to 64 characters: keys come from outside and are written to logs.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,10 +113,13 @@ impl fmt::Display for Key {
                 let escaped = text.escape_debug().take(64).collect::<String>();
                 f.write_str(&escaped)
             }
-            Err(_) => {
-                f.write_str("0x")?;
-                f.write_str(&hex::encode(&self.as_bytes()[..self.as_bytes().len().min(31)]))
-            }
+            Err(_) => match uuid(self.as_bytes()) {
+                Some(uuid) => uuid.fmt(f),
+                None => {
+                    f.write_str("0x")?;
+                    f.write_str(&hex::encode(&self.as_bytes()[..self.as_bytes().len().min(31)]))
+                }
+            },
         }
     }
 }

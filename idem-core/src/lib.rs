@@ -5,6 +5,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acker;
+mod advice;
 mod age;
 mod batch;
 mod cloud_event;
@@ -37,13 +38,14 @@ mod telemetry;
 mod worker;
 
 pub use acker::{Acker, Settled};
+pub use advice::{permanent, retry_after};
 pub use cloud_event::CloudEvent;
 #[cfg(feature = "protobuf")]
 pub use codec::Protobuf;
 pub use codec::{Codec, DecodeError, Json, PrepareError};
 pub use delivery::Delivery;
 pub use delivery_order::DeliveryOrder;
-pub use error::{BoxError, Error, permanent};
+pub use error::{BoxError, Error};
 pub use extract::{Extract, Extraction, FromRef, IdempotencyKey, Param, PartitionKey, State, Subject};
 pub use fingerprint::Fingerprint;
 pub use handler::Handler;
@@ -62,7 +64,7 @@ pub use store::postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::Sqlite;
 pub use store::{HasConnection, Store};
-pub use worker::{NoHandlers, WithHandlers, Worker};
+pub use worker::{NoHandlers, WithHandlers, Worker, Workers, shutdown_signal};
 
 #[doc(hidden)]
 pub mod __private {

@@ -6,7 +6,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
 
-use crate::{Delivery, Outcome};
+use crate::{Delivery, Outcome, Reason};
 
 /// The metrics of one handler. They are created once, when the worker starts, so install the recorder before.
 pub(crate) struct Meters {
@@ -96,6 +96,16 @@ impl Gauges {
 pub(crate) fn lag(consumer: &str, source: &str, messages: u64) {
     let labels = [("consumer", consumer.to_owned()), ("source", source.to_owned())];
     gauge!("idem_source_lag", &labels).set(messages as f64);
+}
+
+/// Logs that a message is scheduled after a failure, or a dead letter, with its row and the cause. A message that was
+/// stored before its first run has no failure to tell.
+pub(crate) fn tell(id: Option<i64>, attempt: u32, state: Result<Duration, Reason>, error: &str) {
+    match state {
+        Ok(due) if attempt > 0 => tracing::warn!(id, attempt, ?due, error, "the message is scheduled"),
+        Ok(_) => {}
+        Err(reason) => tracing::error!(id, attempt, %reason, error, "the message is a dead letter"),
+    }
 }
 
 /// The span of one delivery or one run from the inbox, named as in OpenTelemetry's messaging conventions.

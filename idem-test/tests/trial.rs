@@ -180,3 +180,41 @@ async fn a_crash_happens_at_its_point() {
         assert_eq!(world.number("SELECT balance FROM account").await, 25, "{point:?}");
     }
 }
+
+/// Takes one type of event; its key is a header.
+struct Typed;
+
+impl Handler for Typed {
+    const NAME: &'static str = "typed";
+    const EVENT: Option<&'static str> = Some("paid");
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(_: &Paid, delivery: &Delivery) -> Result<Key, KeyError> {
+        let id =
+            delivery.headers().get_str("event-id").ok_or_else(|| KeyError::Missing { what: "header".to_owned() })?;
+        Key::of(id)
+    }
+
+    async fn handle(paid: Paid, _: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_message_has_the_facts_that_a_test_gives_it() {
+    let (world, trial) = trial::<Typed>(Shop::default()).await;
+    let sent = || trial.deliver_json(&paid(1)).unwrap();
+    let given = sent().event_type("paid").header("event-id", "e-1").times(2).await.unwrap();
+    assert_eq!(given, [Outcome::Processed, Outcome::Duplicate]);
+
+    let balance = async || Ok(world.number("SELECT balance FROM account").await);
+    let told = trial.has_one_effect(paid, balance).await.unwrap_err().to_string();
+    assert!(told.contains("unknown type") && told.contains(".event_type(..)"), "{told}");
+    let missing = sent().event_type("paid").once().await.unwrap();
+    assert_eq!(missing, [Outcome::Dead { reason: Reason::NoKey }]);
+}

@@ -108,11 +108,7 @@ impl Options {
     }
 
     pub(crate) fn config(self) -> Result<Config, Error> {
-        if self.brokers.split(',').any(|broker| broker.trim().is_empty()) {
-            return Err(Error::Config(
-                "the list of brokers has an empty address: write host:port,host:port".to_owned(),
-            ));
-        }
+        self.brokers.split(',').try_for_each(|broker| address(broker.trim()))?;
         if self.tls && !cfg!(feature = "ssl") {
             return Err(Error::Config(format!("TLS was not built in: {SSL}")));
         }
@@ -161,6 +157,28 @@ impl Options {
         client.create_native_config().map_err(|error| setting(&error))?;
         Ok(Config { place: self.brokers, client, login: self.login, tokens: Tokens::default() })
     }
+}
+
+/// Checks the address of a broker, of which librdkafka would say only that it cannot be resolved. The text does not
+/// contain the address, since a URL may have a password.
+fn address(broker: &str) -> Result<(), Error> {
+    // librdkafka takes these in front of an address, as Kafka's own settings do.
+    const PROTOCOLS: [&str; 4] = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
+    let scheme = broker.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let why = if broker.is_empty() {
+        "the list of brokers has an empty address: write host:port,host:port".to_owned()
+    } else if let Some(scheme) = scheme.filter(|scheme| !PROTOCOLS.contains(&scheme.as_str())) {
+        format!(
+            "the address of a Kafka broker is no URL, and this one begins with {scheme}://: write host:port,host:port"
+        )
+    } else if broker.contains('@') {
+        "the address of a Kafka broker has no user and no password: write host:port, and give the login by \
+         `.sasl_plain(user, password)`"
+            .to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::Config(why))
 }
 
 /// librdkafka takes any text, and then trusts nobody.
@@ -224,6 +242,19 @@ mod tests {
         let texts = format!("{error} {error:?}");
         assert!(!texts.contains(SENTINEL), "{texts}");
         texts
+    }
+
+    #[test]
+    fn an_address_that_is_a_url_is_refused_and_says_what_to_write() {
+        for brokers in ["kafka://h:9092", "h:9092, tcp://h:9093", "kafka://user:s3ntinel@h:9092"] {
+            let text = refused(options(brokers));
+            assert!(text.contains("write host:port,host:port"), "{text}");
+        }
+        let text = refused(options("user:s3ntinel@h:9092"));
+        assert!(text.contains("write host:port") && text.contains(".sasl_plain(user, password)"), "{text}");
+        for brokers in ["h:9092", "h", "SASL_SSL://h:9092,ssl://i:9093", "[::1]:9092"] {
+            assert!(options(brokers).config().is_ok(), "{brokers}");
+        }
     }
 
     #[test]

@@ -47,7 +47,10 @@ impl RunResult {
         let charge = |failure: Failure| {
             let next = match failure.given_up {
                 Some(reason) => Err(reason),
-                None => retry.after(attempts).ok_or(Reason::Exhausted),
+                None => {
+                    let delay = retry.after(attempts).ok_or(Reason::Exhausted);
+                    delay.map(|delay| delay.max(failure.not_before.unwrap_or_default()))
+                }
             };
             Conclusion::Charge(Charge { attempts, next, error: failure.error })
         };
@@ -97,7 +100,23 @@ mod tests {
     }
 
     fn failed(given_up: Option<Reason>) -> RunResult {
-        RunResult::Failed(Failure { error: "failed".to_owned(), given_up })
+        RunResult::Failed(Failure { error: "failed".to_owned(), given_up, not_before: None })
+    }
+
+    #[test]
+    fn an_advised_delay_is_the_least_delay_and_costs_an_attempt() {
+        let retry = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_secs(60)).factor(1.0);
+        let next = |attempts, not_before| {
+            let failure = Failure { error: String::new(), given_up: None, not_before: Some(not_before) };
+            match RunResult::Failed(failure).conclude(attempts, 0, &retry) {
+                Conclusion::Charge(charge) => charge.next,
+                _ => panic!("not charged"),
+            }
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(next(0, hour), Ok(hour));
+        assert!(next(0, Duration::from_secs(1)).unwrap() >= Duration::from_secs(60), "the policy has the longer delay");
+        assert_eq!(next(1, hour), Err(Reason::Exhausted));
     }
 
     #[test]

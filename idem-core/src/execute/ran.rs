@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::advice::Advice;
 use crate::store::{CommitResult, StoreError};
 use crate::{BoxError, Reason};
 
@@ -26,6 +27,8 @@ pub(crate) struct Failure {
     pub(crate) error: String,
     /// Set if no further attempt can succeed.
     pub(crate) given_up: Option<Reason>,
+    /// Set if the handler says that no attempt before this delay can succeed.
+    pub(crate) not_before: Option<Duration>,
 }
 
 impl RunResult {
@@ -37,10 +40,12 @@ impl RunResult {
                         run the statement in a nested transaction"
                     .to_owned(),
                 given_up: None,
+                not_before: None,
             }),
             CommitResult::RolledBack => Self::Failed(Failure {
                 error: "the handler ended the transaction by ROLLBACK: return an error instead".to_owned(),
                 given_up: Some(Reason::RolledBack),
+                not_before: None,
             }),
             CommitResult::CommittedEarly => Self::CommittedEarly,
             CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
@@ -55,17 +60,21 @@ impl Failure {
     /// The handler exceeded this timeout.
     pub(crate) fn late(deadline: Duration) -> Self {
         let error = format!("the handler ran past its deadline of {deadline:?}: raise `.handler_timeout(..)`");
-        Self { error, given_up: None }
+        Self { error, given_up: None, not_before: None }
     }
 
     /// The handler ran COMMIT, and the database refused it.
     pub(crate) fn commit_refused() -> Self {
         let error = "the handler ran COMMIT, which was refused, so that nothing of it stands: let idem commit";
-        Self { error: error.to_owned(), given_up: Some(Reason::Committed) }
+        Self { error: error.to_owned(), given_up: Some(Reason::Committed), not_before: None }
     }
 
     pub(crate) fn of(error: &BoxError) -> Self {
-        let given_up = crate::error::is_permanent(error).then_some(Reason::Permanent);
-        Self { error: crate::error::text(error.as_ref()), given_up }
+        let (given_up, not_before) = match Advice::of(error) {
+            Some(Advice::Permanent) => (Some(Reason::Permanent), None),
+            Some(Advice::RetryAfter(delay)) => (None, Some(delay)),
+            None => (None, None),
+        };
+        Self { error: crate::error::text(error.as_ref()), given_up, not_before }
     }
 }

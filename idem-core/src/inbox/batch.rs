@@ -136,7 +136,10 @@ impl<S: Store> Pipeline<S> {
         self.answered(&outcome);
         self.settle(acker).await;
         drop(counted);
-        span.in_scope(|| self.emit(meters, &delivery, &outcome));
+        span.in_scope(|| {
+            kept.tell();
+            self.emit(meters, &delivery, &outcome);
+        });
     }
 }
 

@@ -1,9 +1,21 @@
 //! The operator's interface to the inbox.
 
-use crate::store::{Filter, Page, Replayed, Row, StoreError};
+use crate::store::{Filter, Page, Replayed, ReplayedAll, Row, StoreError};
 use crate::{Error, Key, Store};
 
 /// The inbox of one consumer, for an operator: list, replay, discard. It needs no worker.
+///
+/// ```no_run
+/// # use idem_core::{BoxError, Inbox, Reason, Store, store::{Filter, Page}};
+/// # async fn admin<S: Store>(store: S) -> Result<(), BoxError> {
+/// let inbox = Inbox::open(&store, "billing").await?;
+/// for row in inbox.list(&Filter::default(), Page::default()).await? {
+///     println!("{} {} {} {:?}: {}", row.id, row.handler, row.identity.key, row.reason, row.error);
+/// }
+/// let exhausted = Filter { reason: Some(Reason::Exhausted), ..Filter::default() };
+/// println!("{} replayed", inbox.replay_all(&exhausted).await?.due);
+/// # Ok(()) }
+/// ```
 ///
 /// Every method is one committed statement or transaction. If its future is dropped, the work may or may not have been
 /// done; each method can be repeated.
@@ -14,7 +26,24 @@ pub struct Inbox<S> {
 }
 
 impl<S: Store> Inbox<S> {
-    /// Returns the inbox of this consumer.
+    /// Returns the inbox of a consumer that a worker has had in this database.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if no worker has ever had this name; the text lists the names that there are.
+    /// [`Error::Database`] if the database cannot be used.
+    pub async fn open(store: &S, consumer: impl Into<String>) -> Result<Self, Error> {
+        let consumer = consumer.into();
+        let known = store.consumers().await.map_err(|fault| failed("list the consumers", fault))?;
+        if known.contains(&consumer) {
+            return Ok(Self::new(store, consumer));
+        }
+        Err(Error::Config(format!(
+            "no worker has ever had the consumer name {consumer:?} in this database: the names here are {known:?}"
+        )))
+    }
+
+    /// Returns the inbox of this consumer, without a check that there is one: it may be that no worker has started yet.
+    /// An operator's command uses [`open`](Self::open), so that a misspelled name is not an empty inbox.
     pub fn new(store: &S, consumer: impl Into<String>) -> Self {
         Self { store: store.clone(), consumer: consumer.into() }
     }
@@ -27,7 +56,55 @@ impl<S: Store> Inbox<S> {
         self.store.list(&self.consumer, filter, page).await.map_err(|fault| failed("list the inbox", fault))
     }
 
-    /// Makes a dead letter due now. Its claim is kept throughout, so nothing else can process the message, and a second
+    /// Returns the row with this id, dead or scheduled; `None` if this consumer has no such row (any more).
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn get(&self, id: i64) -> Result<Option<Row>, Error> {
+        for scheduled in [false, true] {
+            let filter = Filter { scheduled, ..Filter::default() };
+            let page = Page { before: Some(id.saturating_add(1)), limit: 1 };
+            let row = self.list(&filter, page).await?.pop().filter(|row| row.id == id);
+            if row.is_some() {
+                return Ok(row);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Replays all dead letters that match, newest first, each in its own transaction, as [`replay`](Self::replay)
+    /// does. Those that need force or a new key are counted and left as they are. A message that dies again meanwhile
+    /// is not replayed a second time. If it fails in the middle, those before are replayed, and it can be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a filter of scheduled rows, which are due by themselves; [`Error::Database`] if the
+    /// database cannot be used.
+    pub async fn replay_all(&self, filter: &Filter) -> Result<ReplayedAll, Error> {
+        if filter.scheduled {
+            return Err(Error::Config(
+                "only dead letters are replayed: take `scheduled: true` out of the filter".into(),
+            ));
+        }
+        // Each row is read with its payload.
+        let mut page = Page { before: None, limit: 20 };
+        let mut all = ReplayedAll::default();
+        loop {
+            let rows = self.list(filter, page).await?;
+            let Some(last) = rows.last() else { return Ok(all) };
+            page.before = Some(last.id);
+            for row in &rows {
+                match self.replay(row.id).await? {
+                    Replayed::Due => all.due += 1,
+                    Replayed::NeedsForce => all.needs_force += 1,
+                    Replayed::NeedsKey | Replayed::KeyTaken => all.needs_key += 1,
+                    // Somebody else has replayed or discarded it.
+                    Replayed::NotFound => {}
+                }
+            }
+        }
+    }
+
+    /// Makes a dead letter due now, with all its attempts as if it were new. Its claim is kept throughout, so nothing else can process the message, and a second
     /// replay finds nothing to do. It runs out of order.
     ///
     /// # Errors

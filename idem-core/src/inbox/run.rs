@@ -159,7 +159,7 @@ impl<S: Store> Pipeline<S> {
         if let Some((state, error)) = state {
             self.store.insert(&mut txn, &NewRow { identity, delivery, attempts, state, error }).await?;
         }
-        let outcome = match classified {
+        let outcome = match &classified {
             Classified::New => Outcome::Scheduled { attempt: attempts, due },
             known => known.outcome(&route.meters).ok_or(StoreError::LockTimeout)?,
         };
@@ -168,13 +168,18 @@ impl<S: Store> Pipeline<S> {
             return Ok(None);
         }
         settled(self.store.commit(txn).await)?;
+        classified.tell();
         Ok(Some(outcome))
     }
 
     /// Records a failure of the row.
     async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
         let Charge { attempts, next, error } = charge;
-        let noted = self.record_result(row, &Note::Failed { next, error }).await;
+        let note = Note::Failed { next, error };
+        let noted = self.record_result(row, &note).await;
+        if let (true, Note::Failed { error, .. }) = (noted, &note) {
+            telemetry::tell(Some(row.id), attempts, next, error);
+        }
         noted.then_some(match next {
             Ok(due) => Outcome::Scheduled { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
@@ -187,6 +192,9 @@ impl<S: Store> Pipeline<S> {
         let due = break_policy().wait(row.breaks + 1);
         if self.record_result(row, &Note::Broke { due, error: crate::error::clean(error) }).await {
             let given_up = row.breaks + 1 >= MAX_BREAKS;
+            if given_up {
+                telemetry::tell(Some(row.id), row.attempts, Err(Reason::BrokeConnection), error);
+            }
             return given_up.then_some(Outcome::Dead { reason: Reason::BrokeConnection });
         }
         let read = || async {
@@ -209,7 +217,11 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a row dead that can never run as it is.
     pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
-        let noted = self.record_result(row, &Note::Dead { reason, error }).await;
+        let note = Note::Dead { reason, error };
+        let noted = self.record_result(row, &note).await;
+        if let (true, Note::Dead { error, .. }) = (noted, &note) {
+            telemetry::tell(Some(row.id), row.attempts, Err(reason), error);
+        }
         noted.then_some(Outcome::Dead { reason })
     }
 

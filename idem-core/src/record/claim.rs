@@ -58,6 +58,7 @@ impl<S: Store> Pipeline<S> {
         if let Err(fault) = settled(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
         }
+        classified.tell();
         classified.outcome(&route.meters).map_or(Progress::Hold(HoldReason::Again), Progress::Done)
     }
 
@@ -70,6 +71,6 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(), StoreError> {
         let error = format!("another message was taken over under the key {} before", identity.key);
         let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error: &error };
-        self.store.insert(txn, &row).await
+        self.store.insert(txn, &row).await.map(drop)
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::runtime::Pipeline;
 use crate::store::{Claimed, ExistingClaim, Identity};
 use crate::telemetry::Meters;
-use crate::{Delivery, Outcome, Reason, Store};
+use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
 /// The classification of a message by the claim of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,17 @@ pub(crate) fn classify(
 }
 
 impl Classified {
+    /// Logs that the message is dead by its claim alone, after that was committed.
+    pub(crate) fn tell(&self) {
+        match self {
+            Self::TooOld(why) => telemetry::tell(None, 0, Err(Reason::TooOld), why),
+            Self::Conflict => {
+                telemetry::tell(None, 0, Err(Reason::Conflict), "another message was taken over under its key before");
+            }
+            Self::New | Self::Duplicate(_) | Self::Gone => {}
+        }
+    }
+
     /// Returns the outcome of the message after the transaction has committed; `None` if that depends on more than its
     /// claim.
     pub(crate) fn outcome(&self, meters: &Meters) -> Option<Outcome> {

@@ -3,7 +3,7 @@
 use crate::registry::Unfit;
 use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{HandlerId, Identity, NewRow};
-use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store};
+use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store, telemetry};
 
 use super::settled::settled;
 
@@ -22,12 +22,14 @@ impl<S: Store> Pipeline<S> {
             Ok(txn) => txn,
             Err(fault) => return self.outage.hold_for(fault),
         };
-        if let Err(fault) = self.store.insert(&mut txn, &row).await {
-            return self.abandon(txn, fault).await;
-        }
+        let id = match self.store.insert(&mut txn, &row).await {
+            Ok(id) => id,
+            Err(fault) => return self.abandon(txn, fault).await,
+        };
         match settled(self.store.commit(txn).await) {
             Ok(()) => {
                 self.brake.unfit(&unfit);
+                telemetry::tell(Some(id), 0, state, &unfit.error);
                 Progress::Done(Outcome::Dead { reason: unfit.reason })
             }
             Err(fault) => self.outage.hold_for(fault),
@@ -43,8 +45,10 @@ impl<S: Store> Pipeline<S> {
         let write = || async {
             let mut txn = self.store.begin(self.settings.deadline).await?;
             self.store.reopen(&mut txn, identity.handler, &identity.key).await?;
-            self.store.insert(&mut txn, &row).await?;
-            settled(self.store.commit(txn).await)
+            let id = self.store.insert(&mut txn, &row).await?;
+            settled(self.store.commit(txn).await)?;
+            telemetry::tell(Some(id), attempts, row.state, error);
+            Ok(())
         };
         self.outage.persist(write).await;
         Outcome::Dead { reason: Reason::Committed }

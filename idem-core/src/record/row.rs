@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::execute::Charge;
 use crate::runtime::{HoldReason, Pipeline, Progress, UNANSWERED, unanswered};
 use crate::store::{ClaimState, Identity, NewRow};
-use crate::{Delivery, Outcome, Reason, Store};
+use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
 use super::settled::settled;
@@ -80,12 +80,14 @@ impl<S: Store> Pipeline<S> {
             known => return self.answer(txn, route, known).await,
         };
         let row = NewRow { identity, delivery, attempts, state, error };
-        if let Err(fault) = self.store.insert(&mut txn, &row).await {
-            return self.abandon(txn, fault).await;
-        }
+        let id = match self.store.insert(&mut txn, &row).await {
+            Ok(id) => id,
+            Err(fault) => return self.abandon(txn, fault).await,
+        };
         if let Err(fault) = settled(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
         }
+        telemetry::tell(Some(id), attempts, state, error);
         Progress::Done(match state {
             Ok(due) => {
                 self.scheduled.notify_one();

@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     /// Consumption pauses if this many of so many last deliveries are unfit.
     pub(crate) unfit_limit: Option<(usize, usize)>,
     pub(crate) observe: Option<Observer>,
+    /// How many connections all workers of its group need.
+    pub(crate) together: Option<usize>,
 }
 
 impl Default for Settings {
@@ -54,6 +56,7 @@ impl Default for Settings {
             allow_unregistered_rows: false,
             unfit_limit: Some((50, 100)),
             observe: None,
+            together: None,
         }
     }
 }
@@ -80,6 +83,23 @@ impl Settings {
         // Deliveries that wait for their rows query the database one after another.
         let waiting = usize::from(self.order != DeliveryOrder::None);
         deliveries + batches + alone + waiting + self.inbox_concurrency() + BOOKKEEPING
+    }
+
+    /// The sum behind [`connections`](Self::connections), with the option behind each part.
+    pub(crate) fn connections_formula(&self) -> String {
+        let rest = match self.order {
+            _ if self.inbox => "4 to store deliveries and 3 of its own",
+            DeliveryOrder::None => "2 to store deliveries and 3 of its own",
+            _ => "1 to store deliveries, 1 for those that wait, and 3 of its own",
+        };
+        let inbox = self.inbox_concurrency();
+        match self.inbox {
+            true => format!("{inbox} for `.inbox_concurrency({inbox})`, {rest}"),
+            false => {
+                let direct = self.concurrency;
+                format!("{direct} for `.concurrency({direct})`, {inbox} for `.inbox_concurrency({inbox})`, {rest}")
+            }
+        }
     }
 
     /// Returns how many deliveries are stored at once, in batches and singly. In inbox mode all deliveries are stored,
@@ -152,5 +172,24 @@ impl Settings {
             return refuse("`.unfit_limit(limit, of)` needs a limit from 1 to `of`; `.no_unfit_limit()` turns it off");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_the_formula_are_the_connections() {
+        let direct = Settings::default();
+        let inbox = Settings { inbox: true, ..Settings::default() };
+        let ordered = Settings { order: DeliveryOrder::Key, inbox_concurrency: Some(7), ..Settings::default() };
+        for settings in [direct, inbox, ordered] {
+            let formula = settings.connections_formula();
+            let sum: usize = formula.split([' ', '(', ')', '`']).filter_map(|word| word.parse::<usize>().ok()).sum();
+            // The numbers of the options stand in their names as well.
+            let options = if settings.inbox { 0 } else { settings.concurrency } + settings.inbox_concurrency();
+            assert_eq!(sum - options, settings.connections(), "{formula}");
+        }
     }
 }

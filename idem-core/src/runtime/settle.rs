@@ -60,13 +60,8 @@ impl<S: Store> Pipeline<S> {
         self.health.progress();
         meters.count(outcome);
         Span::current().record("idem.outcome", outcome.as_str());
-        match outcome {
-            Outcome::Dead { reason } => tracing::error!(%reason, "the message is a dead letter"),
-            Outcome::Scheduled { attempt, due } if *attempt > 0 => {
-                tracing::warn!(attempt, ?due, "the message is scheduled")
-            }
-            outcome => tracing::debug!(outcome = outcome.as_str(), "the delivery is settled"),
-        }
+        // Failures were logged with their cause where they were written.
+        tracing::debug!(outcome = outcome.as_str(), "the delivery is settled");
         if let Some(observe) = &self.settings.observe {
             // An observer that panics must not cost the lane.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(|| observe(delivery, outcome)));

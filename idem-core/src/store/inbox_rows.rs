@@ -10,7 +10,8 @@ use super::{DueRows, HandlerId, Identity, Kind, Limit, NewRow, Note, Row, Since,
 /// themselves.
 pub trait InboxRows: Transactions {
     /// Inserts an inbox row. If one with this handler, key and fingerprint exists, counts a delivery of it instead.
-    fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Returns the id of the row.
+    fn insert(&self, txn: &mut Self::Txn, row: &NewRow<'_>) -> impl Future<Output = Result<i64, StoreError>> + Send;
 
     /// Does [`insert`](Self::insert) for several rows, in one statement if the database supports it. No two have the
     /// same handler, key and fingerprint.

@@ -4,9 +4,12 @@ mod claim;
 mod claims;
 pub mod envelope;
 mod error;
+mod filter;
 mod inbox_rows;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod ledger;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod migration;
 mod operator;
 mod reservation;
 mod row;
@@ -23,12 +26,15 @@ pub mod sqlite;
 pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, HandlerId, Identity, RollbackResult, Ticket};
 pub use claims::Claims;
 pub use error::StoreError;
+pub use filter::Filter;
 pub use inbox_rows::InboxRows;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use migration::Migration;
 pub use operator::Operator;
 pub use reservation::Reservation;
 pub use row::{
-    DueRows, Filter, Isolation, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned,
-    Replayed, Row, Since, Stats,
+    DueRows, Isolation, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
+    ReplayedAll, Row, Since, Stats,
 };
 pub use transactions::Transactions;
 pub use waiting::{Cures, SEEN_RECENTLY, Waiting};

@@ -16,7 +16,10 @@ pub trait Operator: Transactions {
     /// handler of the same consumer that may have replaced it.
     fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures;
 
-    /// Lists the inbox rows of a consumer, newest first.
+    /// Returns the names of all consumers that a worker has ever had, in their order.
+    fn consumers(&self) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+
+    /// Lists the inbox rows of a consumer, newest first. The key is one of [`Filter::keys`].
     fn list(
         &self,
         consumer: &str,
@@ -24,7 +27,7 @@ pub trait Operator: Transactions {
         page: Page,
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
-    /// Makes a dead row due now, with no start and no token.
+    /// Makes a dead row due now, with no attempt, no start and no token.
     fn replay(&self, consumer: &str, id: i64, force: bool)
     -> impl Future<Output = Result<Replayed, StoreError>> + Send;
 

@@ -183,17 +183,6 @@ pub struct Stats {
     pub oldest_due: Option<Duration>,
 }
 
-/// Which rows to list. By default all dead rows.
-#[derive(Debug, Clone, Default)]
-pub struct Filter {
-    /// Lists scheduled rows instead of dead ones.
-    pub scheduled: bool,
-    /// Lists only rows of this handler.
-    pub handler: Option<String>,
-    /// Lists only rows that died for this reason.
-    pub reason: Option<Reason>,
-}
-
 /// A page of a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
@@ -223,6 +212,18 @@ pub enum Replayed {
     NeedsKey,
     /// The new key belongs to another message.
     KeyTaken,
+}
+
+/// The result of a replay of many dead letters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayedAll {
+    /// How many are due now.
+    pub due: u64,
+    /// How many were left because they need force, see [`Replayed::NeedsForce`].
+    pub needs_force: u64,
+    /// How many were left because they need another key, see [`Replayed::NeedsKey`].
+    pub needs_key: u64,
 }
 
 /// The result of a prune.

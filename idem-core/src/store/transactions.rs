@@ -12,6 +12,11 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// back. This is how a transaction ends if the connection's state is unknown (a cancelled or panicked handler).
     type Txn: Send + 'static;
 
+    /// Describes the database for the log, without a password; by default the name of the store's type.
+    fn describe(&self) -> String {
+        std::any::type_name::<Self>().to_owned()
+    }
+
     /// Pings the database, on a new connection if no open one is known to work.
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 

@@ -245,7 +245,17 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 }
 
-impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, WithHandlers> {
+/// The stage of a worker that can run.
+#[diagnostic::on_unimplemented(
+    message = "this worker has no handlers",
+    label = "a worker without handlers cannot run",
+    note = "add one first: `.handler::<your_handler>()`, where `your_handler` is a function with `#[idempotent(..)]`"
+)]
+pub trait HasHandlers: Send + 'static {}
+
+impl HasHandlers for WithHandlers {}
+
+impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Runs until `shutdown` completes, and then drains: it starts no new delivery, releases deliveries that it holds,
     /// and waits up to [`shutdown_timeout`](Self::shutdown_timeout) for those that run.
     ///
@@ -260,7 +270,10 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, WithHandlers> {
     /// runs, only `shutdown` ends it, or a panic in one of its own tasks, which is a defect of idem, of a store or of a
     /// source: then it drains and returns [`Error::Panicked`]. A panic in a handler, a key, a fingerprint or a codec is
     /// a failure of its message.
-    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error>
+    where
+        Stage: HasHandlers,
+    {
         super::run::until(self.into_parts(), shutdown).await
     }
 

@@ -13,10 +13,14 @@ mod receive;
 mod register;
 mod reopen;
 mod run;
+mod shutdown;
 mod start;
 mod tasks;
 mod unregistered;
+mod workers;
 
 pub use builder::{NoHandlers, WithHandlers, Worker};
+pub use shutdown::shutdown_signal;
+pub use workers::Workers;
 
 pub(crate) use unregistered::Unregistered;

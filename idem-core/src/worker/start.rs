@@ -33,7 +33,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Option<Started<S, Src>>, Error> {
     check(&parts)?;
-    let connections = parts.store.reserve(parts.settings.connections())?;
+    let connections = reserve(&parts)?;
     let routes = register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
@@ -52,10 +52,45 @@ pub(super) async fn start<S: Store, Src: Source>(
         let _ = timeout(CLOSE, parts.source.close()).await;
         return Err(refused);
     }
+    tell(&parts);
     parts.health.set_broker(true);
     parts.health.set_database(true);
     let (pipeline, source) = assemble(parts, routes);
     Ok(Some(Started { pipeline, source, options, connections }))
+}
+
+/// Logs what the worker is, for whoever reads its log later.
+fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
+    let Parts { consumer, store, source, handlers, settings, .. } = parts;
+    let handlers: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();
+    tracing::info!(
+        consumer,
+        ?handlers,
+        source = source.name(),
+        broker = source.system(),
+        store = store.describe(),
+        concurrency = settings.concurrency,
+        inbox_concurrency = settings.inbox_concurrency(),
+        batch = settings.batch,
+        inbox = settings.inbox,
+        order = ?settings.order,
+        version = env!("CARGO_PKG_VERSION"),
+        "the worker has started"
+    );
+}
+
+/// Reserves the worker's connections. The error has the sum, and what it consists of.
+fn reserve<S: Store, Src>(parts: &Parts<S, Src>) -> Result<Reservation, Error> {
+    parts.store.reserve(parts.settings.connections()).map_err(|error| match error {
+        Error::Config(why) => {
+            let (consumer, formula) = (&parts.consumer, parts.settings.connections_formula());
+            let together = parts.settings.together.map_or_else(String::new, |together| {
+                format!(". If all workers of this process share the store: `.connections({together})`")
+            });
+            Error::Config(format!("{why}. What {consumer:?} needs: {formula}{together}"))
+        }
+        error => error,
+    })
 }
 
 /// Checks that settings, handlers and source are compatible.

@@ -49,7 +49,7 @@ async fn a_missing_column_is_named_at_the_start() {
     for (table, column) in columns {
         world.run(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
         let why = world.starts().await.unwrap_or_else(|| panic!("it starts without {column} of {table}"));
-        for part in [&world.schema, &table, &column, "migrations/postgres"] {
+        for part in [&world.schema, &table, &column, "Postgres::migrations()"] {
             assert!(why.contains(part), "{why}");
         }
         world.run(&format!("ALTER TABLE {table} RENAME COLUMN gone TO {column}")).await;

@@ -128,7 +128,7 @@ async fn verify_only_makes_nothing_and_says_what_is_missing() {
     std::fs::write(dir.path("orders.db"), "").unwrap();
     says(verify().await, &["orders.db", "PRAGMA journal_mode = WAL"]);
     Sqlite::options(&dir.url()).prefix("other_").connect().await.unwrap();
-    says(verify().await, &["orders.db", "lacks migration 0001", "without verify_only()", "migrations/sqlite"]);
+    says(verify().await, &["orders.db", "lacks migration 0001", "without verify_only()", "Sqlite::migrations()"]);
 
     Sqlite::connect(&dir.url()).await.unwrap();
     verify().await.unwrap().ping().await.unwrap();
@@ -140,8 +140,8 @@ async fn the_migration_run_by_hand_is_what_connect_finds() {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db")).create_if_missing(true);
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
     sqlx::raw_sql("PRAGMA journal_mode = WAL; BEGIN IMMEDIATE").execute(&mut connection).await.unwrap();
-    let text = include_str!("../../migrations/sqlite/0001_claims_and_inbox.sql");
-    sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
+    let [migration] = Sqlite::migrations() else { panic!("one file") };
+    sqlx::raw_sql(migration.sql).execute(&mut connection).await.unwrap();
     sqlx::raw_sql("COMMIT").execute(&mut connection).await.unwrap();
     Sqlite::options(&dir.url()).verify_only().connect().await.unwrap();
     Sqlite::connect(&dir.url()).await.unwrap();
@@ -243,7 +243,7 @@ async fn a_missing_column_is_named_at_the_start() {
     for (table, column) in columns {
         world.sql(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO gone")).await;
         let why = starts(&world.dir).await.unwrap_or_else(|| panic!("it starts without {column} of {table}"));
-        for part in ["orders.db", table.trim_start_matches("idem_"), &column, "migrations/sqlite"] {
+        for part in ["orders.db", table.trim_start_matches("idem_"), &column, "Sqlite::migrations()"] {
             assert!(why.contains(part), "{why}");
         }
         world.sql(&format!("ALTER TABLE {table} RENAME COLUMN gone TO {column}")).await;

@@ -153,5 +153,5 @@ async fn a_writer_that_lost_its_tables_says_what_to_do() {
     world.sql("DROP TABLE idem_pruner").await;
     let fault = world.store.ping().await.unwrap_err();
     let StoreError::Unavailable(error) = fault else { panic!("{fault:?}") };
-    assert!(error.to_string().contains("migrations/sqlite"), "{error}");
+    assert!(error.to_string().contains("Sqlite::migrations()"), "{error}");
 }

@@ -1,5 +1,6 @@
 //! One message and how it is delivered.
 
+use bytes::Bytes;
 use idem_core::{BoxError, Outcome, Store};
 
 use crate::Publication;
@@ -7,6 +8,13 @@ use crate::Publication;
 use super::{Crash, Trial};
 
 /// A message and how it is delivered. Created by [`Trial::deliver`].
+///
+/// ```no_run
+/// # use idem_core::{BoxError, Store};
+/// # async fn test<S: Store>(trial: idem_test::Trial<S>) -> Result<(), BoxError> {
+/// trial.deliver("paid").event_type("order.paid").header("tenant", "acme").message_id("m-1").once().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is delivered before `once`, `times` or `at_once`"]
 pub struct Sending<'a, S> {
@@ -32,6 +40,42 @@ impl<S: Store> Trial<S> {
 }
 
 impl<S: Store> Sending<'_, S> {
+    /// Sets the event type, for handlers with `event = ".."`. A message without one goes to the handler that names none.
+    pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
+        self.message = self.message.event_type(event_type);
+        self
+    }
+
+    /// Adds a header, for handlers that take `Headers` or have `key = header("..")`.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        self.message = self.message.header(name, value);
+        self
+    }
+
+    /// Sets the broker's message id, for handlers with `key = message_id`. All copies have the same id.
+    pub fn message_id(mut self, id: impl Into<String>) -> Self {
+        self.message = self.message.message_id(id);
+        self
+    }
+
+    /// Sets the subject, for handlers that take `Subject`.
+    pub fn subject(mut self, subject: impl Into<String>) -> Self {
+        self.message = self.message.subject(subject);
+        self
+    }
+
+    /// Sets the key by which a broker chooses a partition, for handlers with `key = partition_key`.
+    pub fn partition_key(mut self, key: impl Into<Bytes>) -> Self {
+        self.message = self.message.partition_key(key);
+        self
+    }
+
+    /// Sets the ordering key.
+    pub fn ordering_key(mut self, key: u64) -> Self {
+        self.message = self.message.lane(key);
+        self
+    }
+
     /// Ends the process the first time it reaches this point. Another process then finishes the work.
     pub fn crash(self, point: Crash) -> Self {
         self.maybe_crash(Some(point))

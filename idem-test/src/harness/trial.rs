@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
 use idem_core::{
-    BoxError, Codec, Error, Extract, Handler, HasConnection, Inbox, Json, Outcome, RetryPolicy, Store, SuspectLock,
-    Worker,
+    BoxError, Codec, Error, Extract, Handler, HasConnection, Inbox, Json, Outcome, Reason, RetryPolicy, Store,
+    SuspectLock, Worker,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -163,10 +163,10 @@ impl<S: Store> Trial<S> {
         mut effect: impl AsyncFnMut() -> Result<i64, BoxError>,
     ) -> Result<(), BoxError> {
         let before = effect().await?;
-        self.deliver_json(&message(0))?.once().await?;
+        let outcomes = self.deliver_json(&message(0))?.once().await?;
         let one = effect().await? - before;
         if one == 0 {
-            return Err("a message that was delivered once had no effect".into());
+            return Err(self.no_effect(&outcomes).await?.into());
         }
         let crashes = Crash::ALL.map(Some);
         let ways = [(10, 1, 1, None), (5, 5, 1, None), (6, 3, 2, None)].into_iter();
@@ -185,6 +185,31 @@ impl<S: Store> Trial<S> {
             }
         }
         Ok(())
+    }
+
+    /// Tells why a message had no effect: it died, or its effect is elsewhere.
+    async fn no_effect(&self, outcomes: &[Outcome]) -> Result<String, Error> {
+        let why = match (outcomes.last(), self.dead_letters().await?.first()) {
+            (Some(Outcome::Dead { reason }), Some(row)) => {
+                let cure = match reason {
+                    Reason::UnknownType => ": give it `.deliver(..).event_type(..)`",
+                    Reason::NoKey => {
+                        ": give it what the key is made of, `.deliver(..).header(..)` or `.message_id(..)`"
+                    }
+                    _ => "",
+                };
+                format!("it is a dead letter ({reason}), {}{cure}", row.error)
+            }
+            (Some(Outcome::Duplicate), _) => {
+                "it is a duplicate of a message of an earlier test in this database: give each run fresh ids, or a \
+                 database or schema of its own"
+                    .to_owned()
+            }
+            _ => format!(
+                "its outcomes are {outcomes:?}: see whether `effect` looks at the table that the handler writes"
+            ),
+        };
+        Ok(format!("a message that was delivered once had no effect: {why}"))
     }
 
     /// The outcomes of deliveries and of runs from the inbox so far, in order. The last outcomes of a crashed process

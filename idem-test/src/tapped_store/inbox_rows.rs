@@ -11,7 +11,7 @@ use crate::harness::Crash;
 use super::{StoreTap, TappedStore, TappedTxn};
 
 impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
-    async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<(), StoreError> {
+    async fn insert(&self, txn: &mut TappedTxn<S::Txn, T>, row: &NewRow<'_>) -> Result<i64, StoreError> {
         self.tap.before("insert", row.identity.key.as_bytes()).await?;
         self.within.insert(&mut txn.within, row).await
     }

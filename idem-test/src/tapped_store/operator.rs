@@ -19,6 +19,10 @@ impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
         self.within.cures(consumer, handler, new)
     }
 
+    async fn consumers(&self) -> Result<Vec<String>, StoreError> {
+        self.within.consumers().await
+    }
+
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
         self.within.list(consumer, filter, page).await
     }

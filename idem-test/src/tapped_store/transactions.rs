@@ -12,6 +12,10 @@ use super::{StoreTap, TappedStore, TappedTxn};
 impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
     type Txn = TappedTxn<S::Txn, T>;
 
+    fn describe(&self) -> String {
+        self.within.describe()
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         self.tap.before("ping", &[]).await?;
         self.within.ping().await

@@ -8,7 +8,7 @@ use crate::store::tables::{self, TABLES};
 use crate::{BoxError, Error};
 
 use super::answer::Failure;
-use super::cure::{CURE, place};
+use super::cure::{CURE, grants, place};
 use super::lane::Lane;
 use super::limits::OWN;
 use super::session::literal;
@@ -85,10 +85,8 @@ pub(super) async fn tables(
             read().map_err(|error: sqlx::Error| unclear(error.into()))?;
         if !open {
             return Err(Error::Config(format!(
-                "the role {role:?} may not use the table {table:?} of the schema {schema:?}: GRANT SELECT, INSERT, \
-                 UPDATE, DELETE ON ALL TABLES IN SCHEMA {} TO {}",
-                super::statement::quoted(schema),
-                super::statement::quoted(&role)
+                "the role {role:?} may not use the table {table:?} of the schema {schema:?}: as its owner, run {}",
+                grants(schema, &role)
             )));
         }
         if !logged {

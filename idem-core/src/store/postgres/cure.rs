@@ -1,10 +1,21 @@
-//! Texts for errors about tables that are not as idem created them.
+//! Texts for errors about tables that are not as idem created them, or that a role may not use.
+
+use super::statement::quoted;
 
 /// How to create what is missing.
-pub(super) const CURE: &str = "add it as idem-core/migrations/postgres has it, or give `.schema(..)` a new name, under \
+pub(super) const CURE: &str = "add it as the SQL of `Postgres::migrations()` has it, or give `.schema(..)` a new name, under \
                                which nothing is known of what was processed before";
 
 /// The schema, as named in error messages.
 pub(super) fn place(schema: &str) -> String {
     format!("the schema {schema:?}")
+}
+
+/// What the role of a worker needs. Its numbers come from identity columns, which need no grant of their own.
+pub(super) fn grants(schema: &str, role: &str) -> String {
+    let (schema, role) = (quoted(schema), quoted(role));
+    format!(
+        "GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO \
+         {role}"
+    )
 }

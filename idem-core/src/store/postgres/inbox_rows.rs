@@ -24,7 +24,7 @@ fn over(lease: Duration) -> f64 {
 }
 
 impl InboxRows for Postgres {
-    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), StoreError> {
+    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
         let (due, reason) = match row.state {
             Ok(due) => (due, None),
             Err(reason) => (Duration::ZERO, Some(reason.as_str())),
@@ -33,8 +33,9 @@ impl InboxRows for Postgres {
         let query = query.bind(row.identity.key.as_bytes()).bind(row.identity.fingerprint.as_bytes());
         let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
         let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
-        txn.ask_payloads(query).await?;
-        Ok(())
+        let rows = txn.ask_payloads(query).await?;
+        let row = rows.first().ok_or_else(|| StoreError::Unavailable("the store answered nothing".into()))?;
+        Ok(row.try_get(0)?)
     }
 
     async fn insert_many(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), StoreError> {

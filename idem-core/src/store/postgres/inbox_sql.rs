@@ -28,7 +28,8 @@ pub(super) const INSERT: &str = "
         (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error)
     VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'scheduled' ELSE 'dead' END,
             now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9)
-    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1";
+    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1
+    RETURNING id";
 
 pub(super) const SIGHT: &str = "
     UPDATE {schema}.inbox_messages SET sightings = sightings + 1

@@ -5,34 +5,46 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::Error;
+use crate::store::Migration;
 use crate::store::ledger::{self, Applied};
 use crate::store::tables;
 
 use super::answer::Failure;
 use super::check::{self, Failed};
-use super::cure::{CURE, place};
+use super::cure::{CURE, grants, place};
 use super::lane::Lane;
 use super::limits::OWN;
 use super::statement::quoted;
 
-/// Number, name and text of each migration, in order. The files write the ledger themselves, so that they can be run by
+/// All migrations, in order. The files write the ledger themselves, so that they can be run by
 /// hand. Old and new versions of idem run side by side during a rolling deploy, so each migration keeps the previous
 /// version working, and records that in the ledger (`supports`).
-const MIGRATIONS: &[Migration] =
-    &[(1, "0001_claims_and_inbox.sql", include_str!("../../../migrations/postgres/0001_claims_and_inbox.sql"))];
-
-type Migration = (i32, &'static str, &'static str);
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "0001_claims_and_inbox.sql",
+    sql: include_str!("../../../migrations/postgres/0001_claims_and_inbox.sql"),
+}];
 
 /// How long a migration may wait for another process that migrates, and for the tables' locks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs the missing migrations, or returns an error that names them.
-pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed: &Failed<'_>) -> Result<(), Error> {
+/// The SQLSTATE of a missing privilege.
+const DENIED: &str = "42501";
+
+/// Runs the missing migrations as this role, or returns an error that names them.
+pub(super) async fn run(
+    lane: &mut Lane,
+    schema: &str,
+    role: &str,
+    verify_only: bool,
+    failed: &Failed<'_>,
+) -> Result<(), Error> {
     let explain = |failure: Failure| match failure.code() {
-        Some("42501") => Error::Config(format!(
-            "the role may not create or read idem's tables in the schema {schema:?} ({}): run the files of \
-             idem-core/migrations/postgres as a role that may, as their heads say, and connect with `.verify_only()`",
-            failure.into_error()
+        Some(DENIED) => Error::Config(format!(
+            "the role {role:?} may not create idem's tables in the schema {schema:?} ({}): run the SQL of \
+             `Postgres::migrations()` as a role that may, as its head says, then {}; and connect with `.verify_only()`",
+            failure.into_error(),
+            grants(schema, role)
         )),
         // An undefined column, which can only be one of the ledger's.
         Some("42703") => tables::lacks(
@@ -42,16 +54,26 @@ pub(super) async fn run(lane: &mut Lane, schema: &str, verify_only: bool, failed
         ),
         _ => failed("cannot migrate", failure.into_error()),
     };
-    let missing = unknown(schema, look(lane, schema).await.map_err(explain)?)?;
+    let applied = look(lane, schema).await.map_err(|failure| match failure.code() {
+        // The schema is there, or nothing would have been denied.
+        Some(DENIED) => Error::Config(format!(
+            "the role {role:?} may not read the schema {schema:?} ({}): as its owner, run {}",
+            failure.into_error(),
+            grants(schema, role)
+        )),
+        _ => explain(failure),
+    })?;
+    let missing = unknown(schema, applied)?;
     check::path(lane, schema, failed).await?;
     if missing.is_empty() {
         return Ok(());
     }
     if verify_only {
-        let files = missing.iter().map(|(_, file, _)| *file).collect::<Vec<_>>().join(", ");
+        let files = missing.iter().map(|migration| migration.name).collect::<Vec<_>>().join(", ");
         return Err(Error::Config(format!(
-            "the schema {schema:?} lacks {files}: run it from idem-core/migrations/postgres as a role that may create \
-             tables, as its head says, or connect once without `.verify_only()`"
+            "the schema {schema:?} lacks {files}: run the SQL of `Postgres::migrations()` as a role that may create \
+             tables, as its head says, or connect once as that role without `.verify_only()`; then {}",
+            grants(schema, role)
         )));
     }
     create(lane, schema).await.map_err(explain)?;
@@ -80,9 +102,9 @@ async fn create(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
 /// Runs the missing migrations, and commits.
 async fn apply(lane: &mut Lane, schema: &str, missing: Vec<Migration>) -> Result<(), Failure> {
     let path = format!("SET LOCAL search_path TO {}", quoted(schema));
-    for (_, file, text) in missing {
+    for Migration { name: file, sql, .. } in missing {
         lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(path.clone()))).await?;
-        lane.ask(PATIENCE, sqlx::raw_sql(text)).await?;
+        lane.ask(PATIENCE, sqlx::raw_sql(sql)).await?;
         tracing::info!(schema, file, "migrated");
     }
     lane.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
@@ -100,10 +122,10 @@ async fn look(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {
 /// Returns the migrations that the ledger lacks. Unknown migrations in the ledger come from a newer version, which has
 /// to support this one.
 fn unknown(schema: &str, applied: Vec<Applied>) -> Result<Vec<Migration>, Error> {
-    let latest = MIGRATIONS.iter().map(|(version, ..)| i64::from(*version)).max().unwrap_or(0);
+    let latest = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     ledger::check(&place(schema), latest, &applied)?;
-    let is_there = |version: i32| applied.iter().any(|applied| applied.version == i64::from(version));
-    Ok(MIGRATIONS.iter().filter(|(version, ..)| !is_there(*version)).copied().collect())
+    let is_there = |migration: &&Migration| applied.iter().any(|applied| applied.version == migration.version);
+    Ok(MIGRATIONS.iter().filter(|migration| !is_there(migration)).copied().collect())
 }
 
 async fn ledger(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {

@@ -64,7 +64,7 @@ use crate::Error;
 
 use self::answer::About;
 
-use super::{HasConnection, StoreError};
+use super::{HasConnection, Migration, StoreError};
 
 pub use options::PostgresOptions;
 pub use txn::Txn;
@@ -100,6 +100,18 @@ impl Postgres {
     /// `postgres://user:password@host:5432/database`; sqlx's parameters (`?sslmode=verify-full`) may follow.
     pub fn options(url: &str) -> PostgresOptions {
         PostgresOptions::new(url)
+    }
+
+    /// Returns the SQL that [`connect`](PostgresOptions::connect) runs, for a database in which the role of the workers
+    /// may not create tables: print it, and run it in a transaction of a role that may, as its head says.
+    ///
+    /// ```
+    /// for migration in idem_core::Postgres::migrations() {
+    ///     println!("-- {}\n{}", migration.name, migration.sql);
+    /// }
+    /// ```
+    pub fn migrations() -> &'static [Migration] {
+        migrate::MIGRATIONS
     }
 
     fn sql(&self) -> &sql::Statements {

@@ -21,9 +21,12 @@ pub(super) fn list(state: &str) -> String {
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
         WHERE h.consumer = $1 AND i.state = '{state}' AND i.id < coalesce($2, 9223372036854775807)
           AND ($3::text IS NULL OR h.name = $3) AND ($4::text IS NULL OR i.reason = $4)
+          AND ($6::bytea[] IS NULL OR i.key = ANY($6))
         ORDER BY i.id DESC LIMIT $5"
     )
 }
+
+pub(super) const CONSUMERS: &str = "SELECT DISTINCT consumer FROM {schema}.handlers ORDER BY consumer";
 
 /// A row that ended a process or a connection runs as a suspect again: breaks is set to 2 to mark it, because starts is
 /// reset to 0. Earlier breaks are cleared.
@@ -35,7 +38,7 @@ pub(super) fn replay() -> String {
             WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
         ), done AS (
             UPDATE {{schema}}.inbox_messages AS i
-            SET state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
+            SET state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0, attempts = 0,
                 breaks = CASE WHEN found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
             FROM found WHERE i.id = found.id AND found.reason <> '{}' AND ($3 OR found.reason NOT IN ('{}', '{}'))
         )
@@ -110,10 +113,16 @@ impl Operator for Postgres {
         Cures::new(|table| format!("{schema}.{table}"), "now()", consumer, handler, new)
     }
 
+    async fn consumers(&self) -> Result<Vec<String>, StoreError> {
+        let rows = self.ask(self.sql().consumers.query()).await?;
+        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+    }
+
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
         let statement = if filter.scheduled { &self.sql().list_scheduled } else { &self.sql().list_dead };
         let query = statement.query().bind(consumer).bind(page.before).bind(filter.handler.as_deref());
-        let query = query.bind(filter.reason.map(Reason::as_str)).bind(i64::from(page.limit));
+        let keys = filter.keys().map(|keys| keys.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
+        let query = query.bind(filter.reason.map(Reason::as_str)).bind(i64::from(page.limit)).bind(keys);
         rows::all(&self.ask(query).await?)
     }
 

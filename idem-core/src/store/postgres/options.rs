@@ -71,7 +71,15 @@ impl PostgresOptions {
         self
     }
 
-    /// Verifies that the tables exist instead of creating them: for a role that may not create tables.
+    /// Verifies that the tables exist instead of creating them: for a role that may not create tables. Another role
+    /// creates them, with the SQL of [`Postgres::migrations`] or by connecting once without this option, and then runs
+    ///
+    /// ```sql
+    /// GRANT USAGE ON SCHEMA idem_store TO worker;
+    /// GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem_store TO worker;
+    /// ```
+    ///
+    /// The error for a role without these says them, with the names of the schema and of the role.
     pub fn verify_only(mut self) -> Self {
         self.verify_only = true;
         self
@@ -128,7 +136,7 @@ impl PostgresOptions {
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
         let target = self.target()?;
-        let name = name(&target);
+        let (name, role) = (name(&target), target.get_username().to_owned());
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let lanes = Lanes::new(target, self.connections, !self.unsafe_durability, self.pooled, self.resets);
         let mut lane = lanes.own().await.map_err(|lost| {
@@ -147,7 +155,7 @@ impl PostgresOptions {
             );
         }
         check::server(&mut lane, self.unsafe_durability, &failed).await?;
-        migrate::run(&mut lane, &self.schema, self.verify_only, &failed).await?;
+        migrate::run(&mut lane, &self.schema, &role, self.verify_only, &failed).await?;
         check::tables(&mut lane, &self.schema, self.unsafe_durability, &failed).await?;
         lane.put_back();
         let inner = Inner {

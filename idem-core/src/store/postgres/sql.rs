@@ -55,6 +55,7 @@ statements! {
     refund_start = inbox_sql::UNSTART,
     dead_letter_crashed = inbox_sql::dead_letter_crashed(),
     stats = operator::LEVEL,
+    consumers = operator::CONSUMERS,
     list_dead = operator::list("dead"),
     list_scheduled = operator::list("scheduled"),
     replay = operator::replay(),

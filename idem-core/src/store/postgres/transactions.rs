@@ -10,6 +10,10 @@ use super::{Postgres, Txn, answer, commit, ping, txn};
 impl Transactions for Postgres {
     type Txn = Txn;
 
+    fn describe(&self) -> String {
+        format!("{self:?}")
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         ping::ping(self).await
     }

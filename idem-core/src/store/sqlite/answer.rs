@@ -82,7 +82,7 @@ pub(super) fn trouble(file: &Path, error: &sqlx::Error) -> String {
     match code(error) {
         Some(ERROR) => format!(
             "the SQLite file {file} does not have the tables of this version: \
-             connect once without verify_only(), or run idem-core/migrations/sqlite/*.sql by hand"
+             connect once without verify_only(), or run the SQL of `Sqlite::migrations()` by hand"
         ),
         Some(BUSY | LOCKED) => format!(
             "the SQLite file {file} is locked by another process for longer than 5 s: end its transaction, and keep \

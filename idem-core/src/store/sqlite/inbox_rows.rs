@@ -15,8 +15,8 @@ use crate::store::{
     StoreError, envelope,
 };
 
-pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), StoreError> {
-    let query = sqlx::query(store.prefix.sql(inbox_sql::INSERT))
+pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
+    let query = sqlx::query_scalar(store.prefix.sql(inbox_sql::INSERT))
         .bind(row.identity.handler.0)
         .bind(row.identity.key.as_bytes())
         .bind(row.identity.fingerprint.as_bytes())
@@ -26,7 +26,7 @@ pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> R
         .bind(row.error)
         .bind(row.state.err().map(Reason::as_str))
         .bind(row.state.map_or(0, millis));
-    query.execute(txn.connection()).await.map(|_| ()).map_err(|error| store.file.fault_of_message(error))
+    query.fetch_one(txn.connection()).await.map_err(|error| store.file.fault_of_message(error))
 }
 
 pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
@@ -36,7 +36,7 @@ pub(super) async fn remove(store: &Sqlite, txn: &mut Txn, row: &Row) -> Result<b
 }
 
 impl InboxRows for Sqlite {
-    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<(), StoreError> {
+    async fn insert(&self, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
         insert(self, txn, row).await
     }
 

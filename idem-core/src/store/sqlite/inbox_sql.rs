@@ -8,7 +8,8 @@ INSERT INTO "idem_inbox_messages"
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'scheduled' ELSE 'dead' END, ?8,
     {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END
 WHERE true
-ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = sightings + 1"#;
+ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = sightings + 1
+RETURNING id"#;
 
 pub(super) const SIGHT: &str = r#"
 UPDATE "idem_inbox_messages" SET sightings = sightings + 1

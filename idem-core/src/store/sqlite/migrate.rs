@@ -10,16 +10,20 @@ use sqlx::{Connection as _, Row as _};
 use super::answer;
 use super::sql::Prefix;
 use crate::Error;
+use crate::store::Migration;
 use crate::store::ledger::{self, Applied};
 use crate::store::tables::{self, TABLES};
 
 /// All migrations, in order. Old and new versions of idem run side by side during a rollout, so each migration has to
 /// keep the previous version working, and records that in the ledger (`supports`).
-pub(super) const MIGRATIONS: &[(i64, &str)] =
-    &[(1, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/0001_claims_and_inbox.sql")))];
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "0001_claims_and_inbox.sql",
+    sql: include_str!("../../../migrations/sqlite/0001_claims_and_inbox.sql"),
+}];
 
 /// How to create what is missing.
-const CURE: &str = "add it as idem-core/migrations/sqlite has it, or give `.prefix(..)` a new one, under which nothing is \
+const CURE: &str = "add it as the SQL of `Sqlite::migrations()` has it, or give `.prefix(..)` a new one, under which nothing is \
                     known of what was processed before";
 
 /// How long switching the file to WAL mode is retried while other connections use it.
@@ -38,8 +42,8 @@ pub(super) async fn run(connection: &mut SqliteConnection, path: &Path, prefix: 
     }
     let mut txn = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let place = place(path, prefix);
-    for (version, text) in missing(&mut txn, &place, prefix).await.map_err(failed)?? {
-        sqlx::raw_sql(prefix.sql(text)).execute(&mut *txn).await.map_err(|error| Error::Database {
+    for Migration { version, sql, .. } in missing(&mut txn, &place, prefix).await.map_err(failed)?? {
+        sqlx::raw_sql(prefix.sql(sql)).execute(&mut *txn).await.map_err(|error| Error::Database {
             what: format!(
                 "migration {version:04} does not fit the SQLite file {}: if tables of another origin begin with {:?}, \
                  choose another .prefix(..)",
@@ -66,13 +70,13 @@ pub(super) async fn verify(connection: &mut SqliteConnection, path: &Path, prefi
         )));
     }
     let missing = missing(connection, &place, prefix).await.map_err(failed)??;
-    let missing = missing.iter().map(|(version, _)| format!("{version:04}")).collect::<Vec<_>>();
+    let missing = missing.iter().map(|migration| format!("{:04}", migration.version)).collect::<Vec<_>>();
     if missing.is_empty() {
         return columns(connection, &place, prefix).await.map_err(failed)?;
     }
     Err(Error::Config(format!(
-        "the SQLite file {path} lacks migration {} under the prefix {:?}: connect once without verify_only(), or run it by \
-         hand from idem-core/migrations/sqlite",
+        "the SQLite file {path} lacks migration {} under the prefix {:?}: connect once without verify_only(), or run the \
+         SQL of `Sqlite::migrations()` by hand, as its head says",
         missing.join(", "),
         prefix.as_str()
     )))
@@ -105,17 +109,17 @@ async fn missing(
     connection: &mut SqliteConnection,
     place: &str,
     prefix: &Prefix,
-) -> Result<Result<Vec<(i64, &'static str)>, Error>, sqlx::Error> {
+) -> Result<Result<Vec<Migration>, Error>, sqlx::Error> {
     let applied = match applied(connection, place, prefix).await? {
         Ok(applied) => applied,
         Err(refused) => return Ok(Err(refused)),
     };
-    let latest = MIGRATIONS.iter().map(|(version, _)| *version).max().unwrap_or(0);
+    let latest = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     if let Err(refused) = ledger::check(place, latest, &applied) {
         return Ok(Err(refused));
     }
-    let is_there = |version| applied.iter().any(|applied| applied.version == version);
-    Ok(Ok(MIGRATIONS.iter().filter(|(version, _)| !is_there(*version)).copied().collect()))
+    let is_there = |migration: &&Migration| applied.iter().any(|applied| applied.version == migration.version);
+    Ok(Ok(MIGRATIONS.iter().filter(|migration| !is_there(migration)).copied().collect()))
 }
 
 async fn applied(

@@ -39,7 +39,7 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::Semaphore;
 
-use super::{CommitResult, HasConnection, StoreError};
+use super::{CommitResult, HasConnection, Migration, StoreError};
 use crate::Error;
 
 pub use options::SqliteOptions;
@@ -81,6 +81,18 @@ impl Sqlite {
     /// Returns the options for the database file of this URL (`sqlite:orders.db`) or path.
     pub fn options(url: &str) -> SqliteOptions {
         SqliteOptions::new(url)
+    }
+
+    /// Returns the SQL that [`connect`](SqliteOptions::connect) runs, for those who run it by hand and connect with
+    /// [`verify_only`](SqliteOptions::verify_only). For a prefix other than `idem_`, replace `"idem_` throughout.
+    ///
+    /// ```
+    /// for migration in idem_core::Sqlite::migrations() {
+    ///     println!("-- {}\n{}", migration.name, migration.sql);
+    /// }
+    /// ```
+    pub fn migrations() -> &'static [Migration] {
+        migrate::MIGRATIONS
     }
 
     /// Runs one statement that changes something in autocommit; returns how many rows it changed.

@@ -49,6 +49,7 @@ WHERE state = "#,
             $state,
             r#" AND id < ?1 AND (?2 IS NULL OR reason = ?2)
     AND +handler_id IN (SELECT h.id FROM "idem_handlers" AS h WHERE h.consumer = ?3 AND (?4 IS NULL OR h.name = ?4))
+    AND (?6 IS NULL OR hex(key) IN (SELECT value FROM json_each(?6)))
 ORDER BY id DESC LIMIT ?5"#
         )
     };
@@ -85,7 +86,7 @@ async fn find(
 /// A row that ended processes or connections runs as a suspect again: breaks is set to 2 to mark it, because starts is
 /// reset to 0.
 const REPLAY: &str = r#"
-UPDATE "idem_inbox_messages" SET state = 'scheduled', due_at = {now}, token = NULL, starts = 0,
+UPDATE "idem_inbox_messages" SET state = 'scheduled', due_at = {now}, token = NULL, starts = 0, attempts = 0,
     breaks = CASE WHEN reason IN ('crashed', 'broke its connection') THEN 2 ELSE 0 END,
     reason = NULL, died_at = NULL, key = coalesce(?2, key)
 WHERE id = ?1"#;
@@ -98,6 +99,14 @@ RETURNING handler_id, key, reason"#;
 const DATE: &str = r#"
 UPDATE "idem_processed_messages" SET processed_at = {now}
 WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NULL"#;
+
+const CONSUMERS: &str = r#"SELECT DISTINCT consumer FROM "idem_handlers" ORDER BY consumer"#;
+
+/// Keys as a JSON array of what `hex()` makes of them.
+fn hexes(keys: &[Key]) -> String {
+    let keys = keys.iter().map(|key| format!("\"{}\"", hex::encode_upper(key.as_bytes()))).collect::<Vec<_>>();
+    format!("[{}]", keys.join(","))
+}
 
 impl Operator for Sqlite {
     async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
@@ -122,6 +131,14 @@ impl Operator for Sqlite {
         register::cures(self, consumer, handler, new)
     }
 
+    async fn consumers(&self) -> Result<Vec<String>, StoreError> {
+        let mut reader = self.file.reader().await?;
+        let names = sqlx::query_scalar(self.prefix.sql(CONSUMERS)).fetch_all(&mut reader.connection).await;
+        let names = names.map_err(|error| self.file.fault(error))?;
+        reader.give_back();
+        Ok(names)
+    }
+
     async fn list(&self, consumer: &str, filter: &Filter, page: Page) -> Result<Vec<Row>, StoreError> {
         let mut reader = self.file.reader().await?;
         let query = sqlx::query(self.prefix.sql(if filter.scheduled { SCHEDULED } else { DEAD }))
@@ -129,7 +146,8 @@ impl Operator for Sqlite {
             .bind(filter.reason.map(Reason::as_str))
             .bind(consumer)
             .bind(filter.handler.as_deref())
-            .bind(page.limit);
+            .bind(page.limit)
+            .bind(filter.keys().map(|keys| hexes(&keys)));
         let rows = query.fetch_all(&mut reader.connection).await;
         let rows = rows.and_then(|rows| rows.iter().map(row).collect()).map_err(|error| self.file.fault(error))?;
         reader.give_back();

@@ -188,7 +188,7 @@ fn check(path: &Path, verify_only: bool) -> Result<(), Error> {
     if verify_only {
         return refuse(format!(
             "the SQLite file {shown} does not exist: connect once without verify_only(), or make it with sqlite3 and \
-             idem-core/migrations/sqlite/*.sql"
+             the SQL of `Sqlite::migrations()`"
         ));
     }
     match path.parent() {

@@ -9,8 +9,8 @@ use super::{claims, inbox_sql, migrate, operator, prune};
 async fn plan(text: &str) -> String {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
     let prefix = Prefix::new("idem_").unwrap();
-    for (_, migration) in migrate::MIGRATIONS {
-        sqlx::raw_sql(prefix.sql(migration)).execute(&mut connection).await.unwrap();
+    for migration in migrate::MIGRATIONS {
+        sqlx::raw_sql(prefix.sql(migration.sql)).execute(&mut connection).await.unwrap();
     }
     let steps =
         sqlx::query(prefix.sql(&format!("EXPLAIN QUERY PLAN {text}"))).fetch_all(&mut connection).await.unwrap();

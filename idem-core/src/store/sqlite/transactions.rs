@@ -9,6 +9,10 @@ use crate::store::{CommitResult, Fate, Reservation, RollbackResult, StoreError, 
 impl Transactions for Sqlite {
     type Txn = Txn;
 
+    fn describe(&self) -> String {
+        format!("{self:?}")
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         register::ping(self).await
     }

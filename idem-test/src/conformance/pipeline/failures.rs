@@ -78,6 +78,24 @@ pub async fn a_permanent_error_is_dead_at_once<W: World>(world: W) {
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.dead().await.len()), (0, 1, 2));
 }
 
+/// The next attempt is not before the time that the handler names, and the failed one is charged.
+pub async fn an_error_that_names_a_time_is_retried_after_it<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::RetryAfter]));
+    line.publish(Order::ok("neighbour"));
+    let mut outcomes = line.run(2).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["processed", "scheduled 1"]);
+    let row = &line.scheduled().await[0];
+    let delay = row.due_at.duration_since(row.created_at).unwrap();
+    assert!((3599..3700).contains(&delay.as_secs()), "{delay:?}");
+    assert_eq!((row.attempts, row.error.as_str(), line.effects("a").await), (1, "not for an hour", 0));
+
+    let last = Settings { retry: idem_core::RetryPolicy::new().max_attempts(1), ..Settings::default() };
+    line.publish(Order::new("b", &[Act::RetryAfter]));
+    assert_eq!(line.run_with(last, 3).await[2], "dead: exhausted", "no attempt is left");
+}
+
 /// A handler swallows a SQL error. If that aborted its transaction, nothing was written, and the attempt fails.
 /// Otherwise the statements that worked are committed.
 pub async fn a_swallowed_error_is_a_failure<W: World>(world: W) {

@@ -167,6 +167,7 @@ macro_rules! pipeline_suite {
             a_panic_as_a_late_handler_is_dropped_is_its_failure
             retries_end_as_exhausted_after_five_attempts
             a_permanent_error_is_dead_at_once
+            an_error_that_names_a_time_is_retried_after_it
             a_swallowed_error_is_a_failure
             a_rollback_by_the_handler_is_dead_without_effect
             a_rollback_harms_no_neighbour

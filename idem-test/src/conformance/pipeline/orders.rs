@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, permanent};
+use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, permanent, retry_after};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -27,6 +27,8 @@ pub(super) enum Act {
     Ok,
     Fail,
     Permanent,
+    /// Fails, and says that it may run again after an hour.
+    RetryAfter,
     Panic,
     Hang,
     /// Hangs, and panics when dropped.
@@ -185,6 +187,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             Act::Ok => {}
             Act::Fail => return Err(format!("attempt {} has failed", delivery.attempt()).into()),
             Act::Permanent => return Err(permanent("never")),
+            Act::RetryAfter => return Err(retry_after(Duration::from_secs(3600), "not for an hour")),
             Act::Panic => panic!("the handler panics"),
             Act::Hang => std::future::pending().await,
             Act::HangBomb => {

@@ -10,6 +10,7 @@ mod notes;
 mod operator;
 mod prune;
 mod race;
+mod searches;
 mod setup;
 mod stage;
 mod start;
@@ -27,6 +28,7 @@ pub use notes::*;
 pub use operator::*;
 pub use prune::*;
 pub use race::*;
+pub use searches::*;
 pub use setup::*;
 pub use start::*;
 pub use suspects::*;
@@ -134,6 +136,11 @@ macro_rules! store_suite {
             the_list_is_filtered
             the_list_comes_in_pages_newest_first
             replay_makes_a_dead_row_due
+            a_row_is_found_by_the_text_of_its_key
+            a_row_is_found_by_its_id
+            a_replay_of_many_leaves_what_needs_a_decision
+            a_replayed_row_has_fresh_attempts
+            a_consumer_that_nobody_has_is_an_error
             replay_finds_dead_rows_only
             replay_of_what_its_handler_committed_needs_force
             replay_of_what_is_too_old_needs_force

@@ -1,0 +1,112 @@
+//! Several workers in one process.
+
+use std::pin::{Pin, pin};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Error, Source, Store, Worker};
+
+use super::builder::HasHandlers;
+
+type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+/// Several workers that run in one process and end together.
+///
+/// ```no_run
+/// # use idem_core::{Workers, Worker, Store, Source, Handler, HasConnection, Error};
+/// # async fn run<S: Store + HasConnection<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
+/// #     store: S, orders: impl Source, payments: impl Source) -> Result<(), Error> {
+/// let orders = Worker::new("billing-orders", store.clone(), orders).handler::<H>();
+/// let payments = Worker::new("billing-payments", store, payments).handler::<H>();
+/// Workers::new().add(orders).add(payments).run_until(idem_core::shutdown_signal()).await
+/// # }
+/// ```
+///
+/// Workers of one store share its connections, so give the store as many as they need together: each takes
+/// `concurrency` and `inbox_concurrency` and a few more. The first worker that finds too few left cannot start, and its
+/// error has the sum for all of them.
+#[must_use = "workers do nothing until `run_until`"]
+#[derive(Default)]
+pub struct Workers {
+    workers: Vec<Member>,
+}
+
+struct Member {
+    consumer: String,
+    connections: usize,
+    start: Box<dyn FnOnce(CancellationToken, usize) -> Run + Send>,
+}
+
+impl Workers {
+    /// Returns a group without workers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a worker, which has all its handlers. Take its [`health`](Worker::health) before, if a probe needs it.
+    #[allow(clippy::should_implement_trait, reason = "a worker is added, not a number")]
+    pub fn add<S: Store, Src: Source, St, C, Stage>(mut self, mut worker: Worker<S, Src, St, C, Stage>) -> Self
+    where
+        St: Send + Sync + 'static,
+        C: Send + Sync + 'static,
+        Stage: HasHandlers,
+    {
+        let (consumer, connections) = (worker.consumer.clone(), worker.settings.connections());
+        let start = move |stop: CancellationToken, together| -> Run {
+            worker.settings.together = Some(together);
+            Box::pin(worker.run_until(stop.cancelled_owned()))
+        };
+        self.workers.push(Member { consumer, connections, start: Box::new(start) });
+        self
+    }
+
+    /// Runs all workers until `shutdown` completes, and then drains them at the same time, each within its own
+    /// [`shutdown_timeout`](Worker::shutdown_timeout). If one cannot start or fails, the others drain as well, so that
+    /// the process ends and can be restarted as a whole, instead of going on with a part of its work undone.
+    ///
+    /// Dropping the future ends all workers at once, as for [`Worker::run_until`].
+    ///
+    /// # Errors
+    /// The first error of a worker; further ones are logged. [`Error::Config`] if there is no worker.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        if self.workers.is_empty() {
+            return Err(Error::Config("there is no worker to run: add one, `Workers::new().add(worker)`".to_owned()));
+        }
+        let stop = CancellationToken::new();
+        let mut running = FuturesUnordered::new();
+        let together = self.workers.iter().map(|worker| worker.connections).sum();
+        for Member { consumer, start, .. } in self.workers {
+            let run = start(stop.clone(), together);
+            running.push(async move { (consumer, run.await) });
+        }
+        let mut shutdown = pin!(shutdown);
+        let mut first = None;
+        loop {
+            let ended = tokio::select! {
+                biased;
+                () = shutdown.as_mut(), if !stop.is_cancelled() => {
+                    stop.cancel();
+                    continue;
+                }
+                ended = running.next() => ended,
+            };
+            let Some((consumer, result)) = ended else { return first.map_or(Ok(()), Err) };
+            if !stop.is_cancelled() {
+                tracing::warn!(consumer, "a worker has ended, and the others of the process drain");
+                stop.cancel();
+            }
+            if let Err(error) = result {
+                tracing::error!(consumer, error = crate::error::text(&error), "a worker has failed");
+                first.get_or_insert(error);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.workers.iter().map(|worker| &worker.consumer)).finish()
+    }
+}

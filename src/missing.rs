@@ -1,0 +1,83 @@
+//! Stands in for a store or a broker whose feature is off, so that rustc names the feature where the type is used.
+
+/// Defines a type of which nothing can be made: no argument of its constructors has the trait that they ask for.
+macro_rules! missing {
+    ($name:ident, $module:ident, $feature:literal, $message:literal, $label:literal, $note:literal) => {
+        #[cfg(not(feature = $feature))]
+        mod $module {
+            /// Needs a feature of idem that is off.
+            #[derive(Debug)]
+            pub enum $name {}
+
+            #[diagnostic::on_unimplemented(message = $message, label = $label, note = $note)]
+            pub trait Feature<A> {
+                type Output;
+
+                fn output(_: A) -> Self::Output;
+            }
+
+            impl $name {
+                #[doc(hidden)]
+                pub fn connect<A>(address: A) -> <Self as Feature<A>>::Output
+                where
+                    Self: Feature<A>,
+                {
+                    Self::output(address)
+                }
+
+                #[doc(hidden)]
+                pub fn options<A>(address: A) -> <Self as Feature<A>>::Output
+                where
+                    Self: Feature<A>,
+                {
+                    Self::output(address)
+                }
+            }
+        }
+
+        #[cfg(not(feature = $feature))]
+        #[doc(hidden)]
+        pub use $module::$name;
+    };
+}
+
+missing!(
+    RabbitMq,
+    rabbitmq,
+    "rabbitmq",
+    "`RabbitMq` needs the feature `rabbitmq` of idem",
+    "the feature `rabbitmq` is off",
+    "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"rabbitmq\"] }}`"
+);
+missing!(
+    Nats,
+    nats,
+    "nats",
+    "`Nats` needs the feature `nats` of idem",
+    "the feature `nats` is off",
+    "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"nats\"] }}`"
+);
+missing!(
+    Kafka,
+    kafka,
+    "kafka",
+    "`Kafka` needs the feature `kafka` of idem",
+    "the feature `kafka` is off",
+    "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"kafka\"] }}`"
+);
+missing!(
+    Postgres,
+    postgres,
+    "postgres",
+    "`Postgres` needs the feature `postgres` of idem",
+    "the feature `postgres` is off",
+    "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"postgres\"] }}`"
+);
+missing!(
+    Sqlite,
+    sqlite,
+    "sqlite",
+    "`Sqlite` needs the feature `sqlite` of idem",
+    "the feature `sqlite` is off",
+    "switch it on in Cargo.toml: `idem = {{ package = \"idem-rs\", .., features = [\"sqlite\"] }}`"
+);
