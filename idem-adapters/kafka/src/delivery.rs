@@ -33,7 +33,7 @@ fn facts(topic: &Arc<str>, record: &impl Message, order: DeliveryOrder) -> Deliv
         .with_position(position(topic, partition, offset, record.timestamp()))
         .with_published_at(published_at(record.timestamp()))
         .with_produced_at(produced_at(record.timestamp()))
-        .with_ordering_key(lane(order, (topic, partition), record.key()))
+        .with_ordering_key(ordering_key(order, (topic, partition), record.key()))
 }
 
 fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
@@ -43,7 +43,7 @@ fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
             topic,
             partition,
             offset,
-            "a record has no key, and the order is that of keys: the records without one share a lane in each \
+            "a record has no key, and the order is that of keys: the records without one share an ordering key in each \
              partition. This is said once"
         );
     });
@@ -75,16 +75,16 @@ fn time(millis: i64) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(millis).ok()?))
 }
 
-fn lane(order: DeliveryOrder, partition: (&str, i32), key: Option<&[u8]>) -> Option<u64> {
+fn ordering_key(order: DeliveryOrder, partition: (&str, i32), key: Option<&[u8]>) -> Option<u64> {
     let key = match order {
         DeliveryOrder::Partition => None,
         DeliveryOrder::Key => key,
         _ => return None,
     };
-    let mut lane = DefaultHasher::new();
+    let mut hasher = DefaultHasher::new();
     // Keys of one partition only: a producer may send one key to several, and between those there is no order.
-    (partition, key).hash(&mut lane);
-    Some(lane.finish())
+    (partition, key).hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 #[cfg(test)]
@@ -148,12 +148,12 @@ mod tests {
 
     #[test]
     fn a_lane_is_a_partition_or_a_key_in_it() {
-        assert_eq!(lane(DeliveryOrder::None, ("orders", 1), Some(b"a")), None);
-        let partition = |partition, key| lane(DeliveryOrder::Partition, ("orders", partition), key);
+        assert_eq!(ordering_key(DeliveryOrder::None, ("orders", 1), Some(b"a")), None);
+        let partition = |partition, key| ordering_key(DeliveryOrder::Partition, ("orders", partition), key);
         assert_eq!(partition(1, Some(&b"a"[..])), partition(1, None));
         assert_ne!(partition(1, None), partition(2, None));
-        assert_ne!(partition(1, None), lane(DeliveryOrder::Partition, ("payments", 1), None));
-        let key = |partition, key| lane(DeliveryOrder::Key, ("orders", partition), key);
+        assert_ne!(partition(1, None), ordering_key(DeliveryOrder::Partition, ("payments", 1), None));
+        let key = |partition, key| ordering_key(DeliveryOrder::Key, ("orders", partition), key);
         assert_eq!(key(1, Some(&b"a"[..])), key(1, Some(&b"a"[..])));
         assert_ne!(key(1, Some(&b"a"[..])), key(1, Some(&b"b"[..])));
         assert_ne!(key(1, Some(&b"a"[..])), key(2, Some(&b"a"[..])));

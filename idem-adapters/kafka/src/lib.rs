@@ -85,7 +85,7 @@
 //! |---|---|
 //! | `None` | whatever is there is handled at once |
 //! | `Partition` | the records of a partition one after another |
-//! | `Key` | the records of one key in one partition one after another. Those without a key share one lane in each partition; the first one is warned about |
+//! | `Key` | the records of one key in one partition one after another. Those without a key share one ordering key in each partition; the first one is warned about |
 //! | `Queue` | refused: Kafka keeps no order between partitions. A topic of one partition with `Partition` is the same |
 //!
 //! A producer that adds partitions, or sends one key to several, has given up the order of that key.

@@ -31,7 +31,7 @@ impl Facts {
 }
 
 /// The facts of a delivery. The count of the server is no attempt: it also rises for what was only prefetched.
-pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, lane: Option<u64>) -> Delivery {
+pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, ordering_key: Option<u64>) -> Delivery {
     let (headers, id) = message.headers.as_ref().map(headers).unwrap_or_default();
     Delivery::new(Arc::clone(stream), message.payload)
         .with_subject(Some(message.subject.to_string()))
@@ -42,7 +42,7 @@ pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, lane:
         .with_position(Some(format!("{stream}/{}@{}", facts.sequence, facts.published)))
         .with_published_at(SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(facts.published)))
         .with_redelivered(facts.delivered > 1)
-        .with_ordering_key(lane)
+        .with_ordering_key(ordering_key)
 }
 
 fn content_type(headers: &Headers) -> Option<String> {

@@ -46,7 +46,7 @@ pub(crate) struct Pull {
     /// When the consumer was made.
     pub(crate) made: SystemTime,
     pub(crate) wait: Duration,
-    pub(crate) lane: Option<u64>,
+    pub(crate) ordering_key: Option<u64>,
     pub(crate) confirmed: bool,
     pub(crate) max_unsettled: usize,
     /// The consumer's limits to a pull.
@@ -193,7 +193,7 @@ impl Puller {
         let lease = Arc::new(Lease::new(reply.to_owned(), facts.sequence, self.pull.wait));
         self.pull.leases.add(&lease);
         let acker = self.pull.acker(lease);
-        let delivery = delivery(&self.pull.stream, message, &facts, self.pull.lane);
+        let delivery = delivery(&self.pull.stream, message, &facts, self.pull.ordering_key);
         // Where nobody receives any more the acker is dropped, and what it holds is given back.
         let _ = arrivals.send(Ok((delivery, acker)));
         Ok(())

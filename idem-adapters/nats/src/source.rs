@@ -68,7 +68,7 @@ impl Stream {
             consumer: consumer.clone(),
             made: made.consumer,
             wait: info.config.ack_wait,
-            lane: (options.order == DeliveryOrder::Queue).then_some(0),
+            ordering_key: (options.order == DeliveryOrder::Queue).then_some(0),
             confirmed: self.confirmed,
             max_unsettled: options.max_unsettled.into(),
             max_batch: usize::try_from(info.config.max_batch).ok().filter(|max| *max > 0).unwrap_or(usize::MAX),
@@ -143,7 +143,7 @@ impl Stream {
             let lease = Arc::new(Lease::new(reply, sequence, pull.wait));
             self.leases.add(&lease);
             leases.push(Arc::clone(&lease));
-            let _ = arrivals.send(Ok((delivery.with_ordering_key(pull.lane), pull.acker(lease))));
+            let _ = arrivals.send(Ok((delivery.with_ordering_key(pull.ordering_key), pull.acker(lease))));
         }
         leases
     }

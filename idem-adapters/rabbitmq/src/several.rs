@@ -11,7 +11,7 @@ impl Queue {
     /// as its source.
     ///
     /// Each queue has a prefetch of its own, which limits its own unsettled deliveries, and the queues take turns: a
-    /// queue with a backlog keeps no other one waiting. In an order each queue is a lane. Where one queue cannot be consumed,
+    /// queue with a backlog keeps no other one waiting. With an order, the deliveries of each queue share an ordering key. Where one queue cannot be consumed,
     /// the whole source is opened again.
     ///
     /// ```no_run

@@ -44,7 +44,7 @@ pub struct Queue {
 struct Subscription {
     /// Whether it may still be asked for deliveries.
     live: bool,
-    /// Whether each queue is a lane.
+    /// Whether the deliveries of each queue share an ordering key.
     ordered: bool,
     /// How many deliveries of each queue may be unsettled.
     max_unsettled: u16,
@@ -121,8 +121,8 @@ impl Queue {
             };
             match self.any().await {
                 (at, Ok(Some((delivery, acker)))) => {
-                    let lane = subscription.ordered.then_some(at as u64);
-                    return Ok((delivery.with_ordering_key(lane), acker));
+                    let key = subscription.ordered.then_some(at as u64);
+                    return Ok((delivery.with_ordering_key(key), acker));
                 }
                 (at, Ok(None)) => self.widen(at, subscription.max_unsettled).await?,
                 (_, Err(End::Unreadable { tag, error })) => {

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `collect` | takes all available items together |
-//! | `lane` | turns deliveries into verdicts, and settles them |
+//! | `deliver` | turns deliveries into verdicts, and settles them |
 //! | `item` | a message of a batch that can run, and its verdict |
 //! | `together` | one transaction: claims, handlers, guard, commit |
 //! | `round` | how such a transaction starts, and its result |
@@ -13,8 +13,8 @@
 mod blame;
 mod calls;
 mod collect;
+mod deliver;
 mod item;
-mod lane;
 mod round;
 mod together;
 

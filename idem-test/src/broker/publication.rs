@@ -21,7 +21,7 @@ pub struct Publication {
     pub(crate) properties: Properties,
     pub(crate) tombstone: bool,
     pub(crate) published_at: Option<SystemTime>,
-    pub(crate) lane: Option<u64>,
+    pub(crate) ordering_key: Option<u64>,
     pub(crate) partition_key: Option<Bytes>,
     pub(crate) unrepresentable: Option<String>,
 }
@@ -118,8 +118,8 @@ impl Publication {
     }
 
     /// Sets the ordering key for a worker that asks for an order by partition or key. The default is 0.
-    pub fn lane(mut self, lane: u64) -> Self {
-        self.lane = Some(lane);
+    pub fn ordering_key(mut self, ordering_key: u64) -> Self {
+        self.ordering_key = Some(ordering_key);
         self
     }
 

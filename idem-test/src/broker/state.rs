@@ -43,7 +43,7 @@ struct Unsettled {
     place: Place,
     message: Message,
     subscription: u64,
-    lane: Option<u64>,
+    ordering_key: Option<u64>,
     lease: Option<(Duration, Instant)>,
 }
 
@@ -116,28 +116,28 @@ impl State {
         room: usize,
         order: DeliveryOrder,
     ) -> Option<HandedOut> {
-        let lane = |publication: &Publication| match order {
+        let ordering_key = |publication: &Publication| match order {
             DeliveryOrder::None => None,
             DeliveryOrder::Queue => Some(0),
-            _ => Some(publication.lane.unwrap_or(0)),
+            _ => Some(publication.ordering_key.unwrap_or(0)),
         };
         let (tag, lease) = (self.last + 1, self.lease);
         let queue = self.queues.get_mut(name)?;
         if queue.unsettled.values().filter(|unsettled| unsettled.subscription == subscription).count() >= room {
             return None;
         }
-        let elsewhere = |lane: Option<u64>| {
+        let elsewhere = |ordering_key: Option<u64>| {
             let of_another = |unsettled: &Unsettled| {
-                unsettled.lane == lane
+                unsettled.ordering_key == ordering_key
                     && unsettled.subscription != subscription
                     && self.subscriptions.get(&unsettled.subscription) == Some(&true)
             };
-            lane.is_some() && queue.unsettled.values().any(of_another)
+            ordering_key.is_some() && queue.unsettled.values().any(of_another)
         };
-        let next = queue.ready.iter().find(|(_, message)| !elsewhere(lane(&message.publication)));
+        let next = queue.ready.iter().find(|(_, message)| !elsewhere(ordering_key(&message.publication)));
         let place = *next?.0;
         let message = queue.ready.remove(&place)?;
-        let lane = lane(&message.publication);
+        let ordering_key = ordering_key(&message.publication);
         self.last = tag;
         // Neither a copy nor a returned message is doubled again.
         if self.to_double > 0 && place.1 == 0 && !message.redelivered {
@@ -160,12 +160,12 @@ impl State {
             .with_properties(publication.properties)
             .with_tombstone(publication.tombstone)
             .with_published_at(publication.published_at)
-            .with_ordering_key(lane)
+            .with_ordering_key(ordering_key)
             .with_partition_key(publication.partition_key)
             .with_unrepresentable(publication.unrepresentable)
             .with_redelivered(message.redelivered);
         let until = lease.map(|lease| (lease, Instant::now() + lease));
-        queue.unsettled.insert(tag, Unsettled { place, message, subscription, lane, lease: until });
+        queue.unsettled.insert(tag, Unsettled { place, message, subscription, ordering_key, lease: until });
         Some(HandedOut { delivery, tag, lease })
     }
 

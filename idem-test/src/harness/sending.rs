@@ -72,7 +72,7 @@ impl<S: Store> Sending<'_, S> {
 
     /// Sets the ordering key.
     pub fn ordering_key(mut self, key: u64) -> Self {
-        self.message = self.message.lane(key);
+        self.message = self.message.ordering_key(key);
         self
     }
 

@@ -8,8 +8,8 @@ use crate::store::tables::{self, TABLES};
 use crate::{BoxError, Error};
 
 use super::answer::Failure;
+use super::connection::Connection;
 use super::cure::{CURE, grants, place};
-use super::lane::Lane;
 use super::limits::OWN;
 use super::session::literal;
 
@@ -17,20 +17,20 @@ use super::session::literal;
 pub(super) type Failed<'a> = dyn Fn(&str, BoxError) -> Error + Send + Sync + 'a;
 
 /// Checks the server and the session: version, replication role, durability.
-pub(super) async fn server(lane: &mut Lane, allow_unsafe: bool, failed: &Failed<'_>) -> Result<(), Error> {
+pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, failed: &Failed<'_>) -> Result<(), Error> {
     let asked = sqlx::raw_sql(
         "SELECT current_setting('fsync'), current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery()",
     );
     let unclear = |failure: Failure| failed("cannot read the settings of", failure.into_error());
-    let rows = lane.ask(OWN, asked).await.map_err(unclear)?;
+    let rows = connection.ask(OWN, asked).await.map_err(unclear)?;
     let Some(row) = rows.first() else { return Ok(()) };
     let text = |index: usize| row.try_get::<String, _>(index).map_err(|error| unclear(error.into()));
     let settings = Settings {
-        version: lane.session().version,
+        version: connection.session().version,
         standby: row.try_get(2).map_err(|error| unclear(error.into()))?,
         fsync: text(0)?,
         full_page_writes: text(1)?,
-        synchronous_commit: lane.session().synchronous_commit.clone(),
+        synchronous_commit: connection.session().synchronous_commit.clone(),
     };
     if let Some(why) = settings.impossible() {
         return Err(Error::Config(why));
@@ -41,7 +41,7 @@ pub(super) async fn server(lane: &mut Lane, allow_unsafe: bool, failed: &Failed<
 /// Checks that unqualified names of this session do not resolve to idem's schema by accident. The default search path
 /// begins with `"$user"`, so a schema with the role's name hides the application's tables in `public` as soon as it
 /// exists.
-pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> Result<(), Error> {
+pub(super) async fn path(connection: &mut Connection, schema: &str, failed: &Failed<'_>) -> Result<(), Error> {
     // Without bound values: a pooler could send Parse and Execute to different sessions.
     let asked = sqlx::raw_sql(AssertSqlSafe(format!(
         "SELECT 1 WHERE current_user = {schema} AND (current_schemas(false))[1] = {schema}
@@ -49,7 +49,7 @@ pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> 
         schema = literal(schema)
     )));
     let unclear = |failure: Failure| failed("cannot read the search path of", failure.into_error());
-    if lane.ask(OWN, asked).await.map_err(unclear)?.is_empty() {
+    if connection.ask(OWN, asked).await.map_err(unclear)?.is_empty() {
         return Ok(());
     }
     let name = super::statement::quoted(schema);
@@ -63,7 +63,7 @@ pub(super) async fn path(lane: &mut Lane, schema: &str, failed: &Failed<'_>) -> 
 
 /// Checks that the tables exist, are logged, and are accessible to the role.
 pub(super) async fn tables(
-    lane: &mut Lane,
+    connection: &mut Connection,
     schema: &str,
     allow_unsafe: bool,
     failed: &Failed<'_>,
@@ -76,9 +76,9 @@ pub(super) async fn tables(
          WHERE n.nspname = $1 AND c.relname = ANY($2)",
     );
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
-    columns(lane, schema).await.map_err(unclear)??;
+    columns(connection, schema).await.map_err(unclear)??;
     let messages = ["handlers", "processed_messages", "inbox_messages"];
-    let rows = lane.alone(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
+    let rows = connection.alone(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
     for row in rows {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
         let (table, logged, role, open): (String, bool, String, bool) =
@@ -107,18 +107,18 @@ const BATCHES: [(&str, &[&str]); 1] = [("processed_messages", &["batch_xid"])];
 
 /// Returns whether the trigger exists that refuses a COMMIT by a handler in a batch. Without it such a COMMIT would
 /// lose the later messages of the batch, so it has to be checked beforehand.
-async fn refuses_commits(lane: &mut Lane, schema: &str) -> Result<bool, Failure> {
+async fn refuses_commits(connection: &mut Connection, schema: &str) -> Result<bool, Failure> {
     let asked = sqlx::query(
         "SELECT FROM pg_catalog.pg_trigger AS t
          JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
          WHERE n.nspname = $1 AND c.relname = 'processed_messages' AND t.tgname = 'refuse_commit'
            AND t.tgenabled IN ('O', 'A') AND t.tgdeferrable",
     );
-    Ok(!lane.alone(asked.bind(schema)).await?.is_empty())
+    Ok(!connection.alone(asked.bind(schema)).await?.is_empty())
 }
 
 /// Checks all columns that the statements use.
-async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Failure> {
+async fn columns(connection: &mut Connection, schema: &str) -> Result<Result<(), Error>, Failure> {
     let asked = sqlx::query(
         "SELECT c.relname::text, array_agg(a.attname::text)
          FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
@@ -127,14 +127,14 @@ async fn columns(lane: &mut Lane, schema: &str) -> Result<Result<(), Error>, Fai
     );
     let names = TABLES.map(|(table, _)| table);
     let mut found = HashMap::new();
-    for row in lane.alone(asked.bind(schema).bind(&names[..])).await? {
+    for row in connection.alone(asked.bind(schema).bind(&names[..])).await? {
         found.insert(row.try_get(0)?, row.try_get(1)?);
     }
     let place = place(schema);
     if let Err(refused) = tables::check(&place, CURE, &[&TABLES[..], &BATCHES].concat(), &found) {
         return Ok(Err(refused));
     }
-    Ok(if refuses_commits(lane, schema).await? {
+    Ok(if refuses_commits(connection, schema).await? {
         Ok(())
     } else {
         Err(tables::lacks(&place, CURE, "the enabled trigger `refuse_commit` of the table `processed_messages`"))

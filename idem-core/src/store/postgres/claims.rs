@@ -94,14 +94,14 @@ impl Claims for Postgres {
         identity: &Identity,
         promise: ClaimState,
     ) -> Result<(Txn, Claimed), StoreError> {
-        let mut lane = self.lanes().lent().await?;
-        if !lane.is_pooled() {
-            lane.prepare_claim(&self.sql().prepare_claim).await?;
+        let mut connection = self.pool().lent().await?;
+        if !connection.is_pooled() {
+            connection.prepare_claim(&self.sql().prepare_claim).await?;
         }
-        let begin = begin::text(lane.session(), lane.kind(), deadline);
+        let begin = begin::text(connection.session(), connection.kind(), deadline);
         let lock_timeout = match promise {
             // The server's own number in milliseconds.
-            ClaimState::Processed => format!("'{}'", lane.session().lock_timeout),
+            ClaimState::Processed => format!("'{}'", connection.session().lock_timeout),
             ClaimState::Waiting => "NULL".to_owned(),
         };
         // Nothing of a message gets into the text except hexadecimal digits.
@@ -112,12 +112,12 @@ impl Claims for Postgres {
             (promise == ClaimState::Processed).to_string(),
             lock_timeout,
         ];
-        let claim = match lane.is_pooled() {
+        let claim = match connection.is_pooled() {
             true => self.sql().claim.with(&values),
             false => format!("EXECUTE idem_claim({})", values.join(", ")),
         };
-        let answer = lane.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
-        let mut txn = Txn::of(lane, deadline);
+        let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
+        let mut txn = Txn::of(connection, deadline);
         match answer {
             Ok(rows) => {
                 let claimed = txn.claimed(&rows, identity)?;

@@ -7,25 +7,25 @@ use crate::store::{CommitResult, RollbackResult, StoreError};
 
 use super::answer::Failure;
 use super::clean::PREPARED;
+use super::connection::Answer;
 use super::guard::{CHANGED, ENDED, check};
-use super::lane::Answer;
 use super::limits::OWN;
 use super::txn::{Txn, not_answered};
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> CommitResult {
-    if !txn.lane.is_sound() {
+    if !txn.connection.is_sound() {
         return CommitResult::Unknown(not_answered());
     }
-    if let Err(lost) = txn.lane.flush().await {
+    if let Err(lost) = txn.connection.flush().await {
         return CommitResult::Unknown(lost.into());
     }
     let (text, needed) = question(&txn);
-    let mut answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
+    let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;
     if answer.failure.is_none() && answer.finished < needed {
         // This answers a COPY of the handler. The answer to the guard and COMMIT is still to come, and COMMIT may be
         // refused.
-        answer = txn.lane.read_on(OWN).await;
+        answer = txn.connection.read_on(OWN).await;
     }
     let Answer { finished, rows, failure } = answer;
     let failure = match failure {
@@ -46,8 +46,8 @@ pub(super) async fn commit(mut txn: Txn) -> CommitResult {
 
 /// Returns guard, COMMIT and cleanup in one string, and the number of statements up to and including COMMIT.
 fn question(txn: &Txn) -> (String, usize) {
-    let durable = txn.lane.is_durable().then(|| txn.lane.session().synchronous_commit());
-    let same = (txn.shared && !txn.lane.resets()).then(|| txn.lane.session().same());
+    let durable = txn.connection.is_durable().then(|| txn.connection.session().synchronous_commit());
+    let same = (txn.shared && !txn.connection.resets()).then(|| txn.connection.session().same());
     // One more statement, which permits the COMMIT that follows it.
     let (leave, needed) = match &txn.xid {
         Some(xid) if txn.batch => (format!("; SELECT pg_catalog.set_config('idem.commit', '{xid}', true)"), 3),
@@ -55,7 +55,7 @@ fn question(txn: &Txn) -> (String, usize) {
     };
     let text = match &txn.xid {
         // The transaction id comes from the server and consists of digits.
-        Some(xid) if txn.lane.is_pooled() => {
+        Some(xid) if txn.connection.is_pooled() => {
             format!("{}{leave}; COMMIT", check(&format!("'{xid}'::pg_catalog.xid8"), same, durable))
         }
         Some(xid) if same.is_some() => format!("EXECUTE idem_guard_shared('{xid}'){leave}; COMMIT"),
@@ -140,12 +140,15 @@ async fn fate(mut txn: Txn) -> Fate {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let end = format!("ROLLBACK; SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
-    let mut answer = txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("SELECT {ours}, {PREPARED}; {end}")))).await;
+    let mut answer =
+        txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("SELECT {ours}, {PREPARED}; {end}")))).await;
     if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
         // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
-        txn.lane.forgive();
-        answer =
-            txn.lane.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("ROLLBACK; SELECT true, {PREPARED}; {end}")))).await;
+        txn.connection.forgive();
+        answer = txn
+            .connection
+            .run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("ROLLBACK; SELECT true, {PREPARED}; {end}"))))
+            .await;
         answer.finished = answer.finished.saturating_sub(1);
     }
     let Answer { finished, rows, failure } = answer;
@@ -156,7 +159,7 @@ async fn fate(mut txn: Txn) -> Fate {
     // Other handlers of the batch may have failed because of it: from now on sessions are checked, at one round trip
     // each.
     if rows.first().and_then(|row| row.try_get(1).ok()) == Some(true) {
-        txn.lane.find_prepared();
+        txn.connection.find_prepared();
     }
     let ended = !rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false);
     let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
@@ -178,10 +181,10 @@ async fn fate(mut txn: Txn) -> Fate {
 
 /// Rolls back. An answer to ROLLBACK shows that the connection is alive.
 pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
-    if !txn.lane.is_sound() {
+    if !txn.connection.is_sound() {
         return Err(not_answered());
     }
-    txn.lane.flush().await?;
+    txn.connection.flush().await?;
     if txn.xid.is_some() {
         return match fate(txn).await {
             Fate::Undone => Ok(RollbackResult::RolledBack),
@@ -191,7 +194,7 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
         };
     }
     let text = format!("ROLLBACK{}", txn.cleaning());
-    match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
+    match txn.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
         Ok(rows) => {
             txn.put_back(&rows).await;
             Ok(RollbackResult::RolledBack)

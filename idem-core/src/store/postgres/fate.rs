@@ -7,7 +7,7 @@ use crate::store::{Fate, StoreError, Ticket};
 
 use super::Postgres;
 use super::answer::Failure;
-use super::lane::Lane;
+use super::connection::Connection;
 
 const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 
@@ -27,8 +27,8 @@ impl Postgres {
     /// Returns the fate of a transaction of another connection. A transaction that is still running is terminated: its
     /// client is gone, and it holds the claim.
     pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
-        let mut lane = self.lanes().own().await?;
-        let rows = match lane.alone(sqlx::query(STATUS).bind(&ticket.number)).await {
+        let mut connection = self.pool().own().await?;
+        let rows = match connection.alone(sqlx::query(STATUS).bind(&ticket.number)).await {
             Ok(rows) => rows,
             // 22023: the id is in the future of this server, which took over from a server that was ahead. The
             // transaction never happened here.
@@ -38,7 +38,7 @@ impl Postgres {
         let status: Option<String> = rows.first().map_or(Ok(None), |row: &PgRow| row.try_get(0))?;
         let fate = match status.as_deref() {
             // In a separate statement: the snapshot of the first one may be older than the commit.
-            Some("committed") if self.stands(&mut lane, ticket).await? => Fate::Committed,
+            Some("committed") if self.stands(&mut connection, ticket).await? => Fate::Committed,
             Some("in progress") => Fate::Running,
             // Aborted; or the id was reused by another transaction; or it is too old to be known, and then the claim
             // decides.
@@ -47,21 +47,21 @@ impl Postgres {
         if fate == Fate::Running {
             let end = sqlx::query(END).bind(&ticket.number).bind(ticket.session);
             // If the role lacks the privilege, the caller waits for the transaction to end.
-            if let Err(failure) = lane.alone(end).await {
+            if let Err(failure) = connection.alone(end).await {
                 tracing::debug!(error = failure.into_error(), "a transaction that was cut off could not be ended");
                 return Ok(fate);
             }
         }
-        lane.put_back();
+        connection.put_back();
         Ok(fate)
     }
 
     /// Returns whether the claim carries the transaction's id. A server that crashed knows only the transactions in its
     /// log, and the log is flushed at a commit (PostgreSQL manual, 30.3), so it may reuse the id of a transaction that
     /// was open. The claim is unambiguous.
-    async fn stands(&self, lane: &mut Lane, ticket: &Ticket) -> Result<bool, Failure> {
+    async fn stands(&self, connection: &mut Connection, ticket: &Ticket) -> Result<bool, Failure> {
         let Some((handler, key)) = &ticket.claim else { return Ok(true) };
         let query = self.sql().stands.query().bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
-        Ok(!lane.alone(query).await?.is_empty())
+        Ok(!connection.alone(query).await?.is_empty())
     }
 }

@@ -11,8 +11,8 @@ use crate::store::tables;
 
 use super::answer::Failure;
 use super::check::{self, Failed};
+use super::connection::Connection;
 use super::cure::{CURE, grants, place};
-use super::lane::Lane;
 use super::limits::OWN;
 use super::statement::quoted;
 
@@ -33,7 +33,7 @@ const DENIED: &str = "42501";
 
 /// Runs the missing migrations as this role, or returns an error that names them.
 pub(super) async fn run(
-    lane: &mut Lane,
+    connection: &mut Connection,
     schema: &str,
     role: &str,
     verify_only: bool,
@@ -54,7 +54,7 @@ pub(super) async fn run(
         ),
         _ => failed("cannot migrate", failure.into_error()),
     };
-    let applied = look(lane, schema).await.map_err(|failure| match failure.code() {
+    let applied = look(connection, schema).await.map_err(|failure| match failure.code() {
         // The schema is there, or nothing would have been denied.
         Some(DENIED) => Error::Config(format!(
             "the role {role:?} may not read the schema {schema:?} ({}): as its owner, run {}",
@@ -64,7 +64,7 @@ pub(super) async fn run(
         _ => explain(failure),
     })?;
     let missing = unknown(schema, applied)?;
-    check::path(lane, schema, failed).await?;
+    check::path(connection, schema, failed).await?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -76,46 +76,46 @@ pub(super) async fn run(
             grants(schema, role)
         )));
     }
-    create(lane, schema).await.map_err(explain)?;
+    create(connection, schema).await.map_err(explain)?;
     // Checked again, since a schema that did not exist could not hide anything; an error rolls the creation back.
-    check::path(lane, schema, failed).await?;
-    let applied = ledger(lane, schema).await.map_err(explain)?;
-    apply(lane, schema, unknown(schema, applied)?).await.map_err(explain)
+    check::path(connection, schema, failed).await?;
+    let applied = ledger(connection, schema).await.map_err(explain)?;
+    apply(connection, schema, unknown(schema, applied)?).await.map_err(explain)
 }
 
 /// Begins one transaction under a lock, so that of ten processes that start at once one migrates and nine find it done,
 /// and creates the schema. If anything fails, the connection is closed, which rolls the transaction back.
-async fn create(lane: &mut Lane, schema: &str) -> Result<(), Failure> {
+async fn create(connection: &mut Connection, schema: &str) -> Result<(), Failure> {
     let begin =
         "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
-    lane.ask(OWN, sqlx::raw_sql(begin)).await?;
+    connection.ask(OWN, sqlx::raw_sql(begin)).await?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('idem migrate ' || $1, 0))");
-    lane.bound(PATIENCE, lock.bind(schema)).await?;
+    connection.bound(PATIENCE, lock.bind(schema)).await?;
     // Checked first, because IF NOT EXISTS requires the CREATE privilege even if the schema exists.
     let there = sqlx::query("SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1").bind(schema);
-    if lane.bound(OWN, there).await?.is_empty() {
-        lane.ask(PATIENCE, sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {}", quoted(schema))))).await?;
+    if connection.bound(OWN, there).await?.is_empty() {
+        connection.ask(PATIENCE, sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {}", quoted(schema))))).await?;
     }
     Ok(())
 }
 
 /// Runs the missing migrations, and commits.
-async fn apply(lane: &mut Lane, schema: &str, missing: Vec<Migration>) -> Result<(), Failure> {
+async fn apply(connection: &mut Connection, schema: &str, missing: Vec<Migration>) -> Result<(), Failure> {
     let path = format!("SET LOCAL search_path TO {}", quoted(schema));
     for Migration { name: file, sql, .. } in missing {
-        lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(path.clone()))).await?;
-        lane.ask(PATIENCE, sqlx::raw_sql(sql)).await?;
+        connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(path.clone()))).await?;
+        connection.ask(PATIENCE, sqlx::raw_sql(sql)).await?;
         tracing::info!(schema, file, "migrated");
     }
-    lane.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+    connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
     Ok(())
 }
 
 /// Reads the ledger in a transaction, so that a pooler runs all of it in one session.
-async fn look(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {
-    lane.ask(OWN, sqlx::raw_sql("BEGIN")).await?;
-    let applied = ledger(lane, schema).await?;
-    lane.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+async fn look(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
+    connection.ask(OWN, sqlx::raw_sql("BEGIN")).await?;
+    let applied = ledger(connection, schema).await?;
+    connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
     Ok(applied)
 }
 
@@ -128,14 +128,14 @@ fn unknown(schema: &str, applied: Vec<Applied>) -> Result<Vec<Migration>, Error>
     Ok(MIGRATIONS.iter().filter(|migration| !is_there(migration)).copied().collect())
 }
 
-async fn ledger(lane: &mut Lane, schema: &str) -> Result<Vec<Applied>, Failure> {
+async fn ledger(connection: &mut Connection, schema: &str) -> Result<Vec<Applied>, Failure> {
     let ledger = format!("{}.migrations", quoted(schema));
     let there = sqlx::query("SELECT to_regclass($1) IS NOT NULL").bind(&ledger);
-    let there = lane.bound(OWN, there).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
+    let there = connection.bound(OWN, there).await?.first().map_or(Ok(false), |row| row.try_get(0))?;
     let mut applied = Vec::new();
     if there {
         let asked = format!("SELECT version, name, supports FROM {ledger}");
-        for row in lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(asked))).await? {
+        for row in connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(asked))).await? {
             let (version, supports): (i32, i32) = (row.try_get(0)?, row.try_get(2)?);
             applied.push(Applied { version: version.into(), name: row.try_get(1)?, supports: supports.into() });
         }

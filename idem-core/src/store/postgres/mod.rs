@@ -5,7 +5,7 @@
 //! | `options` | how a store is opened |
 //! | `check` | settings that would lose messages |
 //! | `migrate` | the tables |
-//! | `lanes`, `lane` | the connection pool, and a connection in use |
+//! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `room`, `session`, `limits` | opening connections, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
@@ -25,13 +25,12 @@ mod check;
 mod claims;
 mod clean;
 mod commit;
+mod connection;
 mod cure;
 mod fate;
 mod guard;
 mod inbox_rows;
 mod inbox_sql;
-mod lane;
-mod lanes;
 mod limits;
 mod many;
 mod migrate;
@@ -40,6 +39,7 @@ mod options;
 mod ping;
 #[cfg(test)]
 mod plans;
+mod pool;
 mod prune;
 mod ready;
 mod register;
@@ -78,7 +78,7 @@ pub struct Postgres(Arc<Inner>);
 
 struct Inner {
     statements: sql::Statements,
-    lanes: lanes::Lanes,
+    pool: pool::Pool,
     name: String,
     schema: String,
     connections: usize,
@@ -118,8 +118,8 @@ impl Postgres {
         &self.0.statements
     }
 
-    fn lanes(&self) -> &lanes::Lanes {
-        &self.0.lanes
+    fn pool(&self) -> &pool::Pool {
+        &self.0.pool
     }
 
     fn schema(&self) -> &str {
@@ -132,9 +132,9 @@ impl Postgres {
     }
 
     async fn ask_about(&self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
-        let mut lane = self.lanes().own().await?;
-        let answer = lane.alone(query).await;
-        lane.put_back();
+        let mut connection = self.pool().own().await?;
+        let answer = connection.alone(query).await;
+        connection.put_back();
         answer.map_err(|failure| failure.fault(about))
     }
 }

@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::Error;
 
-use super::lanes::Lanes;
+use super::pool::Pool;
 use super::sql::Statements;
 use super::statement::quoted;
 use super::{Inner, Postgres, check, migrate};
@@ -138,8 +138,8 @@ impl PostgresOptions {
         let target = self.target()?;
         let (name, role) = (name(&target), target.get_username().to_owned());
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
-        let lanes = Lanes::new(target, self.connections, !self.unsafe_durability, self.pooled, self.resets);
-        let mut lane = lanes.own().await.map_err(|lost| {
+        let pool = Pool::new(target, self.connections, !self.unsafe_durability, self.pooled, self.resets);
+        let mut connection = pool.own().await.map_err(|lost| {
             let error = lost.into_error();
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
             let text = error.to_string();
@@ -148,19 +148,19 @@ impl PostgresOptions {
                 false => failed("cannot connect to", error),
             }
         })?;
-        if self.pooled && !lane.session().read_only {
+        if self.pooled && !connection.session().read_only {
             tracing::info!(
                 "behind a pooler, batches ask after each handler whether their transaction is still open: ALTER ROLE .. SET \
                  default_transaction_read_only = on saves that round trip"
             );
         }
-        check::server(&mut lane, self.unsafe_durability, &failed).await?;
-        migrate::run(&mut lane, &self.schema, &role, self.verify_only, &failed).await?;
-        check::tables(&mut lane, &self.schema, self.unsafe_durability, &failed).await?;
-        lane.put_back();
+        check::server(&mut connection, self.unsafe_durability, &failed).await?;
+        migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
+        check::tables(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
+        connection.put_back();
         let inner = Inner {
             statements: Statements::new(&quoted(&self.schema)),
-            lanes,
+            pool,
             name,
             schema: self.schema,
             connections: self.connections,

@@ -57,8 +57,8 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
     for (consumer, names) in [("billing", ["a", "b"]), ("shipping", ["c", "d"])] {
         Claims::register(&store, consumer, &names).await.unwrap();
     }
-    let mut lane = store.lanes().own().await.unwrap();
-    let conn = lane.connection();
+    let mut connection = store.pool().own().await.unwrap();
+    let conn = connection.raw();
     let begun = Instant::now();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
     conn.execute("SET statement_timeout = 0").await.unwrap();
@@ -117,8 +117,8 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
 #[tokio::test]
 async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
     let Some((store, schema)) = world().await else { return };
-    let mut lane = store.lanes().own().await.unwrap();
-    let conn = lane.connection();
+    let mut connection = store.pool().own().await.unwrap();
+    let conn = connection.raw();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
     conn.execute("SET plan_cache_mode = force_generic_plan").await.unwrap();
     let (claim, values) = (
@@ -147,8 +147,8 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
 async fn prune_reads_nothing_of_what_another_handler_keeps() {
     let Some((store, schema)) = world().await else { return };
     Claims::register(&store, "billing", &["long", "short"]).await.unwrap();
-    let mut lane = store.lanes().own().await.unwrap();
-    let conn = lane.connection();
+    let mut connection = store.pool().own().await.unwrap();
+    let conn = connection.raw();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
     conn.execute("SET statement_timeout = 0").await.unwrap();
     let fill = "UPDATE {schema}.handlers SET retention = CASE name WHEN 'long' THEN interval '720 hours'
@@ -181,8 +181,8 @@ async fn prune_reads_nothing_of_what_another_handler_keeps() {
 async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
     let Some((store, schema)) = world().await else { return };
     Claims::register(&store, "billing", &["a", "b"]).await.unwrap();
-    let mut lane = store.lanes().own().await.unwrap();
-    let conn = lane.connection();
+    let mut connection = store.pool().own().await.unwrap();
+    let conn = connection.raw();
     let in_schema = |text: &str| AssertSqlSafe(text.replace("{schema}", &quoted(&schema)));
     let url = std::env::var("DATABASE_URL").unwrap();
     let mut report = <PgConnection as sqlx::Connection>::connect(&url).await.unwrap();

@@ -8,7 +8,7 @@ use crate::store::{Pruned, StoreError};
 
 use super::Postgres;
 use super::begin;
-use super::lane::Lane;
+use super::connection::Connection;
 use super::limits::OWN;
 use super::statement::Statement;
 
@@ -59,16 +59,16 @@ pub(super) const DELETE: &str = "
 
 impl Postgres {
     pub(super) async fn prune_claims(&self) -> Result<Pruned, StoreError> {
-        let mut lane = self.lanes().own().await?;
-        let pooled = lane.is_pooled();
-        if !pooled && !self.advise(&mut lane, &self.sql().prune_lock).await? {
-            lane.put_back();
+        let mut connection = self.pool().own().await?;
+        let pooled = connection.is_pooled();
+        if !pooled && !self.advise(&mut connection, &self.sql().prune_lock).await? {
+            connection.put_back();
             return Ok(Pruned { claims: 0, elsewhere: true });
         }
         let mut claims = 0;
         let elsewhere = loop {
             let begun = Instant::now();
-            let Some((found, deleted)) = self.prune_chunk(&mut lane).await? else { break true };
+            let Some((found, deleted)) = self.prune_chunk(&mut connection).await? else { break true };
             claims += deleted;
             if found < CHUNK as usize {
                 break false;
@@ -76,32 +76,32 @@ impl Postgres {
             tokio::time::sleep(begun.elapsed().clamp(*REST.start(), *REST.end())).await;
         };
         // Only a connection that has released the lock may be reused.
-        if pooled || self.advise(&mut lane, &self.sql().prune_unlock).await? {
-            lane.put_back();
+        if pooled || self.advise(&mut connection, &self.sql().prune_unlock).await? {
+            connection.put_back();
         }
         Ok(Pruned { claims, elsewhere })
     }
 
     /// Returns how many claims were found and deleted; `None` while another pruner is active. If anything fails, the
     /// connection is closed, which ends the transaction and releases the lock.
-    async fn prune_chunk(&self, lane: &mut Lane) -> Result<Option<(usize, u64)>, StoreError> {
-        let begin = begin::text(lane.session(), lane.kind(), PATIENCE);
-        lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
-        if lane.is_pooled() && !self.advise(lane, &self.sql().prune_lock_chunk).await? {
-            lane.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
+    async fn prune_chunk(&self, connection: &mut Connection) -> Result<Option<(usize, u64)>, StoreError> {
+        let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
+        connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
+        if connection.is_pooled() && !self.advise(connection, &self.sql().prune_lock_chunk).await? {
+            connection.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
             return Ok(None);
         }
         let find = self.sql().prune_find.query().bind(CHUNK);
-        let rows = lane.bound(PATIENCE, find).await?;
+        let rows = connection.bound(PATIENCE, find).await?;
         let places = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
-        let rows = lane.bound(PATIENCE, self.sql().prune_delete.query().bind(&places)).await?;
-        lane.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
+        let rows = connection.bound(PATIENCE, self.sql().prune_delete.query().bind(&places)).await?;
+        connection.ask(OWN, sqlx::raw_sql("COMMIT")).await?;
         let deleted: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         Ok(Some((places.len(), deleted.unsigned_abs())))
     }
 
-    async fn advise(&self, lane: &mut Lane, statement: &Statement) -> Result<bool, StoreError> {
-        let rows = lane.bound(OWN, statement.query().bind(self.schema())).await?;
+    async fn advise(&self, connection: &mut Connection, statement: &Statement) -> Result<bool, StoreError> {
+        let rows = connection.bound(OWN, statement.query().bind(self.schema())).await?;
         Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?)
     }
 }

@@ -31,7 +31,7 @@ impl Transactions for Postgres {
     }
 
     async fn begin(&self, deadline: Duration) -> Result<Txn, StoreError> {
-        txn::begin(self.lanes(), deadline).await
+        txn::begin(self.pool(), deadline).await
     }
 
     async fn between(&self, txn: &mut Txn) -> Result<bool, StoreError> {

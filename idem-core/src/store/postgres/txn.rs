@@ -12,14 +12,14 @@ use crate::store::{HandlerId, StoreError, Ticket};
 use super::answer::{About, Failure};
 use super::begin;
 use super::clean::{DEALLOCATE, RESET, UNDO};
+use super::connection::Connection;
 use super::guard::check;
-use super::lane::Lane;
-use super::lanes::Lanes;
 use super::limits::OWN;
+use super::pool::Pool;
 
 /// An open transaction, with exclusive use of its connection. Dropping it closes the connection.
 pub struct Txn {
-    pub(super) lane: Lane,
+    pub(super) connection: Connection,
     // The transaction id, once it has made a claim or started a row.
     pub(super) xid: Option<String>,
     // One of those claims.
@@ -45,20 +45,20 @@ impl std::fmt::Debug for Txn {
 }
 
 /// Begins, with the limits for a handler with this timeout.
-pub(super) async fn begin(lanes: &Lanes, deadline: Duration) -> Result<Txn, StoreError> {
-    let mut lane = lanes.lent().await?;
-    let text = begin::text(lane.session(), lane.kind(), deadline);
+pub(super) async fn begin(pool: &Pool, deadline: Duration) -> Result<Txn, StoreError> {
+    let mut connection = pool.lent().await?;
+    let text = begin::text(connection.session(), connection.kind(), deadline);
     // On any failure the connection is dropped: a transaction may be open in it.
-    lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    Ok(Txn::of(lane, deadline))
+    connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
+    Ok(Txn::of(connection, deadline))
 }
 
 /// Prepares the transaction for the next of several handlers. Returns `false` if the previous handler ended or aborted
 /// the transaction. If nothing can be written outside of idem's transactions, this check is left to the guard.
 pub(super) async fn between(txn: &mut Txn) -> Result<bool, StoreError> {
     txn.shared = true;
-    let resets = txn.lane.resets();
-    if txn.lane.session().read_only && !resets {
+    let resets = txn.connection.resets();
+    if txn.connection.session().read_only && !resets {
         return Ok(true);
     }
     let Some(xid) = &txn.xid else { return Ok(true) };
@@ -67,14 +67,19 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, StoreError> {
         // RESET ALL removes the limits of this transaction as well.
         text += &format!(
             "; {RESET}; {}",
-            begin::limits(txn.lane.session(), txn.lane.kind(), txn.deadline, &txn.lane.session().lock_timeout)
+            begin::limits(
+                txn.connection.session(),
+                txn.connection.kind(),
+                txn.deadline,
+                &txn.connection.session().lock_timeout
+            )
         );
     }
-    if !txn.lane.is_sound() {
+    if !txn.connection.is_sound() {
         return Err(not_answered());
     }
-    txn.lane.flush().await?;
-    match txn.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
+    txn.connection.flush().await?;
+    match txn.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
         Ok(_) => Ok(true),
         Err(Failure::Refused(_)) => Ok(false),
         Err(lost) => Err(lost.into()),
@@ -87,10 +92,10 @@ pub(super) fn not_answered() -> StoreError {
 
 impl Txn {
     /// Wraps a connection in which a transaction has begun.
-    pub(super) fn of(lane: Lane, deadline: Duration) -> Self {
-        let lock_wait = begin::lock_wait(lane.session(), deadline);
+    pub(super) fn of(connection: Connection, deadline: Duration) -> Self {
+        let lock_wait = begin::lock_wait(connection.session(), deadline);
         Self {
-            lane,
+            connection,
             xid: None,
             claim: None,
             batch: false,
@@ -114,7 +119,7 @@ impl Txn {
 
     async fn ask_about(&mut self, about: About, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
         self.fresh = false;
-        self.lane.bound(OWN, query).await.map_err(|failure| failure.fault(about))
+        self.connection.bound(OWN, query).await.map_err(|failure| failure.fault(about))
     }
 
     /// Runs a statement that fails if another transaction has inserted the same key meanwhile. Returns `None` in that
@@ -124,11 +129,14 @@ impl Txn {
         query: Query<'_, Pg, PgArguments>,
     ) -> Result<Option<Vec<PgRow>>, StoreError> {
         self.fresh = false;
-        match self.lane.bound(OWN, query).await {
+        match self.connection.bound(OWN, query).await {
             Ok(rows) => Ok(Some(rows)),
             Err(failure) if failure.code() == Some("23505") => {
-                let again = format!("ROLLBACK; {}", begin::text(self.lane.session(), self.lane.kind(), self.deadline));
-                self.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
+                let again = format!(
+                    "ROLLBACK; {}",
+                    begin::text(self.connection.session(), self.connection.kind(), self.deadline)
+                );
+                self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
                 Ok(None)
             }
             Err(failure) => Err(failure.fault(About::Messages)),
@@ -142,7 +150,7 @@ impl Txn {
 
     /// Returns the session's own lock timeout, which is restored for the handler.
     pub(super) fn lock_timeout(&self) -> String {
-        self.lane.session().lock_timeout.clone()
+        self.connection.session().lock_timeout.clone()
     }
 
     /// Returns how long one of idem's own statements waits for a lock, in milliseconds.
@@ -163,7 +171,7 @@ impl Txn {
 
     /// Returns the data by which other connections can identify the transaction.
     pub(super) fn ticket(&self) -> Option<Ticket> {
-        let session = (!self.lane.is_pooled()).then(|| self.lane.session().process);
+        let session = (!self.connection.is_pooled()).then(|| self.connection.session().process);
         Some(Ticket { number: self.xid.clone()?, claim: self.claim, session })
     }
 
@@ -171,7 +179,7 @@ impl Txn {
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.fresh = false;
         self.lent = true;
-        self.lane.connection()
+        self.connection.raw()
     }
 
     /// Returns the statements that follow the end of the transaction in the same string, so that session state of a
@@ -181,7 +189,7 @@ impl Txn {
     }
 
     fn is_cleaned(&self) -> bool {
-        self.lent && !self.lane.is_pooled()
+        self.lent && !self.connection.is_pooled()
     }
 
     /// Makes the connection idle, after the answer to its [`cleaning`](Self::cleaning). If anything is left that has to
@@ -193,12 +201,12 @@ impl Txn {
                 Some(false) => Some(UNDO),
                 None => return,
             };
-            let deallocate = self.lane.finds_prepared().then_some(DEALLOCATE);
+            let deallocate = self.connection.finds_prepared().then_some(DEALLOCATE);
             let text = [undo, deallocate].into_iter().flatten().collect::<Vec<_>>().join("; ");
-            if !text.is_empty() && self.lane.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await.is_err() {
+            if !text.is_empty() && self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await.is_err() {
                 return;
             }
         }
-        self.lane.put_back();
+        self.connection.put_back();
     }
 }

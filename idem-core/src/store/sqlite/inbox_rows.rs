@@ -95,12 +95,12 @@ impl InboxRows for Sqlite {
             Kind::Suspect => inbox_sql::TAKE_SUSPECT,
         };
         let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
-        let mut lane = self.file.lane().await?;
+        let mut connection = self.file.writer().await?;
         let take = async {
             let due = sqlx::query(self.prefix.sql(inbox_sql::DUE))
                 .bind(ids(handlers))
                 .bind(if kind == Kind::Ordinary { most } else { 0 })
-                .fetch_all(lane.connection())
+                .fetch_all(connection.raw())
                 .await?;
             let mut waited = HashMap::with_capacity(due.len());
             let (mut bytes, mut fit) = (0, 0);
@@ -113,12 +113,12 @@ impl InboxRows for Sqlite {
             let query =
                 sqlx::query(self.prefix.sql(text)).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
             let query = if kind == Kind::Suspect { query.bind(MAX_STARTS) } else { query };
-            let mut taken = rows(&query.fetch_all(lane.connection()).await?)?;
+            let mut taken = rows(&query.fetch_all(connection.raw()).await?)?;
             taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
             Ok(taken)
         };
         let taken = take.await.map_err(|error| self.file.fault(error))?;
-        lane.give_back();
+        connection.give_back();
         Ok(taken)
     }
 
@@ -139,10 +139,10 @@ impl InboxRows for Sqlite {
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
     async fn taken(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        let mut lane = self.file.lane().await?;
-        let taken = sqlx::query(self.prefix.sql(inbox_sql::TAKEN)).bind(token).fetch_all(lane.connection()).await;
+        let mut connection = self.file.writer().await?;
+        let taken = sqlx::query(self.prefix.sql(inbox_sql::TAKEN)).bind(token).fetch_all(connection.raw()).await;
         let taken = taken.and_then(|taken: Vec<SqliteRow>| rows(&taken)).map_err(|error| self.file.fault(error))?;
-        lane.give_back();
+        connection.give_back();
         Ok(taken)
     }
 

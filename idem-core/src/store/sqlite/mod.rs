@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `options` | how a store is opened |
 //! | `migrate` | the tables |
-//! | `lane` | the single writer of a file, and its queue |
+//! | `file` | the single writer of a file, and its queue |
 //! | `watch` | hooks that track a connection's transactions |
 //! | `txn` | begin, guard, commit, rollback |
 //! | `claims` | claims |
@@ -16,9 +16,9 @@
 
 mod answer;
 mod claims;
+mod file;
 mod inbox_rows;
 mod inbox_sql;
-mod lane;
 mod migrate;
 mod operator;
 mod options;
@@ -61,7 +61,7 @@ pub use txn::Txn;
 /// Clones share their connections.
 #[derive(Clone)]
 pub struct Sqlite {
-    file: Arc<lane::File>,
+    file: Arc<file::File>,
     prefix: Arc<sql::Prefix>,
     retention: Duration,
     /// Practically unlimited: callers wait in the queue for the writer.
@@ -100,9 +100,9 @@ impl Sqlite {
         &self,
         query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
     ) -> Result<u64, StoreError> {
-        let mut lane = self.file.lane().await?;
-        let done = query.execute(lane.connection()).await.map_err(|error| self.file.fault(error))?;
-        lane.give_back();
+        let mut connection = self.file.writer().await?;
+        let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault(error))?;
+        connection.give_back();
         Ok(done.rows_affected())
     }
 
@@ -111,9 +111,9 @@ impl Sqlite {
         &self,
         query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
     ) -> Result<u64, StoreError> {
-        let mut lane = self.file.lane().await?;
-        let done = query.execute(lane.connection()).await.map_err(|error| self.file.fault_of_message(error))?;
-        lane.give_back();
+        let mut connection = self.file.writer().await?;
+        let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault_of_message(error))?;
+        connection.give_back();
         Ok(done.rows_affected())
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 
-use super::lane::File;
+use super::file::File;
 use super::sql::Prefix;
 use super::{Sqlite, answer, migrate};
 use crate::Error;

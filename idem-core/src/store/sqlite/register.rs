@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Sqlite;
-use super::lane::Lane;
+use super::file::Connection;
 use super::sql::{NOW, duration, ids, millis};
 use crate::store::{Cures, HandlerId, StoreError, Waiting};
 
@@ -108,17 +108,17 @@ const PROBE: &str = r#"UPDATE "idem_pruner" SET id = id"#;
 
 /// If another task writes or waits for the writer, that task finds out whether writing works, and a read suffices here.
 pub(super) async fn ping(store: &Sqlite) -> Result<(), StoreError> {
-    let Some(lane) = store.file.lane_if_free().await else {
+    let Some(connection) = store.file.writer_if_free().await else {
         let mut reader = store.file.reader().await?;
         let query = sqlx::query(store.prefix.sql(r#"SELECT id FROM "idem_pruner""#));
         query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
         reader.give_back();
         return Ok(());
     };
-    let mut lane = lane?;
-    match probe(store, &mut lane).await.map_err(|error| store.file.fault(error)) {
+    let mut connection = connection?;
+    match probe(store, &mut connection).await.map_err(|error| store.file.fault(error)) {
         Ok(()) => {
-            lane.give_back();
+            connection.give_back();
             Ok(())
         }
         // Another process writes, so writing is possible.
@@ -128,8 +128,8 @@ pub(super) async fn ping(store: &Sqlite) -> Result<(), StoreError> {
 }
 
 /// Does not wait for other processes, because a ping should be fast.
-async fn probe(store: &Sqlite, lane: &mut Lane) -> Result<(), sqlx::Error> {
-    lane.run("PRAGMA busy_timeout = 0").await?;
-    sqlx::query(store.prefix.sql(PROBE)).execute(lane.connection()).await?;
-    lane.run("PRAGMA busy_timeout = 5000").await
+async fn probe(store: &Sqlite, connection: &mut Connection) -> Result<(), sqlx::Error> {
+    connection.run("PRAGMA busy_timeout = 0").await?;
+    sqlx::query(store.prefix.sql(PROBE)).execute(connection.raw()).await?;
+    connection.run("PRAGMA busy_timeout = 5000").await
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteConnection;
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
-use super::lane::Lane;
+use super::file::Connection;
 use super::{Sqlite, claims};
 use crate::Key;
 use crate::store::{CommitResult, HandlerId, RollbackResult, StoreError};
@@ -14,7 +14,7 @@ use crate::store::{CommitResult, HandlerId, RollbackResult, StoreError};
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
 /// interrupts the running statement and closes the connection.
 pub struct Txn {
-    pub(super) lane: Lane,
+    pub(super) connection: Connection,
     /// The claim that was inserted, or whose row was started, before the handler got the connection.
     guarded: Option<(HandlerId, Key)>,
 }
@@ -28,50 +28,50 @@ impl fmt::Debug for Txn {
 impl Txn {
     /// The connection.
     pub(super) fn connection(&mut self) -> &mut SqliteConnection {
-        self.lane.connection()
+        self.connection.raw()
     }
 
     /// Returns whether the handler ran COMMIT.
     pub(super) fn commit_was_refused(&self) -> bool {
-        self.lane.watch().refused()
+        self.connection.watch().refused()
     }
 
     /// Marks the transaction as the one that inserted this claim. A savepoint cannot outlive its transaction, so
     /// releasing it fails in any other transaction: after ROLLBACK, after COMMIT, and after either of them followed by
     /// a new BEGIN (where reading the claim again would find it).
     pub(super) async fn guard(&mut self, handler: HandlerId, key: &Key) -> Result<(), sqlx::Error> {
-        self.lane.run(r#"SAVEPOINT "idem_guard""#).await?;
-        self.lane.watch().guard();
+        self.connection.run(r#"SAVEPOINT "idem_guard""#).await?;
+        self.connection.watch().guard();
         self.guarded = Some((handler, *key));
         Ok(())
     }
 }
 
 pub(super) async fn begin(store: &Sqlite, deadline: Duration) -> Result<Txn, StoreError> {
-    let mut lane = store.file.lane().await?;
-    if let Err(error) = lane.run("BEGIN IMMEDIATE").await {
+    let mut connection = store.file.writer().await?;
+    if let Err(error) = connection.run("BEGIN IMMEDIATE").await {
         let fault = store.file.fault(error);
         if matches!(fault, StoreError::LockTimeout) {
-            lane.give_back();
+            connection.give_back();
         }
         return Err(fault);
     }
-    lane.watch().limit(deadline);
-    Ok(Txn { lane, guarded: None })
+    connection.watch().limit(deadline);
+    Ok(Txn { connection, guarded: None })
 }
 
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     // The handler timeout ends before COMMIT starts.
-    txn.lane.watch().unlimited();
+    txn.connection.watch().unlimited();
     if let Some(claim) = txn.guarded {
-        match txn.lane.run(r#"RELEASE "idem_guard""#).await {
-            Ok(()) => txn.lane.watch().release(),
+        match txn.connection.run(r#"RELEASE "idem_guard""#).await {
+            Ok(()) => txn.connection.watch().release(),
             Err(error) if code(&error) == Some(ERROR) => return ended(store, txn, claim).await,
             Err(error) => return CommitResult::Unknown(unknown(store.file.path(), error)),
         }
     }
-    let Err(error) = txn.lane.run("COMMIT").await else {
-        txn.lane.give_back();
+    let Err(error) = txn.connection.run("COMMIT").await else {
+        txn.connection.give_back();
         return CommitResult::Done;
     };
     let committed = match code(&error) {
@@ -81,8 +81,8 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         // After a failed write or fsync the frames may still be in the WAL, and become valid after a crash.
         _ => return CommitResult::Unknown(unknown(store.file.path(), error)),
     };
-    if txn.lane.run("ROLLBACK").await.is_ok() {
-        txn.lane.give_back();
+    if txn.connection.run("ROLLBACK").await.is_ok() {
+        txn.connection.give_back();
     }
     committed
 }
@@ -92,15 +92,15 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
 async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -> CommitResult {
     // Without these checks, a copy that another process claimed after the ROLLBACK would look like this transaction's
     // commit.
-    if txn.lane.watch().rolled_back() {
+    if txn.connection.watch().rolled_back() {
         return CommitResult::RolledBack;
     }
-    if txn.lane.watch().refused() {
+    if txn.connection.watch().refused() {
         return CommitResult::CommitRefused;
     }
     // Fails if no other transaction was begun.
-    let _ = txn.lane.run("ROLLBACK").await;
-    txn.lane.watch().release();
+    let _ = txn.connection.run("ROLLBACK").await;
+    txn.connection.watch().release();
     match claims::is_dated(store, txn.connection(), handler, &key).await {
         Ok(true) => CommitResult::CommittedEarly,
         Ok(false) => CommitResult::RolledBack,
@@ -109,21 +109,21 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
 }
 
 pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackResult, StoreError> {
-    txn.lane.watch().unlimited();
+    txn.connection.watch().unlimited();
     let ours = match txn.guarded {
-        Some(_) => txn.lane.run(r#"ROLLBACK TO "idem_guard""#).await,
+        Some(_) => txn.connection.run(r#"ROLLBACK TO "idem_guard""#).await,
         None => Ok(()),
     };
     let answer = match ours {
         Ok(()) => {
-            txn.lane.watch().release();
-            txn.lane.run("ROLLBACK").await
+            txn.connection.watch().release();
+            txn.connection.run("ROLLBACK").await
         }
         lost => lost,
     };
     match answer {
         Ok(()) => {
-            txn.lane.give_back();
+            txn.connection.give_back();
             Ok(RollbackResult::RolledBack)
         }
         // There is no transaction, or not the one begun here: the handler has ended it.

@@ -22,7 +22,7 @@ pub(super) fn patient() -> Settings {
 }
 
 pub(super) fn lane(lane: u64, order: Order) -> Publication {
-    Publication::from(order).lane(lane)
+    Publication::from(order).ordering_key(lane)
 }
 
 /// Makes all rows with an attempt or a start due.

@@ -318,7 +318,7 @@ pub async fn what_its_codec_prepares_for_keeps_its_place<W: World>(world: W) {
     let line = Line::new(world).await;
     let registry = Registry::default();
     registry.answers("v1", Answer::Hang);
-    let lane = |lane: u64, message: Publication| message.lane(lane);
+    let lane = |lane: u64, message: Publication| message.ordering_key(lane);
     let plain = |id: &str| Publication::from(Order::ok(id));
     line.publish_redelivered(lane(1, of_schema("v1", Order::ok("again")))).await;
     line.publish(lane(1, plain("behind it")));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Connection, Either, Execute, Executor, PgConnection, Postgres as Pg};
+use sqlx::{AssertSqlSafe, Connection as _, Either, Execute, Executor, PgConnection, Postgres as Pg};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
@@ -21,7 +21,7 @@ use super::statement::Statement;
 
 /// A connection in use. Dropping it closes the socket, which makes the server roll back: cancelled futures, panics and
 /// timeouts need no other handling. A connection whose state is certain is put back.
-pub(super) struct Lane {
+pub(super) struct Connection {
     ready: Ready,
     of: Use,
     /// Whether every statement so far was answered.
@@ -44,7 +44,7 @@ pub(super) struct Answer {
     pub(super) failure: Option<Failure>,
 }
 
-impl Lane {
+impl Connection {
     pub(super) fn new(
         ready: Ready,
         of: Use,
@@ -193,7 +193,7 @@ impl Lane {
     }
 
     /// Returns the connection, for a handler.
-    pub(super) fn connection(&mut self) -> &mut PgConnection {
+    pub(super) fn raw(&mut self) -> &mut PgConnection {
         &mut self.ready.conn
     }
 

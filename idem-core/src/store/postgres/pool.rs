@@ -7,14 +7,14 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Failure;
-use super::lane::Lane;
+use super::connection::Connection;
 use super::limits::Use;
 use super::ready::Shared;
 use super::room::Room;
 
 /// The connections of one store; clones share them.
 #[derive(Clone)]
-pub(super) struct Lanes(Arc<Shared>);
+pub(super) struct Pool(Arc<Shared>);
 
 /// How many of idem's own statements run at once: they are short.
 const OWN_AT_ONCE: usize = 8;
@@ -23,7 +23,7 @@ const OWN_AT_ONCE: usize = 8;
 /// logins at the same time answers none in time, and all would be tried again.
 const LOGINS: usize = 4;
 
-impl Lanes {
+impl Pool {
     /// Creates a pool of at most `connections` to this server.
     pub(super) fn new(target: PgConnectOptions, connections: usize, durable: bool, pooled: bool, resets: bool) -> Self {
         let own = Arc::new(Semaphore::new((connections / 2).clamp(1, OWN_AT_ONCE)));
@@ -43,34 +43,34 @@ impl Lanes {
     }
 
     /// Returns a connection for a transaction, idle or new; waits while all are in use.
-    pub(super) async fn lent(&self) -> Result<Lane, Failure> {
-        self.lane(Use::Lent, Some(&self.0.logins), None).await
+    pub(super) async fn lent(&self) -> Result<Connection, Failure> {
+        self.connection(Use::Lent, Some(&self.0.logins), None).await
     }
 
     /// Returns a connection for idem's own statements.
-    pub(super) async fn own(&self) -> Result<Lane, Failure> {
+    pub(super) async fn own(&self) -> Result<Connection, Failure> {
         let own = self.0.own.clone().acquire_owned().await.map_err(|closed| Failure::Lost(closed.into()))?;
-        self.lane(Use::Own, Some(&self.0.logins), Some(own)).await
+        self.connection(Use::Own, Some(&self.0.logins), Some(own)).await
     }
 
     /// As [`own`](Self::own), without waiting for other logins and statements: those of a server that hangs would delay
     /// it.
-    pub(super) async fn own_at_once(&self) -> Result<Lane, Failure> {
-        self.lane(Use::Own, None, None).await
+    pub(super) async fn own_at_once(&self) -> Result<Connection, Failure> {
+        self.connection(Use::Own, None, None).await
     }
 
-    async fn lane(
+    async fn connection(
         &self,
         of: Use,
         logins: Option<&Semaphore>,
         own: Option<OwnedSemaphorePermit>,
-    ) -> Result<Lane, Failure> {
+    ) -> Result<Connection, Failure> {
         let (slot, idle) = self.0.room.enter(of).await.map_err(|closed| Failure::Lost(closed.into()))?;
         let ready = match idle {
             Some(ready) => ready,
             // Boxed: the future is large and seldom used, and would be part of every delivery's future.
             None => Box::pin(self.0.log_in(of, logins, &slot)).await?,
         };
-        Ok(Lane::new(ready, of, self.0.clone(), slot, own))
+        Ok(Connection::new(ready, of, self.0.clone(), slot, own))
     }
 }

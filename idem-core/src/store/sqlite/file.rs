@@ -50,7 +50,7 @@ impl Drop for Writer {
 
 /// The writing connection while a task owns it. Dropping it closes the connection, which rolls back; the next task in
 /// the queue waits for that.
-pub(super) struct Lane {
+pub(super) struct Connection {
     // Declared before the slot, so that the connection is dropped before the queue advances.
     writer: Writer,
     slot: OwnedMutexGuard<Slot>,
@@ -81,20 +81,20 @@ impl File {
     }
 
     /// Waits for the writing connection. Dropping the future while it waits leaves the queue.
-    pub(super) async fn lane(&self) -> Result<Lane, StoreError> {
+    pub(super) async fn writer(&self) -> Result<Connection, StoreError> {
         let slot = self.writer.clone().lock_owned().await;
         self.open(slot).await
     }
 
     /// Returns the writing connection if it is free.
-    pub(super) async fn lane_if_free(&self) -> Option<Result<Lane, StoreError>> {
+    pub(super) async fn writer_if_free(&self) -> Option<Result<Connection, StoreError>> {
         let slot = self.writer.clone().try_lock_owned().ok()?;
         Some(self.open(slot).await)
     }
 
-    async fn open(&self, mut slot: OwnedMutexGuard<Slot>) -> Result<Lane, StoreError> {
+    async fn open(&self, mut slot: OwnedMutexGuard<Slot>) -> Result<Connection, StoreError> {
         if let Some(writer) = slot.idle.take() {
-            return Ok(Lane { writer, slot });
+            return Ok(Connection { writer, slot });
         }
         if let Some(closed) = &mut slot.closed {
             // Resolves with an error when the sender is dropped, as intended.
@@ -103,7 +103,7 @@ impl File {
         }
         let (writer, closed) = Writer::open(&self.options).await.map_err(|error| self.fault(error))?;
         slot.closed = Some(closed);
-        Ok(Lane { writer, slot })
+        Ok(Connection { writer, slot })
     }
 
     /// Returns a connection for reading, which no writer blocks (WAL). Return it with [`Reader::give_back`]; dropping
@@ -141,9 +141,9 @@ impl Writer {
     }
 }
 
-impl Lane {
+impl Connection {
     /// The connection.
-    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
+    pub(super) fn raw(&mut self) -> &mut SqliteConnection {
         &mut self.writer.connection
     }
 
@@ -154,7 +154,7 @@ impl Lane {
 
     /// Runs a statement that begins, marks or ends a transaction.
     pub(super) async fn run(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
-        sqlx::query(statement).execute(self.connection()).await.map(|_| ())
+        sqlx::query(statement).execute(self.raw()).await.map(|_| ())
     }
 
     /// Passes the connection to the next task in the queue. No transaction may be open.
