@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use apache_avro::{Schema, reader::datum::GenericDatumReader, writer::datum::GenericDatumWriter};
+use idem::codec::{Codec, DecodeError, PrepareError};
+use idem::prelude::*;
 use idem::store::{Filter, Page};
-use idem::{Codec, DecodeError, PrepareError, prelude::*};
 use idem_test::{Broker, Publication};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sqlx::{Connection, SqliteConnection};

@@ -2,8 +2,9 @@
 //!
 //! `cargo run --example by_hand` needs no server.
 
+use idem::BoxError;
+use idem::handler::KeyError;
 use idem::prelude::*;
-use idem::{BoxError, KeyError};
 use idem_test::Broker;
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, SqliteConnection};

@@ -1,23 +1,23 @@
 #![doc = include_str!("docs/crate.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod adapter;
+pub mod codec;
 pub mod docs;
+pub mod extract;
+pub mod handler;
 mod missing;
 pub mod prelude;
 
 pub use idem_core::{
-    Acker, Batch, BoxError, CloudEvent, Codec, DecodeError, Delivery, DeliveryOrder, Error, Extract, Extraction,
-    Fingerprint, FromRef, Handler, HasConnection, Headers, Health, IdempotencyKey, Inbox, Input, Json, Key, KeyError,
-    KeyPart, Lag, MAX_KEY, NoHandlers, Outcome, Param, PartitionKey, PrepareError, Properties, Reason, ReplayWindow,
-    RetryPolicy, Settled, Source, State, Store, Subject, SubscribeOptions, WithHandlers, Worker, Workers, permanent,
-    retry_after, shutdown_signal, store,
+    Batch, BoxError, Delivery, DeliveryOrder, Error, Fingerprint, Handler, Headers, Health, Inbox, Key, KeyPart,
+    Outcome, Reason, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after, shutdown_signal,
+    store,
 };
 pub use idem_macros::idempotent;
 
 #[cfg(feature = "postgres")]
 pub use idem_core::Postgres;
-#[cfg(feature = "protobuf")]
-pub use idem_core::Protobuf;
 #[cfg(feature = "sqlite")]
 pub use idem_core::Sqlite;
 #[cfg(feature = "kafka")]

@@ -2,9 +2,10 @@
 //!
 //! It contains no error type, so that the program's own `Error` and `Result` keep their meaning.
 
+pub use crate::extract::{CloudEvent, IdempotencyKey, PartitionKey, Subject};
 pub use crate::{
-    Batch, BoxError, CloudEvent, Delivery, Handler, Headers, IdempotencyKey, Inbox, Key, Outcome, PartitionKey,
-    RetryPolicy, State, Subject, Worker, Workers, idempotent, permanent, retry_after,
+    Batch, BoxError, Delivery, Handler, Headers, Inbox, Key, Outcome, RetryPolicy, State, Worker, Workers, idempotent,
+    permanent, retry_after,
 };
 
 // Without its feature, each of these is a type whose use is an error that names the feature.

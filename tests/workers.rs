@@ -45,7 +45,10 @@ impl World {
         Self { store, broker: Broker::new(), _directory: directory }
     }
 
-    fn worker(&self, name: &str) -> Worker<Sqlite, idem_test::Queue, (), idem::Json, idem::WithHandlers> {
+    fn worker(
+        &self,
+        name: &str,
+    ) -> Worker<Sqlite, idem_test::Queue, (), idem::codec::Json, idem::handler::WithHandlers> {
         Worker::new(name, self.store.clone(), self.broker.queue(name)).handler::<quick>()
     }
 }

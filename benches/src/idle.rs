@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use idem::adapter::{Acker, Settled, SubscribeOptions};
+use idem::codec::{Codec, DecodeError};
 use idem::prelude::*;
-use idem::{Acker, BoxError, Codec, DecodeError, Delivery, Settled, Source, SubscribeOptions};
+use idem::{BoxError, Delivery, Source};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::nothing::{Nothing, Nowhere};

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use idem::{BoxError, Delivery, Outcome, Postgres, Source, SubscribeOptions, Worker};
+use idem::adapter::SubscribeOptions;
+use idem::{BoxError, Delivery, Outcome, Postgres, Source, Worker};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use sqlx::{Connection, PgConnection};
 use tokio::sync::Notify;

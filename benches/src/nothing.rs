@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, Cures, DueRows, ExistingClaim, Filter, HandlerId, Identity, InboxRows,
     Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed, Reservation, RollbackResult, Row, Stats, StoreError,
     Transactions, Waiting,
 };
-use idem::{Error, HasConnection, Key};
+use idem::{Error, Key};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use idem::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
+use idem::adapter::{Acker, Settled, SubscribeOptions};
+use idem::{BoxError, Delivery, Source};
 use tokio::sync::{Notify, Semaphore};
 
 /// A queue that is filled once and emptied once. Clones share it.

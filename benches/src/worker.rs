@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use idem::{HasConnection, Source, Store, Worker};
+use idem::store::HasConnection;
+use idem::{Source, Store, Worker};
 use sqlx::PgConnection;
 
 use crate::message::{order_counted, order_paid};
@@ -33,4 +34,4 @@ pub(crate) async fn drive<S: Store, Src: Source>(worker: WithHandlers<S, Src>, q
     queue.rate().context("the worker ended before its queue was empty")
 }
 
-pub(crate) type WithHandlers<S, Src> = Worker<S, Src, (), idem::Json, idem::WithHandlers>;
+pub(crate) type WithHandlers<S, Src> = Worker<S, Src, (), idem::codec::Json, idem::handler::WithHandlers>;

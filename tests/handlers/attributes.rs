@@ -94,7 +94,7 @@ fn a_handler_may_carry_other_attributes() {
 }
 
 #[test]
-fn a_users_macro_can_write_handlers() -> Result<(), idem::KeyError> {
+fn a_users_macro_can_write_handlers() -> Result<(), idem::handler::KeyError> {
     assert_eq!(from_a_macro::NAME, "stored");
     let delivery = Delivery::new("orders", "{}");
     assert_eq!(from_a_macro::key(&Event { id: 7 }, &delivery)?.as_bytes(), b"7");

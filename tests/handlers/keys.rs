@@ -1,7 +1,8 @@
 //! Each kind of key.
 
+use idem::handler::KeyError;
 use idem::prelude::*;
-use idem::{Fingerprint, KeyError, KeyPart};
+use idem::{Fingerprint, KeyPart};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use idem::Input;
+use idem::handler::Input;
 use idem::prelude::*;
 use idem_test::Broker;
 use sqlx::SqliteConnection;

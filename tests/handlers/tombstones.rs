@@ -1,8 +1,8 @@
 //! A handler whose message is an `Option` takes tombstones, and no other handler does.
 #![allow(unused_qualifications, reason = "an `Option` can be written with a path")]
 
+use idem::codec::{Codec, DecodeError, Json};
 use idem::prelude::*;
-use idem::{Codec, DecodeError, Json};
 use sqlx::SqliteConnection;
 
 mod ours {

@@ -1,6 +1,7 @@
 //! Acks that are counted, and withheld from some moment on, because the process ends before them.
 
-use idem::{Acker, BoxError, Delivery, Settled};
+use idem::adapter::{Acker, Settled};
+use idem::{BoxError, Delivery};
 use idem_test::Tapped;
 use idem_test::tap::{AckTap, Tap};
 use tokio::sync::watch;

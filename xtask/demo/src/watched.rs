@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idem::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
+use idem::adapter::{Acker, Settled, SubscribeOptions};
+use idem::{BoxError, Delivery, Source};
 use idem_test::tap::{AckTap, Tap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

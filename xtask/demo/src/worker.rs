@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use idem::{Json, Outcome, Postgres, RetryPolicy, Source, WithHandlers, Worker};
+use idem::codec::Json;
+use idem::handler::WithHandlers;
+use idem::{Outcome, Postgres, RetryPolicy, Source, Worker};
 use idem_brokers::Broker;
 use idem_test::Tapped;
 use tokio::io::AsyncReadExt;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use idem::store::HasConnection;
 use idem::store::{ClaimState, Claimed, Claims, CommitResult, HandlerId, Identity, Transactions};
-use idem::{Fingerprint, HasConnection, Key, Postgres};
+use idem::{Fingerprint, Key, Postgres};
 use idem_faults::{Act, Order, World, until, within};
 use sqlx::PgConnection;
 use tokio::task::JoinSet;

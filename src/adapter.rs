@@ -1,0 +1,7 @@
+//! The interface between a worker and a broker, for authors of adapters: [`Source`] and [`Acker`], and the types that they
+//! exchange with a worker.
+
+pub use idem_core::{
+    Acker, BoxError, Delivery, DeliveryOrder, Error, Headers, Lag, Properties, ReplayWindow, Settled, Source,
+    SubscribeOptions,
+};
