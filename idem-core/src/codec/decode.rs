@@ -10,7 +10,7 @@ use super::{DecodeError, PrepareError};
 /// schema from a registry, caches it in memory. If [`decode`](Self::decode) does not find it in the cache, it returns
 /// [`DecodeError::unprepared`]. The delivery then waits, without occupying a worker task, connection or transaction,
 /// while [`prepare`](Self::prepare) fetches the data, and is decoded again. A codec that never returns this error, such
-/// as [`Json`], has no overhead.
+/// as [`Json`](crate::Json), has no overhead.
 ///
 /// Decoding must neither panic nor abort on any input. An abort ends the process before the attempt can be counted.
 ///
