@@ -25,7 +25,7 @@ pub(crate) struct Deeds {
 pub(crate) struct Due {
     /// The number of messages that were processed.
     pub(crate) done: u64,
-    /// Everything is due, because only little work is left.
+    /// Whatever comes next is due, because the workers have run out of work and hold what they get.
     pub(crate) all: bool,
 }
 

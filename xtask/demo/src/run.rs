@@ -72,13 +72,16 @@ async fn drain<B: Broker>(
     let start = Instant::now();
     let mut moved = (Instant::now(), 0, Progress::default());
     let mut asked = Instant::now();
+    let mut all = false;
     loop {
         tokio::time::sleep(Duration::from_millis(5)).await;
         crew.look()?;
-        let due = Due { done: moved.2.processed, all: supply.has_begun() };
+        let (due, outstanding) = (Due { done: moved.2.processed, all }, deeds.outstanding());
         if deeds.strike(crew, (tables, servers), plan, due, rng).await? == Some(Fault::Restart) {
             *broker = reconnected(servers.broker()).await?;
         }
+        // One at a time: kills in a row would hit the same messages, and four deaths make any message a dead letter.
+        all &= deeds.outstanding() == outstanding;
         if asked.elapsed() < Duration::from_millis(250) {
             continue;
         }
@@ -90,11 +93,11 @@ async fn drain<B: Broker>(
             moved = (Instant::now(), delivered, progress);
         }
         // Deliveries in transit to a worker are not counted as in hand yet.
-        let idle = crew.busy().is_empty() && left(broker).await? == 0;
-        provide(supply, deeds, crew, broker, idle).await?;
+        let idle = crew.busy().is_empty() && progress.scheduled == 0 && left(broker).await? == 0;
+        all |= provide(supply, deeds, crew, broker, idle).await?;
         // Each message is processed or dead.
-        let all = progress.processed + progress.dead >= plan.orders.len() as u64 && progress.scheduled == 0;
-        let settled = idle && all && supply.is_over() && deeds.kills.have_come_again(crew, plan);
+        let over = progress.processed + progress.dead >= plan.orders.len() as u64;
+        let settled = idle && over && supply.is_over() && deeds.kills.have_come_again(crew, plan);
         // No change for a second: what a killed worker had in hand may be on its way back to the broker.
         if settled && moved.0.elapsed() > Duration::from_secs(1)
             || moved.0.elapsed() > QUIET
@@ -106,17 +109,26 @@ async fn drain<B: Broker>(
 }
 
 /// Publishes more if the workers have run out of work while something is still to be done to them: a little, which they
-/// hold until it is done. Publishes the rest once nothing is to be done any more.
-async fn provide<B: Broker>(supply: &mut Supply, deeds: &Deeds, crew: &mut Crew, broker: &B, idle: bool) -> Result<()> {
+/// hold for a while. Publishes the rest once nothing is to be done any more. Returns whether they get work to hold, so
+/// that the next kill, move or fault is due.
+async fn provide<B: Broker>(
+    supply: &mut Supply,
+    deeds: &Deeds,
+    crew: &mut Crew,
+    broker: &B,
+    idle: bool,
+) -> Result<bool> {
     if deeds.outstanding() == 0 {
         crew.signals.release()?;
-        return supply.rest(broker).await;
+        supply.rest(broker).await?;
+        return Ok(false);
     }
-    if idle && !supply.is_over() {
+    let holds = idle && !supply.is_over();
+    if holds {
         crew.signals.hold()?;
         supply.some(broker).await?;
     }
-    Ok(())
+    Ok(holds)
 }
 
 /// Returns how many messages are with the broker. It may not answer at once after a restart.

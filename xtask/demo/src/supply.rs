@@ -14,7 +14,6 @@ const PORTIONS: usize = 15;
 #[derive(Debug)]
 pub(crate) struct Supply {
     portions: VecDeque<Vec<Vec<u8>>>,
-    begun: bool,
 }
 
 impl Supply {
@@ -28,7 +27,7 @@ impl Supply {
             let rest = held_back.split_off(size.min(held_back.len()));
             portions.push_back(std::mem::replace(&mut held_back, rest));
         }
-        Ok(Self { portions, begun: false })
+        Ok(Self { portions })
     }
 
     /// Returns whether all messages are published.
@@ -36,14 +35,8 @@ impl Supply {
         self.portions.is_empty()
     }
 
-    /// Returns whether the workers have run out of work before: whatever is planned is due now.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.begun
-    }
-
     /// Publishes one portion, because workers must have work in hand.
     pub(crate) async fn some<B: Broker>(&mut self, broker: &B) -> Result<()> {
-        self.begun = true;
         match self.portions.pop_front() {
             Some(portion) => broker.publish(&portion).await,
             None => Ok(()),
