@@ -21,7 +21,8 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Also run the small campaign of the demo and all mutants, which takes about as long again.
+    /// Run the small campaign on all brokers and all mutants, which takes longer than everything else. Otherwise only
+    /// one broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }
@@ -44,8 +45,12 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     // All the following checks share the servers.
     let _servers = Up::new(false)?;
     if options.full {
-        demo::small()?;
+        demo::small(&[])?;
         mutants::run(&mutants::Options::default())?;
+    } else {
+        // Both choices are independent of each other.
+        demo::small_of(mutants::commit()? / 1000)?;
+        mutants::run(&mutants::Options::of_commit()?)?;
     }
     // Last, so that the output ends with that of `cargo test`.
     test::test(&test::Options::default())

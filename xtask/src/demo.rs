@@ -24,15 +24,27 @@ pub(crate) fn demo(options: &Options) -> Result<()> {
     run(cargo(["run", "--release", "--package", "idem-demo", "--"]).args(&options.args))
 }
 
-/// Runs the whole campaign with a few messages each. It uses the build profile of the tests, so that little is rebuilt.
-pub(crate) fn small() -> Result<()> {
+/// The brokers of the campaign, as its lines begin.
+const BROKERS: &[&str] = &["rabbitmq", "nats", "kafka"];
+
+/// Runs the campaign for one of the brokers with a few messages each, chosen by this number.
+pub(crate) fn small_of(number: u64) -> Result<()> {
+    let broker = usize::try_from(number % BROKERS.len() as u64)?;
+    small(&["--only", BROKERS[broker]])
+}
+
+/// Runs the whole campaign with a few messages each, or its lines that these arguments choose. It uses the build profile
+/// of the tests, so that little is rebuilt.
+pub(crate) fn small(chosen: &[&str]) -> Result<()> {
     idem_services::prepare()?;
     run(&mut cargo(["build", "--workspace", "--all-features", "--bin", "idem-demo"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let status = Command::new(target.join("debug").join("idem-demo")).args(["--all", "--small"]).status();
-    let status = status.context("cannot run the demo")?;
+    let mut demo = Command::new(target.join("debug").join("idem-demo"));
+    demo.args(["--all", "--small"]).args(chosen);
+    eprintln!("\n$ idem-demo --all --small {}", chosen.join(" "));
+    let status = demo.status().context("cannot run the demo")?;
     if !status.success() {
-        bail!("idem-demo --all --small failed ({status})");
+        bail!("idem-demo --all --small {} failed ({status})", chosen.join(" "));
     }
     Ok(())
 }

@@ -11,13 +11,12 @@ use nix::unistd::Pid;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
+use crate::hold::Signals;
 use crate::journal::{Reader, Sum};
 
 /// A worker process.
 pub(crate) struct Member {
     number: usize,
-    /// The number of the ack after a commit at which it kills itself.
-    end_at: Option<u64>,
     child: Child,
     input: Option<ChildStdin>,
     journal: Reader,
@@ -31,12 +30,11 @@ pub(crate) struct Crew {
     call: Vec<String>,
     env: Vec<(&'static str, String)>,
     pub(crate) alive: Vec<Member>,
+    pub(crate) signals: Signals,
     dead: Vec<Reader>,
     started: usize,
     /// The messages that ended a worker.
     pub(crate) killers: Vec<u64>,
-    /// For each of the next workers, the number of the ack after a commit at which it kills itself.
-    pub(crate) ends: Vec<u64>,
     /// The workers that killed themselves since the last check: the amount of work in hand, and the message at whose
     /// ack they ended.
     pub(crate) ended: Vec<(u64, u64)>,
@@ -51,11 +49,11 @@ impl Crew {
             dir: dir.to_owned(),
             call,
             alive: Vec::new(),
+            signals: Signals::new(dir),
             env,
             dead: Vec::new(),
             started: 0,
             killers: Vec::new(),
-            ends: Vec::new(),
             ended: Vec::new(),
         })
     }
@@ -67,12 +65,10 @@ impl Crew {
         let (journal, log) = (file("journal"), file("log"));
         let mut command = Command::new(std::env::current_exe()?);
         command.args(&self.call).arg("--journal").arg(&journal).envs(self.env.iter().cloned()).kill_on_drop(true);
-        let end_at = self.ends.pop();
-        command.args(end_at.map(|end| format!("--end-at={end}")));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut child = command.spawn().context("cannot start a worker")?;
         let input = child.stdin.take();
-        self.alive.push(Member { number: self.started, end_at, child, input, journal: Reader::open(&journal)?, log });
+        self.alive.push(Member { number: self.started, child, input, journal: Reader::open(&journal)?, log });
         Ok(())
     }
 
@@ -101,8 +97,6 @@ impl Crew {
     /// Keeps the journal of a worker that has ended.
     fn bury(&mut self, member: Member) {
         let sum = &member.journal.sum;
-        // A worker that ends before its failpoint leaves the failpoint to the next one.
-        self.ends.extend(member.end_at.filter(|_| sum.ended_at.is_none()));
         self.killers.extend(sum.killed_by);
         self.ended.extend(sum.ended_at.map(|id| (sum.in_hand(), id)));
         self.dead.push(member.journal);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use sqlx::{Connection, PgConnection};
 
+use crate::deeds::Due;
 use crate::servers::Servers;
 
 /// A fault of a server.
@@ -46,8 +47,8 @@ impl Faults {
     }
 
     /// Injects the next fault if it is due, and returns it.
-    pub(crate) async fn strike(&mut self, servers: &mut Servers, processed: u64) -> Result<Option<Fault>> {
-        let Some(&(_, fault)) = self.planned.last().filter(|(moment, _)| processed >= *moment) else { return Ok(None) };
+    pub(crate) async fn strike(&mut self, servers: &mut Servers, due: Due) -> Result<Option<Fault>> {
+        let Some(&(_, fault)) = self.planned.last().filter(|(moment, _)| due.is(*moment)) else { return Ok(None) };
         match fault {
             Fault::Freeze => servers.freeze(FROZEN).await?,
             Fault::Crash => crash(servers.database()).await?,

@@ -11,6 +11,7 @@ use crate::watched::Watch;
 #[idempotent(key = "key", name = "pay")]
 pub(crate) async fn pay(order: Order, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
     let _run = watch.0.run(order.id);
+    watch.0.signals.wait().await;
     write(std::slice::from_ref(&order), tx).await?;
     careless::act(&order, &watch.0, tx).await?;
     watch.0.returned.add(order.id);
@@ -21,6 +22,7 @@ pub(crate) async fn pay(order: Order, watch: State<Watch>, tx: &mut PgConnection
 #[idempotent(key = "key", name = "pay")]
 pub(crate) async fn pay_many(orders: Batch<Order>, watch: State<Watch>, tx: &mut PgConnection) -> Result<(), BoxError> {
     let _runs: Vec<_> = orders.iter().map(|order| watch.0.run(order.id)).collect();
+    watch.0.signals.wait().await;
     write(&orders, tx).await?;
     for order in &orders {
         careless::act(order, &watch.0, tx).await?;

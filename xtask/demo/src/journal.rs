@@ -96,8 +96,8 @@ pub(crate) struct Sum {
     running: HashMap<u64, u64>,
     /// The messages whose handlers began and whose outcome is not recorded.
     unwritten: HashSet<u64>,
-    /// The messages that were redelivered.
-    pub(crate) again: HashSet<u64>,
+    /// How often each message was delivered.
+    each: HashMap<u64, u64>,
     /// The message at which the process killed itself between commit and ack.
     pub(crate) ended_at: Option<u64>,
     /// The message whose handler has ended the process.
@@ -141,18 +141,20 @@ impl Sum {
         self.unwritten.contains(&id)
     }
 
+    /// Returns how often this message was delivered, copies included.
+    pub(crate) fn deliveries(&self, id: u64) -> u64 {
+        self.each.get(&id).copied().unwrap_or(0)
+    }
+
     fn add(&mut self, event: Event, id: u64) {
+        if matches!(event, Event::Delivered | Event::Redelivered) {
+            self.delivered += 1;
+            self.in_flight += 1;
+            *self.each.entry(id).or_default() += 1;
+        }
         match event {
-            Event::Delivered => {
-                self.delivered += 1;
-                self.in_flight += 1;
-            }
-            Event::Redelivered => {
-                self.delivered += 1;
-                self.redelivered += 1;
-                self.in_flight += 1;
-                self.again.insert(id);
-            }
+            Event::Delivered => {}
+            Event::Redelivered => self.redelivered += 1,
             Event::Settled => self.in_flight = self.in_flight.saturating_sub(1),
             Event::Begun => {
                 *self.running.entry(id).or_default() += 1;

@@ -1,22 +1,28 @@
 //! Schedules when each worker is killed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fastrand::Rng;
 
 use crate::crew::Crew;
+use crate::deeds::Due;
 use crate::journal::Sum;
 use crate::plan::Plan;
 use crate::tables::Tables;
+
+/// Longer than a worker needs to end itself once it has taken the signal.
+const TAKEN: Duration = Duration::from_secs(10);
 
 /// The planned and completed kills.
 #[derive(Debug)]
 pub(crate) struct Kills {
     /// The number of processed messages after which a worker is killed, whatever it has in hand.
     planned: Vec<u64>,
-    /// How many workers kill themselves between a commit and its ack.
-    before_ack: usize,
+    /// The number of processed messages after which a worker kills itself between a commit and its ack.
+    before_ack: Vec<u64>,
+    /// When the workers were last told so, if none of them has done it since.
+    told: Option<Instant>,
     pub(crate) done: Vec<Kill>,
 }
 
@@ -39,21 +45,24 @@ pub(crate) struct BeforeAck {
 
 impl Kills {
     /// Plans the kills at random moments while there is work. Two of five, and at least one, are between commit and
-    /// ack, by the workers that start first.
-    pub(crate) fn new(kills: usize, plan: &Plan, crew: &mut Crew, rng: &mut Rng) -> Self {
+    /// ack.
+    pub(crate) fn new(kills: usize, plan: &Plan, rng: &mut Rng) -> Self {
         let messages = plan.orders.len() as u64;
         let before_ack = (kills * 2 / 5).max(1).min(kills);
-        // Early: a worker that is killed before leaves its failpoint to the next one, and enough work must be left for
-        // that.
-        crew.ends.extend((0..before_ack).map(|_| rng.u64(1..=(messages / 300).max(1))));
-        let planned = (before_ack..kills).map(|_| rng.u64(messages / 20..=messages / 2)).collect();
-        Self { planned, before_ack, done: Vec::new() }
+        let mut moments = |count: usize, first: u64| (0..count).map(|_| rng.u64(first..=messages / 2)).collect();
+        let (before_ack, planned) = (moments(before_ack, 0), moments(kills - before_ack, messages / 20));
+        Self { planned, before_ack, told: None, done: Vec::new() }
     }
 
     /// Returns the number of planned kills.
     pub(crate) fn left(&self) -> usize {
-        let before_ack = self.done.iter().filter(|kill| kill.before_ack.is_some()).count();
-        self.planned.len() + self.before_ack.saturating_sub(before_ack)
+        self.planned.len() + self.before_ack.len()
+    }
+
+    /// Returns whether each message that was committed and not acked when its worker was killed has been delivered
+    /// again.
+    pub(crate) fn have_come_again(&self, crew: &Crew, plan: &Plan) -> bool {
+        self.done.iter().filter_map(|kill| kill.before_ack.as_ref()).all(|moment| came_again(moment.id, crew, plan))
     }
 
     /// Kills a worker if it is due, and starts another one in its place. Also records the workers that killed
@@ -62,15 +71,18 @@ impl Kills {
         &mut self,
         crew: &mut Crew,
         (tables, plan): (&mut Tables, &Plan),
-        processed: u64,
+        due: Due,
         rng: &mut Rng,
     ) -> Result<()> {
+        self.end_one(crew, due)?;
         for (in_hand, id) in std::mem::take(&mut crew.ended) {
             let order = usize::try_from(id).ok().and_then(|id| plan.orders.get(id));
             let claimed = tables.is_claimed(order.map_or("", |order| &order.key)).await?;
             self.done.push(Kill { in_hand, before_ack: Some(BeforeAck { id, claimed }) });
+            self.told = None;
+            self.before_ack.pop();
         }
-        let Some(due) = self.planned.iter().position(|after| processed >= *after) else { return Ok(()) };
+        let Some(due) = self.planned.iter().position(|after| due.is(*after)) else { return Ok(()) };
         let Some(victim) = rng.choice(crew.busy()) else { return Ok(()) };
         tokio::time::sleep(Duration::from_micros(rng.u64(..20_000))).await;
         let Some(in_hand) = crew.kill(victim).await?.map(Sum::in_hand) else { return Ok(()) };
@@ -78,4 +90,22 @@ impl Kills {
         self.done.push(Kill { in_hand, before_ack: None });
         crew.start()
     }
+
+    /// Tells the workers to end one of them between commit and ack, if that is due.
+    fn end_one(&mut self, crew: &Crew, due: Due) -> Result<()> {
+        // A worker that took the signal may be killed by something else before it could record that.
+        let is_lost = |told: Instant| told.elapsed() > TAKEN && !crew.signals.is_end_pending();
+        if self.told.is_none_or(is_lost) && self.before_ack.last().is_some_and(|after| due.is(*after)) {
+            crew.signals.end_one()?;
+            self.told = Some(Instant::now());
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether this message was delivered more often than it was published. A mark of the broker would not do:
+/// Kafka has none.
+pub(crate) fn came_again(id: u64, crew: &Crew, plan: &Plan) -> bool {
+    let published = plan.published.iter().filter(|at| plan.orders[**at].id == id).count() as u64;
+    crew.sums().map(|sum| sum.deliveries(id)).sum::<u64>() > published
 }

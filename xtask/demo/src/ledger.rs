@@ -10,7 +10,7 @@ use crate::crew::Crew;
 use crate::fate::Fate;
 use crate::faults::Faults;
 use crate::journal::Sum;
-use crate::kills::Kills;
+use crate::kills::{Kills, came_again};
 use crate::moves::Moves;
 use crate::plan::Plan;
 use crate::tables::Tables;
@@ -134,7 +134,7 @@ fn judge_deeds(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String))
     for kill in &kills.done {
         must(kill.in_hand > 0, "a kill hit an idle worker".to_owned());
         let Some(moment) = &kill.before_ack else { continue };
-        let came_again = crew.sums().any(|sum| sum.again.contains(&moment.id));
+        let came_again = came_again(moment.id, crew, plan);
         must(moment.claimed, format!("message {} had no commit when its worker was killed", moment.id));
         must(came_again, format!("message {} did not come again after its worker was killed", moment.id));
     }

@@ -4,12 +4,14 @@
 //! | file | contents |
 //! |---|---|
 //! | `fate` | what a handler does with a message, and the required outcome |
-//! | `plan` | the messages, and the order in which they are published |
+//! | `plan`, `supply` | the messages, the order in which they are published, and when |
 //! | `handler`, `careless` | the handlers: ordinary and careless actions |
 //! | `mode`, `worker` | the process that is killed |
 //! | `watched` | its instrumented source, with the failpoint between commit and ack |
 //! | `journal` | the journal of a process, which survives a kill |
 //! | `crew` | the processes |
+//! | `hold` | signals to them: keep work in hand, end between commit and ack |
+//! | `deeds` | all that is done to workers and servers |
 //! | `kills` | when each of them is killed |
 //! | `moves` | when a worker joins, and when one leaves |
 //! | `servers`, `faults` | the servers, and their faults |
@@ -20,9 +22,11 @@
 mod campaign;
 mod careless;
 mod crew;
+mod deeds;
 mod fate;
 mod faults;
 mod handler;
+mod hold;
 mod journal;
 mod kills;
 mod ledger;
@@ -31,6 +35,7 @@ mod moves;
 mod plan;
 mod run;
 mod servers;
+mod supply;
 mod tables;
 mod verdict;
 mod watched;
@@ -81,9 +86,6 @@ enum Command {
         broker: String,
         #[arg(long)]
         journal: PathBuf,
-        /// The number of the ack after a commit before which it kills itself.
-        #[arg(long)]
-        end_at: Option<u64>,
         #[command(flatten)]
         mode: Mode,
     },
@@ -143,10 +145,10 @@ async fn work(command: Command) -> Result<()> {
         Command::Rabbitmq(options) => one::<RabbitMq>(&options).await,
         Command::Nats(options) => one::<Nats>(&options).await,
         Command::Kafka(options) => one::<Kafka>(&options).await,
-        Command::Worker { broker, journal, end_at, mode } => match broker.as_str() {
-            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, mode, end_at).await,
-            Nats::NAME => worker::run::<Nats>(&journal, mode, end_at).await,
-            Kafka::NAME => worker::run::<Kafka>(&journal, mode, end_at).await,
+        Command::Worker { broker, journal, mode } => match broker.as_str() {
+            RabbitMq::NAME => worker::run::<RabbitMq>(&journal, mode).await,
+            Nats::NAME => worker::run::<Nats>(&journal, mode).await,
+            Kafka::NAME => worker::run::<Kafka>(&journal, mode).await,
             other => bail!("there is no broker {other}"),
         },
     }

@@ -4,6 +4,7 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use crate::crew::Crew;
+use crate::deeds::Due;
 
 /// The planned and completed moves.
 #[derive(Debug)]
@@ -34,9 +35,10 @@ impl Moves {
     }
 
     /// Starts a worker, or lets one leave, if it is due.
-    pub(crate) async fn make(&mut self, crew: &mut Crew, rng: &mut Rng) -> Result<()> {
+    pub(crate) async fn make(&mut self, crew: &mut Crew, due: Due, rng: &mut Rng) -> Result<()> {
         let delivered: u64 = crew.sums().map(|sum| sum.delivered).sum();
-        let Some(&(_, next)) = self.planned.last().filter(|(moment, _)| delivered >= *moment) else { return Ok(()) };
+        let due = Due { done: delivered, ..due };
+        let Some(&(_, next)) = self.planned.last().filter(|(moment, _)| due.is(*moment)) else { return Ok(()) };
         match next {
             Move::Add => {
                 crew.start()?;

@@ -9,13 +9,13 @@ use idem_brokers::Broker;
 
 use crate::Load;
 use crate::crew::Crew;
-use crate::faults::{Fault, Faults};
-use crate::kills::Kills;
+use crate::deeds::{Deeds, Due};
+use crate::faults::Fault;
 use crate::ledger::{Done, Ledger};
 use crate::mode::Mode;
-use crate::moves::Moves;
 use crate::plan::Plan;
 use crate::servers::{DATABASE, Servers};
+use crate::supply::Supply;
 use crate::tables::{Progress, Tables};
 use crate::worker::NAME;
 
@@ -23,13 +23,6 @@ use crate::worker::NAME;
 const QUIET: Duration = Duration::from_secs(40);
 /// The limit for a run that never comes to rest.
 const LONGEST: Duration = Duration::from_secs(240);
-
-/// Everything that is done to the workers and the servers.
-struct Deeds {
-    kills: Kills,
-    moves: Moves,
-    faults: Faults,
-}
 
 /// Performs a run and returns the outcomes of the messages.
 pub(crate) async fn run<B: Broker>(
@@ -47,21 +40,18 @@ pub(crate) async fn run<B: Broker>(
     let call = ["worker".to_owned(), B::NAME.to_owned()].into_iter().chain(mode.args()).collect();
     let env = vec![(DATABASE, servers.database().to_owned()), (B::VARIABLE, servers.broker().to_owned())];
     let mut crew = Crew::new(&directory(B::NAME, mode), call, env)?;
-    let mut deeds = Deeds {
-        kills: Kills::new(load.kills, &plan, &mut crew, &mut rng),
-        moves: Moves::new(plan.published.len() as u64, &mut rng),
-        faults: Faults::new(faults, plan.effects()),
-    };
+    let mut deeds = Deeds::new(load, faults, &plan, &mut rng);
     let payloads = plan.published.iter().map(|at| plan.orders[*at].payload()).collect::<Result<Vec<_>>>()?;
-    broker.publish(&payloads).await?;
+    let mut supply = Supply::publish(payloads, &broker).await?;
 
     let start = Instant::now();
     for _ in 0..load.workers {
         crew.start()?;
     }
-    let moved = drain(&mut crew, &mut deeds, &mut tables, (&mut broker, servers), &plan, &mut rng).await?;
+    let others = (&mut broker, &mut supply, servers);
+    let moved = drain(&mut crew, &mut deeds, &mut tables, others, &plan, &mut rng).await?;
     crew.dismiss().await?;
-    let left = broker.left().await?;
+    let left = left(&broker).await?;
     let Deeds { kills, moves, faults } = &deeds;
     let done = Done { crew: &crew, kills, moves, faults, took: moved.duration_since(start) };
     let ledger = Ledger::new(&plan, &done, &mut tables, left).await?;
@@ -75,22 +65,23 @@ async fn drain<B: Broker>(
     crew: &mut Crew,
     deeds: &mut Deeds,
     tables: &mut Tables,
-    (broker, servers): (&mut B, &mut Servers),
+    (broker, supply, servers): (&mut B, &mut Supply, &mut Servers),
     plan: &Plan,
     rng: &mut Rng,
 ) -> Result<Instant> {
     let start = Instant::now();
     let mut moved = (Instant::now(), 0, Progress::default());
     let mut asked = Instant::now();
+    let mut all = false;
     loop {
         tokio::time::sleep(Duration::from_millis(5)).await;
         crew.look()?;
-        deeds.kills.strike(crew, (tables, plan), moved.2.processed, rng).await?;
-        deeds.moves.make(crew, rng).await?;
-        let fault = deeds.faults.strike(servers, moved.2.processed).await?;
-        if fault == Some(Fault::Restart) {
+        let (due, outstanding) = (Due { done: moved.2.processed, all }, deeds.outstanding());
+        if deeds.strike(crew, (tables, servers), plan, due, rng).await? == Some(Fault::Restart) {
             *broker = reconnected(servers.broker()).await?;
         }
+        // One at a time: kills in a row would hit the same messages, and four deaths make any message a dead letter.
+        all &= deeds.outstanding() == outstanding;
         if asked.elapsed() < Duration::from_millis(250) {
             continue;
         }
@@ -101,15 +92,53 @@ async fn drain<B: Broker>(
         if (delivered, progress) != (moved.1, moved.2) {
             moved = (Instant::now(), delivered, progress);
         }
-        // Each message is processed or dead. Deliveries in transit to a worker are not counted as in hand yet.
-        let all = progress.processed + progress.dead >= plan.orders.len() as u64;
-        let settled = all && crew.busy().is_empty() && progress.scheduled == 0 && broker.left().await? == 0;
+        // Deliveries in transit to a worker are not counted as in hand yet.
+        let idle = crew.busy().is_empty() && progress.scheduled == 0 && left(broker).await? == 0;
+        all |= provide(supply, deeds, crew, broker, idle).await?;
+        // Each message is processed or dead.
+        let over = progress.processed + progress.dead >= plan.orders.len() as u64;
+        let settled = idle && over && supply.is_over() && deeds.kills.have_come_again(crew, plan);
         // No change for a second: what a killed worker had in hand may be on its way back to the broker.
         if settled && moved.0.elapsed() > Duration::from_secs(1)
             || moved.0.elapsed() > QUIET
             || start.elapsed() > LONGEST
         {
             return Ok(moved.0);
+        }
+    }
+}
+
+/// Publishes more if the workers have run out of work while something is still to be done to them: a little, which they
+/// hold for a while. Publishes the rest once nothing is to be done any more. Returns whether they get work to hold, so
+/// that the next kill, move or fault is due.
+async fn provide<B: Broker>(
+    supply: &mut Supply,
+    deeds: &Deeds,
+    crew: &mut Crew,
+    broker: &B,
+    idle: bool,
+) -> Result<bool> {
+    if deeds.outstanding() == 0 {
+        crew.signals.release()?;
+        supply.rest(broker).await?;
+        return Ok(false);
+    }
+    let holds = idle && !supply.is_over();
+    if holds {
+        crew.signals.hold()?;
+        supply.some(broker).await?;
+    }
+    Ok(holds)
+}
+
+/// Returns how many messages are with the broker. It may not answer at once after a restart.
+async fn left<B: Broker>(broker: &B) -> Result<u64> {
+    let start = Instant::now();
+    loop {
+        match broker.left().await {
+            Ok(left) => return Ok(left),
+            Err(error) if start.elapsed() > QUIET => return Err(error).context("the broker does not answer"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use idem::Postgres;
+use sqlx::error::DatabaseError;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
@@ -84,15 +85,31 @@ impl Tables {
         Ok(&mut self.connection)
     }
 
+    /// Returns the rows of this query. Asks again if the connection ends meanwhile: a crash of the database ends it a
+    /// moment later.
+    async fn rows(&mut self, sql: &'static str, arguments: &[&str]) -> Result<Vec<PgRow>> {
+        let start = Instant::now();
+        loop {
+            let query = arguments.iter().fold(sqlx::query(sql), |query, argument| query.bind(*argument));
+            match query.fetch_all(self.connection().await?).await {
+                Err(error) if is_lost(&error) && start.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                answer => return Ok(answer?),
+            }
+        }
+    }
+
+    async fn row(&mut self, sql: &'static str, arguments: &[&str]) -> Result<PgRow> {
+        self.rows(sql, arguments).await?.pop().context("a query without an answer")
+    }
+
     /// Returns the progress of the work.
     pub(crate) async fn progress(&mut self) -> Result<Progress> {
-        let row = sqlx::query(
-            "SELECT (SELECT count(*) FROM idem_demo.processed_messages WHERE processed_at IS NOT NULL),
-                    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead'),
-                    (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'dead')",
-        )
-        .fetch_one(self.connection().await?)
-        .await?;
+        let sql = "SELECT (SELECT count(*) FROM idem_demo.processed_messages WHERE processed_at IS NOT NULL),
+                   (SELECT count(*) FROM idem_demo.inbox_messages WHERE state <> 'dead'),
+                   (SELECT count(*) FROM idem_demo.inbox_messages WHERE state = 'dead')";
+        let row = self.row(sql, &[]).await?;
         Ok(Progress { processed: unsigned(&row, 0), scheduled: unsigned(&row, 1), dead: unsigned(&row, 2) })
     }
 
@@ -100,54 +117,46 @@ impl Tables {
     pub(crate) async fn hurry(&mut self) -> Result<()> {
         let due = "UPDATE idem_demo.inbox_messages SET due_at = now()
                    WHERE breaks > 0 AND token IS NULL AND state <> 'dead' AND due_at > now()";
-        sqlx::query(due).execute(self.connection().await?).await?;
-        Ok(())
+        self.rows(due, &[]).await.map(drop)
     }
 
     /// Returns the effects of each message.
     pub(crate) async fn effects(&mut self) -> Result<HashMap<u64, Effects>> {
-        let rows = sqlx::query("SELECT message, count(*), sum(amount)::bigint FROM demo.effects GROUP BY message")
-            .fetch_all(self.connection().await?)
-            .await?;
+        let sql = "SELECT message, count(*), sum(amount)::bigint FROM demo.effects GROUP BY message";
+        let rows = self.rows(sql, &[]).await?;
         Ok(rows.iter().map(|row| (unsigned(row, 0), Effects { rows: unsigned(row, 1), amount: row.get(2) })).collect())
     }
 
     /// Returns the number of accounts whose balance differs from the sum of their effects, and the sum of all balances.
     pub(crate) async fn balance(&mut self) -> Result<(u64, i64)> {
-        let row = sqlx::query(
-            "SELECT count(*) FILTER (WHERE a.balance <> coalesce(e.amount, 0)), sum(a.balance)::bigint
+        let sql = "SELECT count(*) FILTER (WHERE a.balance <> coalesce(e.amount, 0)), sum(a.balance)::bigint
              FROM demo.accounts AS a
-             LEFT JOIN (SELECT account, sum(amount) AS amount FROM demo.effects GROUP BY account) AS e USING (account)",
-        )
-        .fetch_one(self.connection().await?)
-        .await?;
+             LEFT JOIN (SELECT account, sum(amount) AS amount FROM demo.effects GROUP BY account) AS e USING (account)";
+        let row = self.row(sql, &[]).await?;
         Ok((unsigned(&row, 0), row.get(1)))
     }
 
     /// Returns whether the database has a claim with this key.
     pub(crate) async fn is_claimed(&mut self, key: &str) -> Result<bool> {
         let asked = "SELECT EXISTS (SELECT FROM idem_demo.processed_messages WHERE key = convert_to($1, 'UTF8'))";
-        Ok(sqlx::query_scalar(asked).bind(key).fetch_one(self.connection().await?).await?)
+        Ok(self.row(asked, &[key]).await?.get(0))
     }
 
     /// Returns whether each claim has a date, by key.
     pub(crate) async fn claims(&mut self) -> Result<HashMap<String, bool>> {
         let asked = "SELECT convert_from(key, 'UTF8'), processed_at IS NOT NULL FROM idem_demo.processed_messages";
-        let rows = sqlx::query(asked).fetch_all(self.connection().await?).await?;
+        let rows = self.rows(asked, &[]).await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
     /// Returns the rows of the inbox, by message number.
     pub(crate) async fn inbox(&mut self) -> Result<HashMap<u64, Vec<InboxRow>>> {
-        let rows = sqlx::query(
-            "SELECT payload, reason,
+        let sql = "SELECT payload, reason,
                     format('row %s: %s, %s, %s starts, %s attempts, %s breaks, seen %s times, due at %s%s: %s', id, state,
                            coalesce(reason, 'no reason'), starts, attempts, breaks, sightings, due_at::time(0),
                            CASE WHEN token IS NOT NULL THEN ', taken' ELSE '' END, encode(error, 'escape'))
-             FROM idem_demo.inbox_messages ORDER BY id",
-        )
-        .fetch_all(self.connection().await?)
-        .await?;
+             FROM idem_demo.inbox_messages ORDER BY id";
+        let rows = self.rows(sql, &[]).await?;
         let mut inbox = HashMap::<_, Vec<InboxRow>>::new();
         for row in rows {
             let id = id_of(row.get(0)).context("a row of the inbox that is no message of the demo")?;
@@ -155,6 +164,12 @@ impl Tables {
         }
         Ok(inbox)
     }
+}
+
+/// Returns whether the connection ended: by itself, or because the server ends or recovers (class 57P).
+fn is_lost(error: &sqlx::Error) -> bool {
+    let is_ending = |error: &dyn DatabaseError| error.code().is_some_and(|code| code.starts_with("57P"));
+    matches!(error, sqlx::Error::Io(_)) || error.as_database_error().is_some_and(is_ending)
 }
 
 fn unsigned(row: &PgRow, column: usize) -> u64 {

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use idem::adapter::{Acker, Settled, SubscribeOptions};
@@ -15,6 +15,8 @@ use idem_test::tap::{AckTap, Tap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::fate::End;
+use crate::hold::Signalled;
 use crate::journal::{Event, Journal};
 use crate::plan::{Order, id_of};
 
@@ -23,10 +25,7 @@ use crate::plan::{Order, id_of};
 pub(crate) struct Watch {
     pub(crate) journal: Journal,
     pub(crate) returned: Returned,
-    /// The number of the ack after a commit at which the process kills itself.
-    end_at: Option<u64>,
-    /// The number of such acks so far.
-    acks: Arc<AtomicU64>,
+    pub(crate) signals: Signalled,
     /// Whether the source has been opened successfully.
     pub(crate) opened: Arc<AtomicBool>,
     /// The directory to which all processes write.
@@ -34,8 +33,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(journal: Journal, end_at: Option<u64>, dir: PathBuf) -> Self {
-        Self { journal, returned: Returned::default(), end_at, acks: Arc::default(), opened: Arc::default(), dir }
+    pub(crate) fn new(journal: Journal, dir: PathBuf) -> Self {
+        let signals = Signalled::new(&dir);
+        Self { journal, returned: Returned::default(), signals, opened: Arc::default(), dir }
     }
 
     /// Counts an attempt of this message, and returns the number of attempts so far, in all processes and with any
@@ -52,9 +52,9 @@ impl Watch {
         InHand::begin(Event::Begun, Event::Ended, id, &self.journal)
     }
 
-    /// Kills the process if the failpoint is due.
+    /// Kills the process if the demo asks for it.
     async fn failpoint(&self, id: u64) -> Result<(), BoxError> {
-        if self.end_at == Some(self.acks.fetch_add(1, Ordering::SeqCst) + 1) {
+        if self.signals.take_end() {
             self.journal.note(Event::Ending, id);
             kill(Pid::this(), Signal::SIGKILL)?;
             std::future::pending::<()>().await;
@@ -111,26 +111,28 @@ impl Tap for Watch {
     fn receive(&mut self, delivery: Delivery) -> (Delivery, WatchAck) {
         let came = if delivery.redelivered() { Event::Redelivered } else { Event::Delivered };
         let in_hand = InHand::begin(came, Event::Settled, id(&delivery), &self.journal);
-        let has_key = serde_json::from_slice(delivery.payload()).is_ok_and(|order: Order| order.has_key());
-        (delivery, WatchAck { in_hand, has_key, stored: false, watch: self.clone() })
+        let order = serde_json::from_slice::<Order>(delivery.payload());
+        let has_effect = order.is_ok_and(|order| order.has_key() && order.fate.end() == End::Effect);
+        (delivery, WatchAck { in_hand, has_effect, stored: false, watch: self.clone() })
     }
 }
 
 /// The acker of a watched delivery.
 pub(crate) struct WatchAck {
     in_hand: InHand,
-    /// Whether the database holds a claim of the message once it is stored.
-    has_key: bool,
+    /// Whether the message must have an effect, so that its ack comes after a commit of its claim.
+    has_effect: bool,
     stored: bool,
     watch: Watch,
 }
 
 impl AckTap for WatchAck {
     async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
-        let Self { in_hand, has_key, stored, watch } = self;
-        if stored && has_key || watch.returned.has(in_hand.id) {
+        let Self { in_hand, has_effect, stored, watch } = self;
+        if has_effect && (stored || watch.returned.has(in_hand.id)) {
             watch.failpoint(in_hand.id).await?;
         }
+        watch.signals.wait().await;
         let settled = acker.ack().await;
         drop(in_hand);
         settled

@@ -33,12 +33,12 @@ const BATCHES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs until its standard input ends.
-pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode, end_at: Option<u64>) -> Result<()> {
+pub(crate) async fn run<B: Broker>(journal: &Path, mode: Mode) -> Result<()> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let read = |name| std::env::var(name).with_context(|| format!("{name} is not set: run cargo xtask demo"));
     let (database, broker) = (read(DATABASE)?, read(B::VARIABLE)?);
     let dir = journal.parent().map(Path::to_owned).unwrap_or_default();
-    let watch = Watch::new(Journal::open(journal)?, end_at, dir);
+    let watch = Watch::new(Journal::open(journal)?, dir);
 
     let over = end_of_input();
     patiently(&watch, || async {

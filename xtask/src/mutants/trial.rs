@@ -33,6 +33,8 @@ pub(crate) enum Verdict {
     Absent,
     /// The mutant does not compile and proves nothing.
     Broken,
+    /// There was no time left.
+    Untried,
 }
 
 impl Verdict {
@@ -49,6 +51,7 @@ impl fmt::Display for Verdict {
             Self::Survived => "SURVIVED",
             Self::Absent => "ERROR: the test did not run",
             Self::Broken => "ERROR: it does not compile",
+            Self::Untried => "not tried",
         })
     }
 }
@@ -88,6 +91,8 @@ impl Trial<'_> {
     fn cargo(&self, suite: &[&str]) -> Command {
         let mut command = cargo(["test", "--workspace", "--all-features"]);
         command.args(suite).current_dir(self.tree.path()).env("CARGO_TARGET_DIR", root().join("target"));
+        // Each crate is built once for each of its mutants, even where everything else is built only once.
+        command.env("CARGO_INCREMENTAL", "1");
         command
     }
 }

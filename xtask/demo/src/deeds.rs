@@ -1,0 +1,66 @@
+//! All that is done to the workers and the servers during a run.
+
+use anyhow::Result;
+use fastrand::Rng;
+
+use crate::Load;
+use crate::crew::Crew;
+use crate::faults::{Fault, Faults};
+use crate::kills::Kills;
+use crate::moves::Moves;
+use crate::plan::Plan;
+use crate::servers::Servers;
+use crate::tables::Tables;
+
+/// The planned and completed kills, moves and faults.
+#[derive(Debug)]
+pub(crate) struct Deeds {
+    pub(crate) kills: Kills,
+    pub(crate) moves: Moves,
+    pub(crate) faults: Faults,
+}
+
+/// What is due now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Due {
+    /// The number of messages that were processed.
+    pub(crate) done: u64,
+    /// Whatever comes next is due, because the workers have run out of work and hold what they get.
+    pub(crate) all: bool,
+}
+
+impl Due {
+    /// Returns whether what was planned for this moment is due.
+    pub(crate) fn is(self, moment: u64) -> bool {
+        self.all || self.done >= moment
+    }
+}
+
+impl Deeds {
+    pub(crate) fn new(load: &Load, faults: &[Fault], plan: &Plan, rng: &mut Rng) -> Self {
+        Self {
+            kills: Kills::new(load.kills, plan, rng),
+            moves: Moves::new(plan.published.len() as u64, rng),
+            faults: Faults::new(faults, plan.effects()),
+        }
+    }
+
+    /// Returns how many of them are still to come.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.kills.left() + self.moves.outstanding() + self.faults.outstanding()
+    }
+
+    /// Does what is due, and returns the fault that was injected.
+    pub(crate) async fn strike(
+        &mut self,
+        crew: &mut Crew,
+        (tables, servers): (&mut Tables, &mut Servers),
+        plan: &Plan,
+        due: Due,
+        rng: &mut Rng,
+    ) -> Result<Option<Fault>> {
+        self.kills.strike(crew, (tables, plan), due, rng).await?;
+        self.moves.make(crew, due, rng).await?;
+        self.faults.strike(servers, due).await
+    }
+}
