@@ -38,10 +38,13 @@ pub fn permanent(error: impl Into<BoxError>) -> BoxError {
 /// ```
 ///
 /// With an order, the later messages of its ordering key wait as long. In an error with both marks, the outermost one
-/// counts.
+/// counts. A delay of more than 365 days counts as 365 days.
 pub fn retry_after(delay: Duration, error: impl Into<BoxError>) -> BoxError {
-    Box::new(Marked(Mark { error: error.into(), advice: Advice::RetryAfter(delay) }))
+    Box::new(Marked(Mark { error: error.into(), advice: Advice::RetryAfter(delay.min(YEAR)) }))
 }
+
+/// The longest delay. It may be a number that another service has sent, and a database has no times without end.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What the handler says about its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +121,11 @@ mod tests {
             assert_eq!(Advice::of(&AppError::Charge(mark()).into()), Some(advice));
         }
         assert_eq!(Advice::of(&AppError::Charge("no such order".into()).into()), None);
+    }
+
+    #[test]
+    fn a_delay_is_at_most_a_year() {
+        assert_eq!(Advice::of(&retry_after(Duration::MAX, "never")), Some(Advice::RetryAfter(YEAR)));
     }
 
     #[test]
