@@ -57,7 +57,7 @@ impl RunResult {
         match self {
             Self::Processed => Conclusion::Processed,
             Self::Retry(error) if rounds < IN_PLACE => {
-                tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried anew");
+                tracing::debug!(error = error.to_string(), "lost against a concurrent transaction; tried again");
                 Conclusion::Retry
             }
             Self::Retry(error) => charge(Failure::of(&error)),

@@ -25,7 +25,7 @@ impl<S: Store> Pipeline<S> {
             Ok(Ok(())) => RunResult::Failed(Failure::late(self.settings.deadline)),
             Ok(Err(fault)) => RunResult::Broke(fault),
             Err(_) => {
-                let late = "the database did not answer within a second of the handler's deadline";
+                let late = "the database did not answer within a second of the handler timeout";
                 RunResult::Broke(StoreError::ConnectionLost(late.into()))
             }
         };

@@ -33,7 +33,7 @@ impl<S: Store> Pipeline<S> {
                     Err(Unhandled::Failed(format!("the handler panicked: {text}").into()))
                 }
             },
-            // `None` if the deadline is not representable.
+            // `None` if its time is not representable.
             () = at(now.checked_add(self.settings.deadline)) => Err(Unhandled::Late),
             () = self.stop.cancelled() => Err(Unhandled::Stopped),
         };

@@ -59,7 +59,7 @@ impl RunResult {
 impl Failure {
     /// The handler exceeded this timeout.
     pub(crate) fn late(deadline: Duration) -> Self {
-        let error = format!("the handler ran past its deadline of {deadline:?}: raise `.handler_timeout(..)`");
+        let error = format!("the handler exceeded its timeout of {deadline:?}: raise `.handler_timeout(..)`");
         Self { error, given_up: None, not_before: None }
     }
 
