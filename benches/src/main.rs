@@ -15,6 +15,7 @@
 //! | `framework`, `idle`, `nothing` | idem alone; `bin/allocations` counts its allocations |
 //! | `tables`, `prune` | millions of claims: the bytes of each, and the cost of pruning |
 //! | `queue`, `message` | the broker of all sides, a queue in memory; the messages and the tables |
+//! | `options` | the command line |
 //! | `machine`, `samples` | the machine of the measurement; medians and ratios |
 //! | `outcome`, `table`, `plot` | the results and their file, as a table, as a plot |
 

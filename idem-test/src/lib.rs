@@ -6,6 +6,7 @@
 //! | [`harness`] | users: runs one handler under every kind of delivery and crash |
 //! | [`conformance`] | authors of sources and stores |
 //! | [`tap`] | a source that wraps another one and overrides what a test needs |
+//! | `captured`, `tapped_store` | the log of a test; a store that wraps another one |
 //!
 //! No test sleeps and hopes: each waits for a signal of the broker or of the store.
 

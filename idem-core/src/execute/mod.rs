@@ -1,4 +1,11 @@
 //! Handle, guard, commit: the steps that first deliveries, inbox rows and batches share.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `handle` | calls handlers, within the handler timeout |
+//! | `ran` | the result of a run |
+//! | `fate` | how a run ended that was cut off |
+//! | `conclude` | what follows from a run |
 
 mod conclude;
 mod fate;

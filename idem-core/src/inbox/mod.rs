@@ -1,4 +1,15 @@
 //! The inbox: rows that run from the database, and the operator's handling of dead letters.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `runner` | takes due rows and starts them |
+//! | `looks`, `memory` | how far back a poll searches, and how many bytes are taken |
+//! | `run` | runs one row |
+//! | `rows` | runs rows that were taken together as a batch |
+//! | `suspects` | reserves suspects and runs them in isolation |
+//! | `preparing` | rows whose codec has to prepare |
+//! | `storing`, `batch` | stores deliveries, in batches |
+//! | `operator` | list, replay, discard |
 
 mod batch;
 mod looks;

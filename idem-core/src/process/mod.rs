@@ -10,8 +10,16 @@
 //! | failures | `execute/conclude` decides; `record` writes |
 //! | settle | `runtime/settle` |
 //!
-//! A delivery leaves this path if it has to wait: for its turn (`turn`), for the row of its message (`waiting`), or
-//! because the database refuses it (`set_aside`). It then starts over.
+//! A delivery leaves this path if it has to wait, and then starts over:
+//!
+//! | file | contents |
+//! |---|---|
+//! | `waiting` | holds deliveries that wait |
+//! | `turn` | the wait for a turn, or for the inbox row of a message |
+//! | `ahead` | stores redelivered messages ahead of their turn |
+//! | `preparing` | the wait for a codec |
+//! | `set_aside` | the wait if the database refuses the delivery |
+//! | `room` | permits for one more connection |
 
 mod ahead;
 mod preparing;

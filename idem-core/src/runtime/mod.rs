@@ -1,4 +1,21 @@
 //! The state that all lanes of a worker share. It is independent of how they use it.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `pipeline`, `settings` | the shared state, and the settings |
+//! | `queue` | the queue between receiving and the lanes |
+//! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
+//! | `preparations` | preparations for inbox rows |
+//! | `step`, `hold` | the result of one try, and deliveries that are held |
+//! | `key_queue`, `rows` | waiters for a key, and for an inbox row |
+//! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
+//! | `leases`, `extend_rows` | the same for inbox rows |
+//! | `gate` | isolates suspects from other work |
+//! | `pace` | the size of batches, and how many run at once |
+//! | `outage`, `persist`, `waits` | the availability of the database, repeated writes, delays |
+//! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
+//! | `brake`, `health`, `defect` | pauses consumption; the health; panics of tasks |
+//! | `settle` | acks the delivery, and reports its outcome |
 
 mod brake;
 mod count;

@@ -1,4 +1,15 @@
 //! The interface to databases: claims, the inbox, and the transaction that a handler uses.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `transactions`, `claims`, `inbox_rows`, `operator` | the four traits of a store |
+//! | `claim`, `row`, `filter` | claims, inbox rows, and which rows an operator means |
+//! | `waiting` | handlers with inbox rows |
+//! | `envelope` | the encoding of a delivery's facts in a row |
+//! | `error` | why one of idem's own statements failed |
+//! | `reservation` | reserved connections |
+//! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
+//! | `postgres`, `sqlite` | the stores |
 
 mod claim;
 mod claims;

@@ -1,4 +1,16 @@
 //! The worker, which consumes one source and runs its handlers.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `builder`, `options`, `parts` | the builder, further options, and the parts of a worker |
+//! | `run` | the lifecycle: start, run, drain |
+//! | `start`, `fitness`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
+//! | `tasks` | the tasks of a running worker |
+//! | `receive`, `reopen`, `leave` | receives deliveries; reopens the source after a failure; leaves the broker during an outage |
+//! | `lane` | a task that processes deliveries |
+//! | `housekeeping`, `lag` | prunes claims, reads gauges, records that the worker is alive; the lag of the source |
+//! | `drain` | the drain |
+//! | `workers`, `shutdown` | several workers in one process; the signals that ask a process to end |
 
 mod builder;
 mod drain;

@@ -1,14 +1,15 @@
 //! The PostgreSQL store, for PostgreSQL 13 and newer.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `options` | how a store is opened |
 //! | `check` | settings that would lose messages |
-//! | `migrate` | the tables |
+//! | `migrate`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
 //! | `ready`, `room`, `session`, `limits` | opening connections, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
-//! | `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
+//! | `transactions`, `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
+//! | `clean` | removing a handler's state from a session |
 //! | `fate` | the fate of a transaction whose connection was lost |
 //! | `register` | handlers as small integers |
 //! | `claims` | claims |
@@ -18,6 +19,7 @@
 //! | `ping` | the ping |
 //! | `prune` | removing old claims |
 //! | `sql`, `statement` | the statements, with the schema's name inserted |
+//! | `plans` | tests of query plans |
 
 mod answer;
 mod begin;

@@ -1,18 +1,19 @@
 //! The SQLite store.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `options` | how a store is opened |
 //! | `migrate` | the tables |
 //! | `file` | the single writer of a file, and its queue |
 //! | `watch` | hooks that track a connection's transactions |
-//! | `txn` | begin, guard, commit, rollback |
+//! | `transactions`, `txn` | begin, guard, commit, rollback |
 //! | `claims` | claims |
 //! | `inbox_rows`, `inbox_sql` | inbox rows |
 //! | `operator` | stats, list, replay, discard |
 //! | `prune` | removing old claims |
 //! | `register` | handlers, and the ping |
 //! | `sql`, `answer` | texts, values, errors |
+//! | `plans` | tests of query plans |
 
 mod answer;
 mod claims;
