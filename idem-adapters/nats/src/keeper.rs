@@ -14,8 +14,8 @@ use crate::lease::Leases;
 /// Extends the leases of what somebody holds, at a third of them, for as long as the source lives, and makes room for what
 /// nobody holds any more.
 ///
-/// A lane extends only what it works on. The lease of a delivery that waits for a lane, in the buffer or in the
-/// worker's channel, runs all the same: five deliveries of 0.4 seconds each, one after another with an ack wait of a
+/// A worker task extends only what it works on. The lease of a delivery that waits for one, in the buffer or in the
+/// worker's channel, runs anyway: five deliveries of 0.4 seconds each, one after another with an ack wait of a
 /// second, came to two or three duplicates.
 pub(crate) async fn keep(link: Link, leases: Arc<Leases>, wait: Duration) -> Infallible {
     loop {

@@ -59,7 +59,7 @@
 //! | | |
 //! |---|---|
 //! | ack | sent after the commit, and confirmed by the answer of the consumer; with [`Stream::unconfirmed_acks`] only sent |
-//! | lease | the ack wait, by default 30 seconds, counted as a tenth shorter; extended at a third for as long as somebody holds the delivery, also while it waits for a lane; only by an answer |
+//! | lease | the ack wait, by default 30 seconds, counted as a tenth shorter; extended at a third for as long as the worker holds the delivery, also while it waits for a worker task; only by an answer |
 //! | release | sent only while the lease lasts: the server would take the message from whoever has it by then |
 //! | after a lost connection | deliveries are still ours, and are settled by the next connection |
 //! | after a process that died | the message comes again when its lease has run out |
