@@ -53,6 +53,11 @@ impl RetryPolicy {
         self
     }
 
+    /// Returns the maximum delay, before jitter.
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest
+    }
+
     /// Returns the delay after this many failed attempts, or `None` if no attempt is left.
     pub(crate) fn after(&self, failed: u32) -> Option<Duration> {
         (failed < self.attempts).then(|| self.wait(failed))

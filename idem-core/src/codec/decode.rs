@@ -79,7 +79,8 @@ pub trait Codec<M>: Send + Sync + 'static {
     /// [`DecodeError::unprepared`]; does nothing by default.
     ///
     /// Only this delivery waits for it, and the deliveries behind it in its order. Several calls run concurrently, also
-    /// for the same schema. It must not block its thread. The future is dropped at the
+    /// for the same schema. It must not block its thread, nor abort: a message is not charged for the end of a process
+    /// that prepares for it. The future is dropped at the
     /// [timeout](crate::Worker::prepare_timeout), when the worker drains, and when the broker takes the delivery back.
     ///
     /// # Errors

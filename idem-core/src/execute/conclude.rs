@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::runtime::Pipeline;
 use crate::store::StoreError;
-use crate::{Reason, RetryPolicy, Store};
+use crate::{DeliveryOrder, Reason, RetryPolicy, Store};
 
 use super::{Failure, RunResult};
 
@@ -71,11 +71,19 @@ impl RunResult {
 
 impl<S: Store> Pipeline<S> {
     /// Does [`RunResult::conclude`] with the worker's retry policy, and reports a lost connection.
-    pub(crate) fn conclude(&self, ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
-        if let RunResult::Broke(fault) = &ran {
-            self.outage.report(fault);
+    ///
+    /// With an order, a delay that the handler asks for is at most the longest one of the policy: until it has passed, no
+    /// message behind this one is even stored, and the broker may delete those that it has not delivered.
+    pub(crate) fn conclude(&self, mut ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
+        let retry = &self.settings.retry;
+        match &mut ran {
+            RunResult::Broke(fault) => self.outage.report(fault),
+            RunResult::Failed(failure) if self.settings.order != DeliveryOrder::None => {
+                failure.not_before = failure.not_before.map(|delay| delay.min(retry.longest()));
+            }
+            _ => {}
         }
-        ran.conclude(attempts, rounds, &self.settings.retry)
+        ran.conclude(attempts, rounds, retry)
     }
 }
 

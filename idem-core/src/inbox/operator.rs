@@ -61,7 +61,8 @@ impl<S: Store> Inbox<S> {
     /// # Errors
     /// The database cannot be used.
     pub async fn get(&self, id: i64) -> Result<Option<Row>, Error> {
-        for scheduled in [false, true] {
+        // In this order, so that a row that dies meanwhile is found.
+        for scheduled in [true, false] {
             let filter = Filter { scheduled, ..Filter::default() };
             let page = Page { before: Some(id.saturating_add(1)), limit: 1 };
             let row = self.list(&filter, page).await?.pop().filter(|row| row.id == id);

@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::runtime::{Pipeline, RowPreparation, WantedPreparation};
 use crate::store::{Note, Row};
-use crate::{Outcome, PrepareError, Reason, Store};
+use crate::{Outcome, PrepareError, Reason, Store, telemetry};
 
 /// The error of a codec that does not find what it has fetched.
 const FORGOTTEN: &str =
@@ -33,11 +33,16 @@ impl<S: Store> Pipeline<S> {
         };
         let lease = self.settings.lease;
         let reserved = self.outage.insist(&self.stop, || self.store.uncount_start(row, lease)).await;
-        if reserved == Some(true) {
-            let row = Row { starts: row.starts.saturating_sub(1), ..row.clone() };
-            self.preparations.want(WantedPreparation { row, tries, wait, room });
+        match reserved {
+            Some(true) => {
+                let row = Row { starts: row.starts.saturating_sub(1), ..row.clone() };
+                self.preparations.want(WantedPreparation { row, tries, wait, room });
+                None
+            }
+            // Another process has it by now, with a start that no end of a process stands for.
+            Some(false) => self.refund_start(row).await,
+            None => None,
         }
-        None
     }
 
     /// Leaves a reserved suspect to its codec's preparation, if it is known to need one: the process must not be isolated
@@ -84,7 +89,11 @@ impl<S: Store> Pipeline<S> {
                 }
                 Some(Err(PrepareError::Undecodable(error))) => {
                     let (reason, error) = (Reason::Undecodable, crate::error::text(error.as_ref()));
-                    let noted = self.record_prepared(&row, &Note::Dead { reason, error }).await;
+                    let note = Note::Dead { reason, error };
+                    let noted = self.record_prepared(&row, &note).await;
+                    if let (true, Note::Dead { error, .. }) = (noted, &note) {
+                        telemetry::tell(Some(row.id), row.attempts, Err(reason), error);
+                    }
                     return noted.then_some(Outcome::Dead { reason });
                 }
                 Some(Err(PrepareError::Unavailable(error))) => {

@@ -247,7 +247,7 @@ impl<S: Store> Pipeline<S> {
         self.refund_start(row).await
     }
 
-    async fn refund_start(&self, row: &Row) -> Option<Outcome> {
+    pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         tracing::debug!(id = row.id, "the lease was lost before the row could begin");
         if let Err(fault) = self.store.refund_start(row).await {
             tracing::debug!(%fault, "the start was not given back");

@@ -11,7 +11,7 @@ use crate::store::{Isolation, Kind, Limit, Note, Row, StoreError};
 use super::runner::{POLL_DUE, Runner};
 
 impl<S: Store> Runner<S> {
-    /// Runs suspects, one after another. Returns whether one was run: then more may be due.
+    /// Runs suspects, one after another. Returns whether one was run or left to its codec: then more may be due.
     ///
     /// Suspects of the first stage share one quiet period of the inbox, as many as fit into it. One of the second stage
     /// releases the process as soon as its outcome is written.
@@ -22,13 +22,17 @@ impl<S: Store> Runner<S> {
             turn = self.pipeline.gate.turn() => turn,
             () = draining.cancelled() => return Ok(false),
         };
-        let (mut quiet, mut any): (Option<(Isolated, Instant)>, bool) = (None, false);
+        let (began, mut quiet, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
         while !draining.is_cancelled() {
             // Reserved before the process goes quiet for it, so that no other process of the fleet does.
             let Some(mut row) = self.take(Kind::Suspect, Limit::rows(1)).await?.pop() else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
-                quiet = None;
-                continue;
+                (quiet, any) = (None, true);
+                // However many of them wait for a registry, ordinary rows get their turn.
+                if began.elapsed() < POLL_DUE {
+                    continue;
+                }
+                break;
             }
             let held = self.pipeline.leases.hold(slice::from_ref(&row));
             let isolation = row.isolation();

@@ -8,13 +8,16 @@ use tokio::time::Instant;
 
 use crate::{Acker, BoxError};
 
+/// How often a lease is looked at while it lasts: an extension that is due after a third of it is then made before a half.
+const LOOKS: u32 = 6;
+
 /// Runs the work, and extends the delivery's lease, at once if that is due, until the work ends.
 pub(crate) async fn extended<A: Acker, T>(acker: &mut A, work: impl Future<Output = T>) -> T {
     let Some(lease) = acker.lease() else { return work.await };
     let extend = pin!(async {
         loop {
             warn_of(acker.extend().await);
-            tokio::time::sleep(lease / 3).await;
+            tokio::time::sleep(lease / LOOKS).await;
         }
     });
     match select(pin!(work), extend).await {
@@ -29,7 +32,7 @@ pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: imp
     let extend = pin!(async {
         loop {
             extend_all(ackers.iter_mut().map(|acker| &mut **acker)).await;
-            tokio::time::sleep(lease / 3).await;
+            tokio::time::sleep(lease / LOOKS).await;
         }
     });
     match select(pin!(work), extend).await {
@@ -41,10 +44,10 @@ pub(crate) async fn extended_all<A: Acker, T>(mut ackers: Vec<&mut A>, work: imp
 /// Extends a delivery's lease whenever that is due. Checks at least every `look` whether the delivery is still live,
 /// and returns once it is lost.
 pub(crate) async fn kept<A: Acker>(acker: &mut A, look: Duration) {
-    let third = acker.lease().map(|lease| lease / 3);
+    let beat = acker.lease().map(|lease| lease / LOOKS);
     loop {
         warn_of(acker.extend().await);
-        tokio::time::sleep(third.map_or(look, |third| third.min(look))).await;
+        tokio::time::sleep(beat.map_or(look, |beat| beat.min(look))).await;
         if !acker.is_live() {
             return;
         }

@@ -32,11 +32,14 @@ pub(crate) enum RowPreparation {
 /// The maximum number of remembered rows. Rows that other processes finish are never removed individually.
 const MOST: usize = 10_000;
 
+/// Longer than any delay.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
 impl Refusals {
     /// Records a refusal of this row. Returns the number of refusals and the delay before the next try.
     pub(crate) fn count(&self, id: i64) -> (usize, Duration) {
         let mut rows = self.rows();
-        let row = entry(&mut rows, id);
+        let Some(row) = entry(&mut rows, id) else { return (1, refused_wait(usize::MAX)) };
         let wait = refused_wait(row.tries);
         row.tries += 1;
         (row.tries, wait)
@@ -58,7 +61,8 @@ impl Refusals {
 
     /// Records what has become known about the codec's preparation for a row. Returns what was known before.
     pub(crate) fn set_preparation(&self, id: i64, preparation: RowPreparation) -> RowPreparation {
-        std::mem::replace(&mut entry(&mut self.rows(), id).preparation, preparation)
+        let mut rows = self.rows();
+        entry(&mut rows, id).map_or_else(Default::default, |row| std::mem::replace(&mut row.preparation, preparation))
     }
 
     fn rows(&self) -> MutexGuard<'_, HashMap<i64, Refusal>> {
@@ -67,19 +71,20 @@ impl Refusals {
     }
 }
 
-/// Returns the entry of a row. If there is no room for another one, it replaces the row that was refused the longest
-/// time ago, which is most likely finished: all others keep their delays.
-fn entry(rows: &mut HashMap<i64, Refusal>, id: i64) -> &mut Refusal {
-    if rows.len() >= MOST
-        && !rows.contains_key(&id)
-        && let Some(oldest) = rows.iter().min_by_key(|(_, row)| row.last).map(|(id, _)| *id)
-    {
-        rows.remove(&oldest);
+/// Returns the entry of a row. `None` if there is no room for another one: then the row waits for the longest delay, and
+/// those that are remembered keep theirs. Room is made only by rows that were refused so long ago that they must have
+/// ended elsewhere.
+fn entry(rows: &mut HashMap<i64, Refusal>, id: i64) -> Option<&mut Refusal> {
+    if rows.len() >= MOST && !rows.contains_key(&id) {
+        rows.retain(|_, row| row.last.elapsed() < REMEMBERED);
+        if rows.len() >= MOST {
+            return None;
+        }
     }
     let now = Instant::now();
     let row = rows.entry(id).or_insert(Refusal { tries: 0, last: now, preparation: RowPreparation::None });
     row.last = now;
-    row
+    Some(row)
 }
 
 #[cfg(test)]
@@ -87,19 +92,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_too_many_rows_are_refused_the_oldest_is_forgotten_and_all_others_wait_as_before() {
+    fn where_too_many_rows_are_refused_a_further_one_waits_longest_and_all_others_as_before() {
         let refusals = Refusals::default();
         let most = i64::try_from(MOST).unwrap();
-        for _ in 0..2 {
-            for id in 0..most {
-                refusals.count(id);
-            }
+        for id in 0..most {
+            refusals.count(id);
         }
-        refusals.count(0);
-        assert_eq!(refusals.count(most).0, 1);
-        assert_eq!(refusals.rows().len(), MOST);
-        let known: Vec<i64> = (0..3).filter(|id| refusals.is_refused(*id)).collect();
-        assert_eq!(known, [0, 2], "row 1 was the one refused the longest time ago");
-        assert_eq!(refusals.count(2).0, 3);
+        for _ in 0..2 {
+            let (tries, wait) = refusals.count(most);
+            assert!(tries == 1 && wait >= Duration::from_secs(30), "{wait:?}");
+        }
+        assert!((0..most).all(|id| refusals.count(id).0 == 2));
+        refusals.forget(0);
+        assert!(refusals.count(most).1 < Duration::from_secs(1), "there is room for it");
     }
 }

@@ -43,6 +43,24 @@ fn whose(fault: &StoreError) -> &'static str {
     }
 }
 
+/// Otherwise the claim would be committed and the delivery acked, and the message would be nowhere.
+#[tokio::test]
+async fn a_row_that_a_trigger_keeps_out_silently_is_the_fault_of_its_message() {
+    let Some(mut world) = world().await else { return };
+    on_insert(&mut world, "inbox_messages", "IF NEW.key = 'lost'::bytea THEN RETURN NULL; END IF").await;
+    drop(store(&world, "kept", DEADLINE).await.unwrap());
+    let refused = store(&world, "lost", DEADLINE).await.unwrap_err();
+    assert_eq!(whose(&refused), "the message's", "{refused}");
+
+    let identities = ["one", "lost"].map(|key| world.identity(key));
+    let delivery = Delivery::new("orders", b"both".to_vec());
+    let row = |identity| NewRow { identity, delivery: &delivery, attempts: 0, state: Ok(Duration::ZERO), error: "" };
+    let rows: Vec<_> = identities.iter().map(row).collect();
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    let refused = world.store.insert_many(&mut txn, &rows).await.unwrap_err();
+    assert_eq!(whose(&refused), "the message's", "{refused}");
+}
+
 const CODES: &[(&str, &str)] = &[
     ("22001", "the message's"),
     ("22P05", "the message's"),

@@ -11,7 +11,7 @@ use crate::store::{
 
 use super::answer::About;
 use super::rows::{self, ids, number, secs};
-use super::{Postgres, Txn};
+use super::{Postgres, Txn, many};
 
 /// Returns how many seconds a query looks back, at most a hundred years.
 fn back(since: Option<Duration>) -> f64 {
@@ -34,7 +34,7 @@ impl InboxRows for Postgres {
         let query = query.bind(&row.delivery.payload()[..]).bind(envelope::seal(row.delivery));
         let query = query.bind(number(row.attempts)).bind(secs(due)).bind(reason).bind(row.error.as_bytes());
         let rows = txn.ask_payloads(query).await?;
-        let row = rows.first().ok_or_else(|| StoreError::Unavailable("the store answered nothing".into()))?;
+        let row = rows.first().ok_or_else(many::not_stored)?;
         Ok(row.try_get(0)?)
     }
 

@@ -118,7 +118,8 @@ pub(super) const INSERT: &str = "
                 $9::bytea[])
         AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error)
     ORDER BY new.handler_id, new.key, new.fingerprint
-    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1";
+    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1
+    RETURNING 1";
 
 /// The rows are locked in the order of their ids, so that two transactions cannot deadlock.
 pub(super) const SIGHT: &str = "
@@ -242,9 +243,15 @@ impl Postgres {
         let errors = rows.iter().map(|row| row.error.as_bytes()).collect::<Vec<_>>();
         let query =
             self.sql().insert_many.query().bind(handlers).bind(keys).bind(fingerprints(&identities)).bind(payloads);
-        txn.ask_payloads(query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors)).await?;
-        Ok(())
+        let query = query.bind(envelopes).bind(attempts).bind(due).bind(reasons).bind(errors);
+        let stored = txn.ask_payloads(query).await?.len();
+        if stored == rows.len() { Ok(()) } else { Err(not_stored()) }
     }
+}
+
+/// The statement has succeeded, and a row is not there: only a trigger of somebody else's does that.
+pub(super) fn not_stored() -> StoreError {
+    StoreError::Message("PostgreSQL has stored no row: a BEFORE INSERT trigger of inbox_messages returns NULL".into())
 }
 
 /// Handler ids and keys, for `unnest`.

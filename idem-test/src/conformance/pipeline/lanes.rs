@@ -82,6 +82,15 @@ pub async fn a_lane_keeps_its_order_over_failures<W: World>(world: W) {
     assert_eq!(line.queue.counts().acks, 4);
 }
 
+/// Otherwise the messages behind it would wait for as long, unstored, and the broker might delete them.
+pub async fn a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.publish(Order::new("a", &[Act::RetryAfter, Act::Ok]));
+    line.publish(Order::ok("b"));
+    assert_eq!(line.run_with(ordered(), 3).await, ["scheduled 1", "processed", "processed"]);
+    assert_eq!(line.desk.log(), ["a", "a", "b"]);
+}
+
 /// While a message waits for its next attempt, unacked, nothing of its ordering key begins; other keys go on.
 pub async fn other_lanes_go_on_while_one_waits<W: World>(world: W) {
     let line = Line::new(world).await;

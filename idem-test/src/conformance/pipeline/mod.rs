@@ -122,6 +122,7 @@ macro_rules! pipeline_suite {
         $crate::__suite! { $world, pipeline:
             // lanes
             a_lane_keeps_its_order_over_failures
+            a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order
             other_lanes_go_on_while_one_waits
             a_hot_key_costs_one_lane
             what_waits_for_its_row_costs_no_lane

@@ -75,14 +75,14 @@ async fn a_replay_has_one_effect_however_often_it_is_asked_for_and_whatever_was_
     let answers = [answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap()];
     assert_eq!(answers.iter().filter(|answer| **answer == Replayed::Due).count(), 1, "{answers:?}");
     world.journal.processed(1).await;
-    assert_eq!(world.effects("later").await, [6]);
+    assert_eq!(world.effects("later").await, [1], "it has all its attempts again");
 
     let pruned = store.prune().await.unwrap();
     assert_eq!(world.number("SELECT count(*) FROM {schema}.processed_messages").await, 0, "{pruned:?}");
     assert_eq!(inbox.replay(dead.id).await.unwrap(), Replayed::NotFound);
     assert_eq!(inbox.replay_by_force(dead.id).await.unwrap(), Replayed::NotFound);
     worker.stop().await.unwrap();
-    assert_eq!(world.effects("later").await, [6]);
+    assert_eq!(world.effects("later").await, [1], "it has all its attempts again");
     assert!(world.rows(&store).await.is_empty());
     world.end().await;
 }
