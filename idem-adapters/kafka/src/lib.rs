@@ -135,6 +135,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acker;
+mod address;
 mod assigned;
 mod buffer;
 mod config;

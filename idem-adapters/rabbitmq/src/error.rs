@@ -49,6 +49,15 @@ pub(crate) fn connecting(address: impl Display, port: u16, vhost: &str, login: &
     broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
 }
 
+/// lapin has met a message that it cannot read.
+pub(crate) fn unreadable(place: &str, error: lapin::Error) -> Error {
+    let what = format!(
+        "lapin cannot read a message of {place}, and has ended the connection at it: a message id, a type, a routing key or a \
+         header's name is not UTF-8. It is taken out of the queue by another connection, and is a dead letter then"
+    );
+    broker(what, error)
+}
+
 /// The server has cancelled a consumer, which it gives no reason for.
 pub(crate) const CANCELLED: &str = "the server has cancelled the consumer: the queue was deleted, its leader was lost, or a \
                                     delivery stayed unsettled for longer than the server's consumer timeout";

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::acker::RabbitMqAcker;
 use crate::config::Config;
 use crate::connection::Link;
-use crate::error::{broker, silent};
+use crate::error::{self, broker, silent};
 use crate::lag::Asked;
 use crate::limit::Limits;
 use crate::member::Member;
@@ -89,12 +89,7 @@ impl Queue {
             "lapin cannot read a message; one at a time is taken until it is out of the queue, so that no other is returned \
              again"
         );
-        let what = format!(
-            "lapin cannot read a message of {}, and has ended the connection at it: a message id, a type, a routing key or a \
-             header's name is not UTF-8. It is taken out of the queue by another connection, and is a dead letter then",
-            self.place()
-        );
-        broker(what, error).into()
+        error::unreadable(&self.place(), error).into()
     }
 
     /// The next delivery of any member, and which member it is. Cancel safe.

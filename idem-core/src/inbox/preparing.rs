@@ -6,13 +6,9 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::runtime::{Pipeline, RowPreparation, WantedPreparation};
+use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation};
 use crate::store::{Note, Row};
 use crate::{Outcome, PrepareError, Reason, Store, telemetry};
-
-/// The error of a codec that does not find what it has fetched.
-const FORGOTTEN: &str =
-    "its codec asks again for a preparation that has succeeded: `decode` must find what `prepare` keeps";
 
 impl<S: Store> Pipeline<S> {
     /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry that

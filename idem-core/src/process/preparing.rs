@@ -1,7 +1,7 @@
 //! Deliveries whose codec has to fetch something before it can decode them.
 
 use crate::delivery::Preparation;
-use crate::runtime::{Pipeline, Place, refused_wait};
+use crate::runtime::{FORGOTTEN, Pipeline, Place, refused_wait};
 use crate::{Acker, BoxError, Delivery, PrepareError, Store};
 
 use super::Waiting;
@@ -33,9 +33,7 @@ impl<S: Store> Pipeline<S> {
     async fn prepare_for(&self, delivery: &mut Delivery) {
         let Ok(route) = self.routes.find(delivery) else { return };
         let mut tries = delivery.preparation.tries();
-        let again =
-            "its codec asks again for a preparation that has succeeded: `decode` must find what `prepare` keeps";
-        let mut failure: Option<BoxError> = (tries > 0).then(|| again.into());
+        let mut failure: Option<BoxError> = (tries > 0).then(|| FORGOTTEN.into());
         loop {
             if let Some(error) = failure.take() {
                 self.warn_of_unprepared(delivery, tries, &crate::error::text(error.as_ref()));

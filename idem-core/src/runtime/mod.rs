@@ -58,6 +58,7 @@ pub(crate) use outage::Outage;
 pub(crate) use pace::BatchThrottle;
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, WantedPreparation};
+pub(crate) use prepare::FORGOTTEN;
 pub(crate) use queue::Queue;
 pub(crate) use refusals::{Refusals, RowPreparation};
 pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};

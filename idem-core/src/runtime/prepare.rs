@@ -7,6 +7,10 @@ use crate::{Delivery, PrepareError, Store};
 
 use super::pipeline::Pipeline;
 
+/// The error of a codec that does not find what it has fetched.
+pub(crate) const FORGOTTEN: &str =
+    "its codec asks again for a preparation that has succeeded: `decode` must find what `prepare` keeps";
+
 impl<S: Store> Pipeline<S> {
     /// Lets the codec prepare for a delivery, within the timeout. A codec that hangs is waiting for another system,
     /// which is not the fault of any message. Cancel safe.
