@@ -5,8 +5,7 @@
 //! /schemas/ids/{id}`.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize, atomic::Ordering::Relaxed};
 
 use apache_avro::{Schema, reader::datum::GenericDatumReader, writer::datum::GenericDatumWriter};
 use idem::codec::{Codec, DecodeError, PrepareError};
@@ -84,8 +83,7 @@ async fn credit_account(payment: Payment, tx: &mut SqliteConnection) -> Result<(
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let url =
-        format!("sqlite://{}", std::env::temp_dir().join(format!("idem-avro-{}.db", std::process::id())).display());
+    let url = format!("sqlite://{}/idem-avro-{}.db", std::env::temp_dir().display(), std::process::id());
     let store = Sqlite::connect(&url).await?;
     let mut db = SqliteConnection::connect(&url).await?;
     sqlx::raw_sql("CREATE TABLE account (balance INTEGER); INSERT INTO account VALUES (0)").execute(&mut db).await?;

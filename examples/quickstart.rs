@@ -2,8 +2,7 @@
 //!
 //! `cargo run --example quickstart` needs no server: SQLite in a file, and a broker inside the process.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, atomic::AtomicI64, atomic::Ordering::Relaxed};
 use std::time::Duration;
 
 use idem::prelude::*;
@@ -28,98 +27,76 @@ async fn credit_account(payment: Payment, tx: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
-/// The outcomes of the deliveries, counted by the worker's observer.
+/// Counts the outcomes of the deliveries.
 #[derive(Default)]
 struct Tally {
-    processed: AtomicUsize,
-    duplicate: AtomicUsize,
-    stored: AtomicUsize,
+    processed: AtomicI64,
+    skipped: AtomicI64,
     half: Notify,
+}
+
+impl Tally {
+    fn count(&self, delivery: &Delivery, outcome: &Outcome) {
+        let payment = String::from_utf8_lossy(delivery.payload());
+        match outcome {
+            Outcome::Processed if self.processed.fetch_add(1, Relaxed) + 1 == PAYMENTS / 2 => self.half.notify_one(),
+            Outcome::Processed => {}
+            Outcome::Duplicate if self.skipped.fetch_add(1, Relaxed) % 10 > 0 => {}
+            Outcome::Duplicate => println!("skipped      {payment}, a copy, as are nine that follow"),
+            Outcome::Scheduled { .. } => println!("stored       {payment}, which was in flight in the crash"),
+            outcome => println!("{outcome:?} {payment}"),
+        }
+    }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let file = std::env::temp_dir().join(format!("idem-quickstart-{}.db", std::process::id()));
-    let url = format!("sqlite://{}", file.display());
+    let url = format!("sqlite://{}/idem-quickstart-{}.db", std::env::temp_dir().display(), std::process::id());
     let store = Sqlite::connect(&url).await?;
     let mut db = SqliteConnection::connect(&url).await?;
-    sqlx::raw_sql("CREATE TABLE account (balance INTEGER NOT NULL); INSERT INTO account VALUES (0)")
-        .execute(&mut db)
-        .await?;
+    sqlx::raw_sql("CREATE TABLE account (balance INTEGER); INSERT INTO account VALUES (0)").execute(&mut db).await?;
 
     // Every fourth payment is published twice, as by a producer that received no confirmation.
     let broker = Broker::new();
-    let copies = (0..PAYMENTS).map(|n| if n % 4 == 0 { 2 } else { 1 });
-    for (n, copies) in (0..PAYMENTS).zip(copies) {
-        for _ in 0..copies {
-            broker.publish_json("payments", &Payment { event_id: format!("payment-{n:03}"), amount: AMOUNT })?;
+    for n in 0..PAYMENTS {
+        let payment = Payment { event_id: format!("payment-{n:03}"), amount: AMOUNT };
+        for _copy in 0..if n % 4 == 0 { 2 } else { 1 } {
+            broker.publish_json("payments", &payment)?;
         }
     }
-    let published = PAYMENTS + PAYMENTS / 4;
-    println!("published    {published} messages: {PAYMENTS} payments of {AMOUNT}, every fourth of them twice");
+    println!("published    {PAYMENTS} payments of {AMOUNT}, every fourth of them twice\n");
 
     let tally = Arc::new(Tally::default());
-    let worker = |life: &'static str| {
+    let worker = || {
         let tally = tally.clone();
         Worker::new("bank", store.clone(), broker.queue("payments"))
             .handler::<credit_account>()
-            .poll_interval(Duration::from_millis(100))
-            .observe(move |delivery, outcome| tally.count(life, delivery, outcome))
+            .observe(move |delivery, outcome| tally.count(delivery, outcome))
     };
 
     // The first worker is aborted in the middle of its work, as in a crash, without a graceful shutdown.
-    let first = tokio::spawn(worker("first").run_until(std::future::pending()));
+    let first = tokio::spawn(worker().run_until(std::future::pending()));
     tally.half.notified().await;
     first.abort();
     let _ = first.await;
-    println!("\ncrashed      the first worker, after {} payments\n", tally.processed.load(Relaxed));
+    println!("crashed      the worker, after {} payments; another one continues", tally.processed.load(Relaxed));
 
     // The second worker continues until queue and inbox are empty.
-    let done = {
-        let (broker, inbox) = (broker.clone(), Inbox::new(&store, "bank"));
-        async move {
-            broker.idle().await;
-            let scheduled = Filter { scheduled: true, ..Filter::default() };
-            while !inbox.list(&scheduled, Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+    let inbox = Inbox::new(&store, "bank");
+    let done = async {
+        broker.idle().await;
+        let scheduled = Filter { scheduled: true, ..Filter::default() };
+        while !inbox.list(&scheduled, Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    worker("second").run_until(done).await?;
+    worker().run_until(done).await?;
 
     let balance: i64 = sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?;
     let processed: i64 = sqlx::query_scalar("SELECT count(*) FROM idem_processed_messages").fetch_one(&mut db).await?;
     println!("\nprocessed    {processed} payments, each once");
-    println!("stored       {} that had been in flight in the crash, before they ran again", tally.stored.load(Relaxed));
-    println!("skipped      {} duplicates", tally.duplicate.load(Relaxed));
-    println!("balance      {balance}, and it should be {}", PAYMENTS * AMOUNT);
-    println!("database     {}", file.display());
-    if balance != PAYMENTS * AMOUNT || processed != PAYMENTS {
-        return Err("the balance is wrong".into());
-    }
+    println!("skipped      {} duplicates", tally.skipped.load(Relaxed));
+    println!("balance      {balance}, and it should be {}; see {url}", PAYMENTS * AMOUNT);
+    assert_eq!((balance, processed), (PAYMENTS * AMOUNT, PAYMENTS), "the balance is wrong");
     Ok(())
-}
-
-impl Tally {
-    fn count(&self, life: &str, delivery: &Delivery, outcome: &Outcome) {
-        let payment = serde_json::from_slice::<Payment>(delivery.payload()).map(|p| p.event_id).unwrap_or_default();
-        match outcome {
-            Outcome::Processed => {
-                let so_far = self.processed.fetch_add(1, Relaxed) + 1;
-                if so_far.is_multiple_of(25) {
-                    println!("{life:6} worker: {so_far} payments processed");
-                }
-                if so_far == PAYMENTS as usize / 2 {
-                    self.half.notify_one();
-                }
-            }
-            Outcome::Duplicate => {
-                if self.duplicate.fetch_add(1, Relaxed).is_multiple_of(10) {
-                    println!("{life:6} worker: skipped {payment}, a copy of a payment that is processed");
-                }
-            }
-            Outcome::Scheduled { .. } => drop(self.stored.fetch_add(1, Relaxed)),
-            outcome => println!("{life:6} worker: {payment} is {outcome:?}"),
-        }
-    }
 }

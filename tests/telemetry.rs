@@ -84,14 +84,17 @@ async fn run(messages: Vec<Publication>) -> (BTreeMap<String, f64>, Lines) {
     worker.run_until(async move { idle.idle().await }).await.unwrap();
 
     let mut told = BTreeMap::new();
-    for (key, _, _, value) in snapshots.snapshot().into_vec() {
+    for (key, unit, description, value) in snapshots.snapshot().into_vec() {
+        let name = key.key().name();
+        assert!(description.is_some(), "{name} has no description");
+        assert_eq!(unit.is_some(), name.ends_with("_seconds"), "the unit of {name}");
         let labels: Vec<_> = key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         let value = match value {
             DebugValue::Counter(count) => count as f64,
             DebugValue::Gauge(value) => value.into_inner(),
             DebugValue::Histogram(values) => values.len() as f64,
         };
-        told.insert(format!("{} {}", key.key().name(), labels.join(" ")), value);
+        told.insert(format!("{name} {}", labels.join(" ")), value);
     }
     (told, lines)
 }

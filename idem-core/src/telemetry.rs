@@ -1,5 +1,7 @@
 //! The names of all metrics and spans.
 
+mod describe;
+
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -7,6 +9,8 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::{Delivery, Outcome, Reason};
+
+pub(crate) use describe::describe;
 
 /// The metrics of one handler. They are created once, when the worker starts, so install the recorder before.
 pub(crate) struct Meters {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use metrics::gauge;
+use metrics::{describe_gauge, gauge};
 use rdkafka::TopicPartitionList;
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionListElem;
@@ -140,6 +140,10 @@ impl Member {
 
     pub(crate) fn tell_of(&self, topic: &str, standing: usize) {
         let labels = [("topic", topic.to_owned()), ("group", self.plan.group.clone())];
+        describe_gauge!(
+            "idem_kafka_standing_partitions",
+            "Partitions of this process that stand still; the log says why"
+        );
         gauge!("idem_kafka_standing_partitions", &labels).set(standing as f64);
     }
 

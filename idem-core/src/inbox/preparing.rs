@@ -8,7 +8,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation};
 use crate::store::{Note, Row};
-use crate::{Outcome, PrepareError, Reason, Store, telemetry};
+use crate::{Outcome, PrepareError, Reason, Store};
+
+use super::run::rejected;
 
 impl<S: Store> Pipeline<S> {
     /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry that
@@ -87,10 +89,7 @@ impl<S: Store> Pipeline<S> {
                     let (reason, error) = (Reason::Undecodable, crate::error::text(error.as_ref()));
                     let note = Note::Dead { reason, error };
                     let noted = self.record_prepared(&row, &note).await;
-                    if let (true, Note::Dead { error, .. }) = (noted, &note) {
-                        telemetry::tell(Some(row.id), row.attempts, Err(reason), error);
-                    }
-                    return noted.then_some(Outcome::Dead { reason });
+                    return rejected(&row, noted, note);
                 }
                 Some(Err(PrepareError::Unavailable(error))) => {
                     self.warn_of_unprepared(&row.delivery, tries, &crate::error::text(error.as_ref()));

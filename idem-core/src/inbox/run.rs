@@ -219,10 +219,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
         let note = Note::Dead { reason, error };
         let noted = self.record_result(row, &note).await;
-        if let (true, Note::Dead { error, .. }) = (noted, &note) {
-            telemetry::tell(Some(row.id), row.attempts, Err(reason), error);
-        }
-        noted.then_some(Outcome::Dead { reason })
+        rejected(row, noted, note)
     }
 
     /// Gives back a row that was not run. One that the database refuses waits longer each time.
@@ -268,4 +265,11 @@ impl<S: Store> Pipeline<S> {
 /// outage.
 fn break_policy() -> RetryPolicy {
     RetryPolicy::new().min_delay(Duration::from_millis(100)).factor(2.0).max_delay(Duration::from_secs(10))
+}
+
+/// Logs a row that was rejected, if that was noted.
+pub(super) fn rejected(row: &Row, noted: bool, note: Note) -> Option<Outcome> {
+    let (true, Note::Dead { reason, error }) = (noted, note) else { return None };
+    telemetry::tell(Some(row.id), row.attempts, Err(reason), &error);
+    Some(Outcome::Dead { reason })
 }

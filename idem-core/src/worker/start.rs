@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::registry::Routes;
 use crate::runtime::{BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Pipeline, Preparations, Refusals, Rows};
 use crate::store::Reservation;
-use crate::telemetry::Gauges;
+use crate::telemetry::{self, Gauges};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
 use super::parts::Parts;
@@ -102,6 +102,7 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
 }
 
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
+    telemetry::describe();
     let Parts { consumer, store, source, settings, health, gate, .. } = parts;
     let alone = Semaphore::new(settings.stored_at_once().alone);
     let pipeline = Pipeline {

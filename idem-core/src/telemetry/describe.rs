@@ -1,0 +1,30 @@
+//! The unit and the description of each metric, which an exporter prints (`# HELP` for Prometheus).
+
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+
+/// Describes all metrics of the core to the recorder that is installed. Repeating it does no harm.
+pub(crate) fn describe() {
+    describe_counter!("idem_deliveries_total", "Deliveries and runs from the inbox, by their outcome");
+    describe_counter!(
+        "idem_stale_acks_total",
+        "Acks that no longer reached the broker, which delivers those messages again"
+    );
+    describe_gauge!("idem_in_flight", "Deliveries and inbox rows that are being processed");
+    describe_gauge!("idem_scheduled", "Messages in the inbox that will run");
+    describe_gauge!("idem_dead", "Dead letters in the inbox");
+    describe_gauge!("idem_oldest_due_seconds", Unit::Seconds, "For how long the oldest message of the inbox is due");
+    describe_gauge!("idem_source_lag", "Messages that wait at the broker");
+    describe_histogram!("idem_claim_wait_seconds", Unit::Seconds, "From BEGIN to the response of the claim");
+    describe_histogram!("idem_handler_seconds", Unit::Seconds, "The run of the handler");
+    describe_histogram!("idem_commit_seconds", Unit::Seconds, "The last check and COMMIT");
+    describe_histogram!(
+        "idem_inbox_wait_seconds",
+        Unit::Seconds,
+        "From the time at which a message of the inbox was due to the start of its run"
+    );
+    describe_histogram!(
+        "idem_duplicate_age_seconds",
+        Unit::Seconds,
+        "From the commit of a message to the delivery of its copy; it must stay below the retention"
+    );
+}
