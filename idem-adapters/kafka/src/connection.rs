@@ -26,6 +26,10 @@ const REASONS: Duration = Duration::from_secs(1);
 /// So that a login that was refused is noticed long before that.
 const STEP: Duration = Duration::from_millis(250);
 
+/// How long a topic that was named may be unknown. A broker learns of a new topic a moment after its creation was
+/// confirmed.
+const UNKNOWN: Duration = Duration::from_secs(2);
+
 /// Sees that a broker answers and that the login works.
 pub(crate) async fn connect(config: &Config) -> Result<(), Error> {
     look(config, |config| Look::new(config)?.ask(Some(NO_TOPIC)).map(drop)).await
@@ -37,7 +41,7 @@ pub(crate) async fn topics(config: &Config, wanted: &Arc<Wanted>) -> Result<Know
     let wanted = Arc::clone(wanted);
     let resolved = move |config: &Config| {
         let look = Look::new(config)?;
-        resolve(config, &wanted, |topic| look.ask(topic))
+        resolve(config, &wanted, |topic| look.ask_until_known(topic))
     };
     look(config, resolved).await
 }
@@ -91,6 +95,18 @@ impl<'a> Look<'a> {
         Ok(Self { config, consumer, witness })
     }
 
+    fn ask_until_known(&self, topic: Option<&str>) -> Result<Metadata, Loss> {
+        let until = Instant::now() + UNKNOWN;
+        loop {
+            let metadata = self.ask(topic)?;
+            let mut errors = metadata.topics().iter().filter_map(|found| found.error().map(Code::from));
+            if topic.is_none() || !errors.any(is_unknown) || Instant::now() >= until {
+                return Ok(metadata);
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
     fn ask(&self, topic: Option<&str>) -> Result<Metadata, Loss> {
         let until = Instant::now() + CONNECT;
         loop {
@@ -127,13 +143,17 @@ fn waits(error: &KafkaError) -> bool {
     matches!(error.rdkafka_error_code(), Some(Code::BrokerTransportFailure | Code::OperationTimedOut))
 }
 
+fn is_unknown(code: Code) -> bool {
+    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic)
+}
+
 fn found(config: &Config, topic: &str, metadata: &Metadata) -> Result<Vec<i32>, Loss> {
     let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
         return Err(no_topic(&config.place, topic));
     };
     match found.error().map(Code::from) {
         None => Ok(found.partitions().iter().map(|partition| partition.id()).collect()),
-        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Err(no_topic(&config.place, topic)),
+        Some(code) if is_unknown(code) => Err(no_topic(&config.place, topic)),
         Some(Code::TopicAuthorizationFailed) => Err(Loss::Refused(format!(
             "the user may not see the topic `{topic}` at {}: allow it to describe and read the topic, for example by \
              `kafka-acls.sh --add --operation Read --topic {topic}`",

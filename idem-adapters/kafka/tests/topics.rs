@@ -255,3 +255,16 @@ async fn what_is_not_there_is_refused_by_its_name() {
         assert!(matches!(&error, Error::Config(text) if text.contains(&said)), "{error:?}");
     }
 }
+
+#[tokio::test]
+async fn a_topic_that_is_created_while_a_worker_starts_is_found() {
+    let Some(world) = World::empty().await else { return };
+    let kafka = options(&world.brokers).connect().await.unwrap();
+    // The first look finds none: a client needs far less than half a second for it.
+    let created = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        world.create(1, &[]).await;
+    };
+    let (found, ()) = tokio::join!(kafka.topics([world.topic.clone()]), created);
+    assert!(found.is_ok(), "{found:?}");
+}
