@@ -7,6 +7,7 @@ use idem_core::Error;
 use lapin::types::FieldTable;
 
 use crate::argument::Argument;
+use crate::classic;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::limit::Limits;
@@ -96,9 +97,13 @@ impl IntoFuture for Declare {
 /// Looks at the queue, or declares it.
 async fn send(request: Request, config: Arc<Config>, name: String) -> Result<Queue, Error> {
     request.check(&name)?;
-    let limits = Limits::ask(&config, request.expected != Expected::Unverified).await?;
+    let limits = Limits::ask(&config, request.expected.has_limit()).await?;
     let link = Link::open(&config, &name).await?;
     let found = queue_type::verify(&link, &config, &name, &request, limits, FieldTable::default()).await;
     link.close().await;
-    Ok(Queue::new(config, name, request, found?))
+    let found = found?;
+    if request.expected == Expected::Classic {
+        classic::warn(&name);
+    }
+    Ok(Queue::new(config, name, request, found))
 }

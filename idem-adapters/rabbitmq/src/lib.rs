@@ -34,7 +34,7 @@
 //!
 //! # What the server has to promise
 //!
-//! * A quorum queue. Classic queues and streams are refused.
+//! * A quorum queue. Streams are refused, and so are classic queues, but for those that [`RabbitMq::classic_queue`] names.
 //! * No delivery limit. From RabbitMQ 4.0 on, a quorum queue drops a message at its 21st return, or dead-letters it where
 //!   it has a dead-letter exchange, unless a limit of -1 is set. idem never returns a message because of a failure, but lost
 //!   connections, restarts and consumer timeouts are returns too, of all that was prefetched. So [`RabbitMq::declare`] sets
@@ -91,6 +91,7 @@ mod attempts;
 mod bare;
 mod bindings;
 mod checks;
+mod classic;
 mod config;
 mod connection;
 mod credentials;

@@ -60,18 +60,21 @@ impl Member {
             return Ok(());
         }
         let place = self.place(address);
-        let refused = if self.request.expected == Expected::Unverified {
-            format!(
+        let refused = match self.request.expected {
+            Expected::Unverified => format!(
                 "{place} was taken on trust, so that it is not known whether it gives its messages to one consumer at a \
                  time, which DeliveryOrder::Queue needs: grant `configure` on it and use .queue(\"{}\")",
                 self.name
-            )
-        } else {
-            format!(
+            ),
+            Expected::Classic => format!(
+                "{place} is a classic queue, which may lose messages, and DeliveryOrder::Queue must miss none: declare a quorum \
+                 queue with x-single-active-consumer=true; or ask for no order"
+            ),
+            _ => format!(
                 "{place} gives its messages to several consumers at a time, and DeliveryOrder::Queue needs one that does not: \
                  declare a queue with x-single-active-consumer=true, bind it as this one is bound, and move what is left \
                  (a queue's arguments cannot be changed); or ask for no order"
-            )
+            ),
         };
         Err(Error::Config(refused))
     }

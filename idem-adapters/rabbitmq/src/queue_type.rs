@@ -18,6 +18,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::address::Address;
 use crate::bindings;
+use crate::classic;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{answer, broker, refused};
@@ -45,6 +46,30 @@ pub(crate) async fn verify(
     if expected == Expected::Unverified {
         return Ok(known);
     }
+    match (declare_quorum(link, config, name, request, limits, known).await?, expected) {
+        (Ok(_), Expected::Classic) => Err(refused(format!(
+            "queue `{name}` on {address} is a quorum queue, which keeps more than a classic one: use .queue(\"{name}\")"
+        ))),
+        (Err(text), Expected::Classic) => classic::check(name, address, &text).map(|()| FieldTable::default()),
+        (Err(text), _) => Err(no_quorum_queue(name, address, &text)),
+        (Ok(arguments), _) => {
+            limits.check(name, address, &arguments)?;
+            bindings::bind(link, address, name, &request.bindings).await?;
+            Ok(arguments)
+        }
+    }
+}
+
+/// Declares a quorum queue. Returns its arguments, or the text of the server where the queue is of another kind.
+async fn declare_quorum(
+    link: &Link,
+    config: &Config,
+    name: &str,
+    request: &Request,
+    limits: Limits,
+    known: FieldTable,
+) -> Result<Result<FieldTable, String>, Error> {
+    let (address, expected) = (&config.address, request.expected);
     let failed = |error| broker(format!("cannot look at queue `{name}` on {address}"), error);
     let mut arguments = quorum(request, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
@@ -54,9 +79,7 @@ pub(crate) async fn verify(
     for _ in 0..ROUNDS {
         let channel = channel(link).await.map_err(failed)?;
         let Err(error) = channel.queue_declare(name.into(), DURABLE, arguments.clone()).await else {
-            limits.check(name, address, &arguments)?;
-            bindings::bind(link, address, name, &request.bindings).await?;
-            return Ok(arguments);
+            return Ok(Ok(arguments));
         };
         let Some((kind, text)) = answer(&error) else { return Err(failed(error)) };
         match kind {
@@ -64,7 +87,7 @@ pub(crate) async fn verify(
                 return Err(other_value(name, address, text));
             }
             AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => match judge(text) {
-                Verdict::NoQuorumQueue => return Err(no_quorum_queue(name, address, text)),
+                Verdict::NoQuorumQueue => return Ok(Err(text.to_owned())),
                 // Asked for without one, so that the answer names what the queue has.
                 Verdict::Limit => arguments = quorum(request, FieldTable::default()),
                 Verdict::Has(argument, value) => {
@@ -134,9 +157,10 @@ async fn exists(link: &Link, address: &Address, name: &str) -> Result<(), Error>
 
 fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
     refused(format!(
-        "queue `{name}` on {address} is not a quorum queue; idem consumes only from quorum queues: a classic queue loses its \
-         messages with its node, and a stream is never acked. Declare a queue of another name with x-queue-type=quorum \
-         (or use .declare), bind it as this one is bound, and move what is left. The server says: {text}"
+        "queue `{name}` on {address} is not a quorum queue: a classic queue loses its messages with its node, and a stream is \
+         never acked. Declare a queue of another name with x-queue-type=quorum (or use .declare), bind it as this one is bound, \
+         and move what is left; or, for a classic queue whose messages may be lost, use .classic_queue(\"{name}\"). The server \
+         says: {text}"
     ))
 }
 

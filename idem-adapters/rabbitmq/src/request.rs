@@ -16,6 +16,15 @@ pub(crate) enum Expected {
     Existing,
     /// It exists, and the user says that it is a quorum queue.
     Unverified,
+    /// It exists and is a classic queue, which the user accepts.
+    Classic,
+}
+
+impl Expected {
+    /// Whether the server's delivery limit matters: a classic queue has none.
+    pub(crate) fn has_limit(self) -> bool {
+        matches!(self, Self::Declared | Self::Existing)
+    }
 }
 
 /// A queue as it is wanted.
@@ -49,8 +58,8 @@ impl Request {
     pub(crate) fn argument(&mut self, name: String, value: Argument) {
         if name == "x-queue-type" || name == limit::ARGUMENT {
             let text = format!(
-                "{name} is not an argument for .declare(..), which sets it itself: idem consumes only from quorum queues, and \
-                 from those without a delivery limit"
+                "{name} is not an argument for .declare(..), which sets it itself: it declares a quorum queue without a \
+                 delivery limit"
             );
             self.refused.get_or_insert(text);
         }

@@ -75,6 +75,26 @@ impl RabbitMq {
         self.existing(name.into(), Expected::Unverified)
     }
 
+    /// An existing classic queue whose messages may be lost: for one that cannot be replaced yet by a quorum queue.
+    ///
+    /// idem does for its messages all that it does for those of a quorum queue: a copy is skipped, and an ack follows the
+    /// commit. But a classic queue gives up, and each start logs a warning of it:
+    ///
+    /// * Its messages are on one node, and are lost with it. Those that were not published as persistent are lost at its
+    ///   restart.
+    /// * It counts no deliveries, and only marks a message that comes again (`redelivered`). So the log does not name the
+    ///   messages that come again and again, and those are not stored before others.
+    /// * [`DeliveryOrder::Queue`](idem_core::DeliveryOrder::Queue) is refused.
+    ///
+    /// See RabbitMQ's guides "Classic Queues" and "Quorum Queues", section "Feature Comparison".
+    ///
+    /// # Errors
+    /// When it is awaited: it does not exist; it is a quorum queue (use [`queue`](Self::queue)), a stream, or a queue that
+    /// is not durable, is exclusive or is deleted with its last consumer; or the user lacks the permission `configure`.
+    pub fn classic_queue(&self, name: impl Into<String>) -> Existing {
+        self.existing(name.into(), Expected::Classic)
+    }
+
     fn existing(&self, name: String, expected: Expected) -> Existing {
         Existing { config: Arc::clone(&self.config), name, request: Request::new(expected) }
     }

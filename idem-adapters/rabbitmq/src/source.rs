@@ -17,7 +17,7 @@ use crate::error::{self, broker, silent};
 use crate::lag::Asked;
 use crate::limit::Limits;
 use crate::member::Member;
-use crate::request::{Expected, Request};
+use crate::request::Request;
 use crate::single::Taken;
 use crate::wide::End;
 
@@ -165,8 +165,7 @@ impl Queue {
 
     /// The server's treatment of queues without a delivery limit.
     async fn limits(&self) -> Result<Limits, Error> {
-        let verified = self.members.iter().any(|member| member.request.expected != Expected::Unverified);
-        Limits::ask(&self.config, verified).await
+        Limits::ask(&self.config, self.members.iter().any(|member| member.request.expected.has_limit())).await
     }
 }
 
@@ -286,6 +285,7 @@ impl fmt::Debug for Queue {
 mod tests {
     use super::*;
     use crate::RabbitMq;
+    use crate::request::Expected;
 
     #[test]
     fn a_queue_shows_no_password() {

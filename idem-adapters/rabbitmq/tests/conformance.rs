@@ -1,4 +1,4 @@
-//! The suite for sources, over RabbitMQ.
+//! The suite for sources, over a quorum queue and a classic queue of RabbitMQ.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -11,13 +11,13 @@ use lapin::BasicProperties;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
-/// A quorum queue, consumed by way of a relay that can be cut.
-struct Quorum {
+/// A queue, consumed by way of a relay that can be cut.
+struct OneQueue<const CLASSIC: bool> {
     world: common::World,
     relay: Relay,
 }
 
-impl World for Quorum {
+impl<const CLASSIC: bool> World for OneQueue<CLASSIC> {
     type Source = Queue;
 
     const FEATURES: Features = Features {
@@ -39,7 +39,8 @@ impl World for Quorum {
     };
 
     async fn make() -> Option<Self> {
-        let world = common::World::new().await?;
+        let world = common::World::empty().await?;
+        world.declare(if CLASSIC { "classic" } else { "quorum" }, &[]).await;
         let relay = Relay::start(&world.url).await;
         Some(Self { world, relay })
     }
@@ -77,7 +78,11 @@ impl World for Quorum {
 
     async fn source(&self) -> Queue {
         let rabbit = RabbitMq::connect(self.relay.url(&self.world.url)).await.unwrap();
-        rabbit.queue(&self.world.queue).await.unwrap()
+        if CLASSIC {
+            rabbit.classic_queue(&self.world.queue).await.unwrap()
+        } else {
+            rabbit.queue(&self.world.queue).await.unwrap()
+        }
     }
 
     async fn cut(&self) {
@@ -91,4 +96,8 @@ impl World for Quorum {
     }
 }
 
-idem_test::source_suite!(Quorum);
+idem_test::source_suite!(OneQueue<false>);
+
+mod classic {
+    idem_test::source_suite!(super::OneQueue<true>);
+}

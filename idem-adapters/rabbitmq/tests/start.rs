@@ -69,6 +69,47 @@ async fn a_stream_is_refused() {
 }
 
 #[tokio::test]
+async fn a_classic_queue_is_taken_whatever_its_arguments_where_it_is_asked_for() {
+    let Some(world) = World::empty().await else { return };
+    world
+        .declare("classic", &[("x-max-priority", AMQPValue::LongInt(5)), ("x-max-length", AMQPValue::LongInt(9))])
+        .await;
+    world.publish("x").await;
+    let mut queue = world.rabbit().await.classic_queue(&world.queue).await.unwrap();
+    let refused = queue.subscribe(ordered(DeliveryOrder::Queue)).await.unwrap_err().to_string();
+    assert!(refused.contains("classic queue") && refused.contains("quorum queue"), "{refused}");
+    queue.subscribe(subscribe_options(1)).await.unwrap();
+    assert_eq!(next(&mut queue).await.0.payload(), "x");
+}
+
+#[tokio::test]
+async fn every_other_queue_than_a_durable_classic_one_is_refused_as_such() {
+    let Some(world) = World::empty().await else { return };
+    let rabbit = world.rabbit().await;
+    let absent = rabbit.classic_queue(&world.queue).await.unwrap_err().to_string();
+    assert!(absent.contains("does not exist"), "{absent}");
+    for (kind, arguments, cure) in [
+        ("quorum", &[][..], "use .queue("),
+        ("stream", &[], "is a stream"),
+        ("stream", &[("x-max-age", text("1h"))], "is a stream"),
+    ] {
+        world.declare(kind, arguments).await;
+        let error = rabbit.classic_queue(&world.queue).await.unwrap_err();
+        assert!(matches!(&error, Error::Config(text) if text.contains(cure)), "{error:?}");
+        world.delete().await;
+    }
+    for options in [
+        QueueDeclareOptions { durable: true, auto_delete: true, ..Default::default() },
+        QueueDeclareOptions { durable: true, exclusive: true, ..Default::default() },
+    ] {
+        world.channel.queue_declare(world.queue.as_str().into(), options, FieldTable::default()).await.unwrap();
+        let error = rabbit.classic_queue(&world.queue).await.unwrap_err().to_string();
+        assert!(error.contains("does not outlive") || error.contains("not a quorum queue"), "{error}");
+        world.delete().await;
+    }
+}
+
+#[tokio::test]
 async fn a_quorum_queue_is_taken_whatever_its_arguments() {
     let Some(world) = World::empty().await else { return };
     let arguments = [
