@@ -1,5 +1,6 @@
 //! A connection without lapin, for the few frames that lapin does not hand out or cannot read.
 
+mod ask;
 mod consumer;
 mod cursor;
 mod frames;

@@ -1,12 +1,11 @@
 //! Bindings of a declared queue.
 
 use idem_core::Error;
-use lapin::options::QueueBindOptions;
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{FieldTable, ShortString};
 
 use crate::address::Address;
-use crate::connection::Link;
+use crate::bare::Bare;
 use crate::error::{answer, broker, refused};
 
 /// One binding.
@@ -18,17 +17,11 @@ pub(crate) struct Binding {
 }
 
 /// Binds a queue. Existing bindings remain.
-pub(crate) async fn bind(link: &Link, address: &Address, name: &str, bindings: &[Binding]) -> Result<(), Error> {
+pub(crate) async fn bind(bare: &mut Bare, address: &Address, name: &str, bindings: &[Binding]) -> Result<(), Error> {
     for binding in bindings {
         let Binding { exchange, routing_key, arguments } = binding.clone();
-        let bound = async {
-            // A binding that is refused closes its channel.
-            let channel = link.connection.create_channel().await?;
-            let options = QueueBindOptions { nowait: false };
-            channel.queue_bind(name.into(), exchange, routing_key, options, arguments).await?;
-            channel.close(200, "done".into()).await
-        };
-        bound.await.map_err(|error| failed(address, name, binding, error))?;
+        let bound = bare.bind(name, exchange, routing_key, arguments).await;
+        bound.map_err(|error| failed(address, name, binding, error))?;
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
-//! Checks of the options of a worker.
+//! Checks of the options of a worker, and of the queues.
 
-use idem_core::{DeliveryOrder, Error, SubscribeOptions};
+use idem_core::{BoxError, DeliveryOrder, Error, SubscribeOptions};
 
+use crate::bare::Bare;
+use crate::limit::Limits;
 use crate::source::Queue;
 
 impl Queue {
@@ -25,12 +27,24 @@ impl Queue {
         if options.handler_timeout > self.config.consumer_timeout / 2 {
             tracing::warn!(
                 queue = %self.name,
-                deadline = ?options.handler_timeout,
+                handler_timeout = ?options.handler_timeout,
                 consumer_timeout = ?self.config.consumer_timeout,
                 "RabbitMQ takes deliveries back that are unsettled for longer than its consumer timeout, and a delivery \
                  may have to wait before its handler runs: raise consumer_timeout on the server (and say so by \
-                 .consumer_timeout), or lower the deadline"
+                 .consumer_timeout), or lower the handler timeout"
             );
+        }
+        Ok(())
+    }
+
+    /// Looks at each queue.
+    pub(crate) async fn look(&mut self, bare: &mut Bare, order: DeliveryOrder) -> Result<(), BoxError> {
+        let limits = Limits::of(bare, &self.config);
+        for member in &mut self.members {
+            member.look(&self.config, bare, limits).await?;
+            if order == DeliveryOrder::Queue {
+                member.check_order(&self.config.address)?;
+            }
         }
         Ok(())
     }
@@ -53,11 +67,11 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_near_the_consumer_timeout_is_warned_about() {
-        for (deadline, warned) in [(30, false), (31, true)] {
+    fn a_handler_timeout_near_the_consumer_timeout_is_warned_about() {
+        for (seconds, warned) in [(30, false), (31, true)] {
             let (text, subscriber) = idem_test::captured();
             let options = SubscribeOptions {
-                handler_timeout: Duration::from_secs(deadline),
+                handler_timeout: Duration::from_secs(seconds),
                 ..SubscribeOptions::new("billing", 1)
             };
             tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(&options)).unwrap();

@@ -7,9 +7,9 @@ use idem_core::Error;
 use lapin::types::FieldTable;
 
 use crate::argument::Argument;
+use crate::bare::Bare;
 use crate::classic;
 use crate::config::Config;
-use crate::connection::Link;
 use crate::limit::Limits;
 use crate::queue_type;
 use crate::request::{Expected, Request};
@@ -97,10 +97,10 @@ impl IntoFuture for Declare {
 /// Looks at the queue, or declares it.
 async fn send(request: Request, config: Arc<Config>, name: String) -> Result<Queue, Error> {
     request.check(&name)?;
-    let limits = Limits::ask(&config, request.expected.has_limit()).await?;
-    let link = Link::open(&config, &name).await?;
-    let found = queue_type::verify(&link, &config, &name, &request, limits, FieldTable::default()).await;
-    link.close().await;
+    let mut bare = Bare::open(&config).await?;
+    let limits = Limits::of(&bare, &config);
+    let found = queue_type::verify(&mut bare, &config, &name, &request, limits, FieldTable::default()).await;
+    bare.close().await;
     let found = found?;
     if request.expected == Expected::Classic {
         classic::warn(&name);

@@ -43,7 +43,7 @@
 //!   `rabbitmqctl set_policy no-limit '^orders$' '{"delivery-limit": -1}' --apply-to quorum_queues`
 //!   The argument of a queue goes before a policy. On a server older than 4.0 there is no limit unless one was set, and -1
 //!   there drops a message at its first return, so it is refused as well.
-//! * A consumer timeout well above the handler's deadline: see [`Options::consumer_timeout`].
+//! * A consumer timeout well above the handler timeout: see [`Options::consumer_timeout`].
 //! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
 //!   [`RabbitMq::queue_unverified`].
 //!

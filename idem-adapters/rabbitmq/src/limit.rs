@@ -24,17 +24,9 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Asks how the server treats a queue without a delivery limit. It asks each time, since the server may have been
-    /// upgraded; it does not ask if no queue is to be `verified`.
-    pub(crate) async fn ask(config: &Config, verified: bool) -> Result<Self, Error> {
-        let by_policy = config.limit_by_policy;
-        if !verified {
-            return Ok(Self { major: None, by_policy });
-        }
-        let bare = Bare::open(config).await?;
-        let major = bare.major();
-        bare.close().await;
-        Ok(Self { major, by_policy })
+    /// Of the server at the other end, which may have been upgraded since the last time.
+    pub(crate) fn of(bare: &Bare, config: &Config) -> Self {
+        Self { major: bare.major(), by_policy: config.limit_by_policy }
     }
 
     /// Whether a queue without the argument has a limit.

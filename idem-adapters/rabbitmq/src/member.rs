@@ -7,6 +7,7 @@ use idem_core::{BoxError, Error};
 use lapin::types::FieldTable;
 
 use crate::address::Address;
+use crate::bare::Bare;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::broker;
@@ -47,9 +48,9 @@ impl Member {
     }
 
     /// Looks at the queue again: it may have been recreated with other arguments.
-    pub(crate) async fn look(&mut self, config: &Config, link: &Link, limits: Limits) -> Result<(), Error> {
+    pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, limits: Limits) -> Result<(), Error> {
         let known = self.arguments.clone();
-        self.arguments = queue_type::verify(link, config, &self.name, &self.request, limits, known).await?;
+        self.arguments = queue_type::verify(bare, config, &self.name, &self.request, limits, known).await?;
         Ok(())
     }
 

@@ -111,7 +111,7 @@ impl Options {
 
     /// The server's `consumer_timeout`, if it is not its default of 30 minutes. RabbitMQ takes back what is unsettled
     /// for longer, together with all else on that channel; it does not tell its setting, so that it is told here. A
-    /// worker whose deadline is more than half of it is warned when it subscribes.
+    /// worker whose handler timeout is more than half of it is warned when it subscribes.
     pub fn consumer_timeout(mut self, timeout: Duration) -> Self {
         self.consumer_timeout = timeout;
         self

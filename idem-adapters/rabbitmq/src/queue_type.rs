@@ -11,16 +11,15 @@
 //! agrees, or names the type. (Texts of 3.10.8 and 4.0.5; their `rabbit_misc:assert_args_equivalence`.)
 
 use idem_core::Error;
-use lapin::Channel;
 use lapin::options::QueueDeclareOptions;
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::address::Address;
+use crate::bare::Bare;
 use crate::bindings;
 use crate::classic;
 use crate::config::Config;
-use crate::connection::Link;
 use crate::error::{answer, broker, refused};
 use crate::limit::{self, Limits};
 use crate::request::{Expected, Request};
@@ -29,10 +28,9 @@ use crate::request::{Expected, Request};
 const ROUNDS: usize = 32;
 
 /// Declares the queue, where it is to be, and binds it. Refuses any other than a quorum queue. Answers with the arguments
-/// of the queue, so that the next time one round is enough: each refused declaration costs a channel and a line in the
-/// server's log.
+/// of the queue, so that the next time one round is enough: each refused declaration is a line in the server's log.
 pub(crate) async fn verify(
-    link: &Link,
+    bare: &mut Bare,
     config: &Config,
     name: &str,
     request: &Request,
@@ -41,12 +39,12 @@ pub(crate) async fn verify(
 ) -> Result<FieldTable, Error> {
     let (address, expected) = (&config.address, request.expected);
     if expected != Expected::Declared {
-        exists(link, address, name).await?;
+        exists(bare, address, name).await?;
     }
     if expected == Expected::Unverified {
         return Ok(known);
     }
-    match (declare_quorum(link, config, name, request, limits, known).await?, expected) {
+    match (declare_quorum(bare, config, name, request, limits, known).await?, expected) {
         (Ok(_), Expected::Classic) => Err(refused(format!(
             "queue `{name}` on {address} is a quorum queue, which keeps more than a classic one: use .queue(\"{name}\")"
         ))),
@@ -54,7 +52,7 @@ pub(crate) async fn verify(
         (Err(text), _) => Err(no_quorum_queue(name, address, &text)),
         (Ok(arguments), _) => {
             limits.check(name, address, &arguments)?;
-            bindings::bind(link, address, name, &request.bindings).await?;
+            bindings::bind(bare, address, name, &request.bindings).await?;
             Ok(arguments)
         }
     }
@@ -62,7 +60,7 @@ pub(crate) async fn verify(
 
 /// Declares a quorum queue. Returns its arguments, or the text of the server where the queue is of another kind.
 async fn declare_quorum(
-    link: &Link,
+    bare: &mut Bare,
     config: &Config,
     name: &str,
     request: &Request,
@@ -77,8 +75,7 @@ async fn declare_quorum(
     }
     let mut started_anew = false;
     for _ in 0..ROUNDS {
-        let channel = channel(link).await.map_err(failed)?;
-        let Err(error) = channel.queue_declare(name.into(), DURABLE, arguments.clone()).await else {
+        let Err(error) = bare.declare(name, DURABLE, arguments.clone()).await else {
             return Ok(Ok(arguments));
         };
         let Some((kind, text)) = answer(&error) else { return Err(failed(error)) };
@@ -135,16 +132,9 @@ pub(crate) fn is_single_active(arguments: &FieldTable) -> bool {
 const DURABLE: QueueDeclareOptions =
     QueueDeclareOptions { passive: false, durable: true, exclusive: false, auto_delete: false, nowait: false };
 
-async fn channel(link: &Link) -> lapin::Result<Channel> {
-    link.connection.create_channel().await
-}
-
-async fn exists(link: &Link, address: &Address, name: &str) -> Result<(), Error> {
-    let look = async {
-        let passive = QueueDeclareOptions { passive: true, ..DURABLE };
-        channel(link).await?.queue_declare(name.into(), passive, FieldTable::default()).await
-    };
-    let Err(error) = look.await else { return Ok(()) };
+async fn exists(bare: &mut Bare, address: &Address, name: &str) -> Result<(), Error> {
+    let passive = QueueDeclareOptions { passive: true, ..DURABLE };
+    let Err(error) = bare.declare(name, passive, FieldTable::default()).await else { return Ok(()) };
     match answer(&error) {
         Some((AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND), _)) => Err(refused(format!(
             "queue `{name}` does not exist on {address}: declare it there with x-queue-type=quorum, or use \

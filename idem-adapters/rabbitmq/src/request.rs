@@ -20,13 +20,6 @@ pub(crate) enum Expected {
     Classic,
 }
 
-impl Expected {
-    /// Whether the server's delivery limit matters: a classic queue has none.
-    pub(crate) fn has_limit(self) -> bool {
-        matches!(self, Self::Declared | Self::Existing)
-    }
-}
-
 /// A queue as it is wanted.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {

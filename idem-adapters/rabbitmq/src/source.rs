@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
+use idem_core::{BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
 use lapin::types::FieldTable;
 use tokio::time::timeout;
 
 use crate::acker::RabbitMqAcker;
+use crate::bare::Bare;
 use crate::config::Config;
 use crate::connection::Link;
 use crate::error::{self, broker, silent};
 use crate::lag::Asked;
-use crate::limit::Limits;
 use crate::member::Member;
 use crate::request::Request;
 use crate::single::Taken;
@@ -142,15 +142,9 @@ impl Queue {
         Ok(widened.map_err(|_| silent(SUBSCRIBE))??)
     }
 
-    /// Looks at each queue, and subscribes to it.
-    async fn subscribe(&mut self, link: Link, limits: Limits, options: &SubscribeOptions) -> Result<(), BoxError> {
+    /// Subscribes to each queue.
+    async fn subscribe(&mut self, link: Link, options: &SubscribeOptions) -> Result<(), BoxError> {
         let link = self.link.insert(link);
-        for member in &mut self.members {
-            member.look(&self.config, link, limits).await?;
-            if options.order == DeliveryOrder::Queue {
-                member.check_order(&self.config.address)?;
-            }
-        }
         for member in &mut self.members {
             member.subscribe(&self.config, link, options.max_unsettled).await?;
         }
@@ -161,11 +155,6 @@ impl Queue {
             link.close().await;
         }
         Ok(())
-    }
-
-    /// The server's treatment of queues without a delivery limit.
-    async fn limits(&self) -> Result<Limits, Error> {
-        Limits::ask(&self.config, self.members.iter().any(|member| member.request.expected.has_limit())).await
     }
 }
 
@@ -185,11 +174,17 @@ impl Source for Queue {
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
         self.check(&options)?;
         self.close().await;
-        let limits = self.limits().await?;
+        let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
+        let mut bare = Bare::open(&self.config).await?;
+        let looked = timeout(limit, self.look(&mut bare, options.order)).await;
+        if let Err(error) = looked.unwrap_or_else(|_| Err(silent(limit))) {
+            self.config.first.leave(bare.host);
+            return Err(error);
+        }
+        bare.close().await;
         let link = Link::open(&self.config, &self.name).await?;
         let host = link.host;
-        let limit = SUBSCRIBE.saturating_mul(u32::try_from(self.members.len()).unwrap_or(u32::MAX));
-        let subscribed = timeout(limit, self.subscribe(link, limits, &options)).await;
+        let subscribed = timeout(limit, self.subscribe(link, &options)).await;
         if let Err(error) = subscribed.unwrap_or_else(|_| Err(silent(limit))) {
             self.config.first.leave(host);
             self.close().await;

@@ -28,6 +28,8 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// A connection that is logged in. Until it has a consumer it sends no heartbeats, so it is for a moment.
 pub(crate) struct Bare {
     stream: Box<dyn Duplex>,
+    /// Which of the hosts it is.
+    pub(crate) host: usize,
     /// As the server says it, `4.0.5`.
     version: String,
 }
@@ -57,7 +59,7 @@ impl Bare {
             match timeout(CONNECT, login).await.unwrap_or_else(|_| Err(silent())) {
                 Ok(bare) => {
                     attempts.works(host);
-                    return Ok(bare);
+                    return Ok(Self { host, ..bare });
                 }
                 Err(error) => attempts.failed(host, answered(error)),
             }
@@ -82,7 +84,7 @@ impl Bare {
     }
 
     async fn login(config: &Config, uri: AMQPUri, purpose: &str, heartbeat: u16) -> io::Result<Self> {
-        let mut bare = Self { stream: dial(config, &uri).await?, version: String::new() };
+        let mut bare = Self { stream: dial(config, &uri).await?, host: 0, version: String::new() };
         bare.stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
         bare.stream.flush().await?;
         let AMQPClass::Connection(AMQPMethod::Start(start)) = bare.method().await? else { return Err(unexpected()) };
@@ -131,12 +133,12 @@ impl Bare {
         Ok(())
     }
 
-    async fn send(&mut self, channel: u16, class: AMQPClass) -> io::Result<()> {
+    pub(super) async fn send(&mut self, channel: u16, class: AMQPClass) -> io::Result<()> {
         frames::write(&mut self.stream, &frames::method(channel, &class)?).await
     }
 
     /// The next method. An end that the server gives a reason for is an error with that reason.
-    async fn method(&mut self) -> io::Result<AMQPClass> {
+    pub(super) async fn method(&mut self) -> io::Result<AMQPClass> {
         loop {
             let (kind, payload) = frames::read(&mut self.stream).await?;
             if kind != frames::METHOD {
@@ -186,7 +188,7 @@ fn end(code: u16, text: ShortString, known: Result<AMQPError, impl Sized>) -> io
 }
 
 /// As lapin tells it.
-fn answered(error: io::Error) -> lapin::Error {
+pub(super) fn answered(error: io::Error) -> lapin::Error {
     match error.downcast::<AMQPError>() {
         Ok(answer) => ErrorKind::ProtocolError(answer).into(),
         Err(error) => error.into(),
