@@ -6,8 +6,8 @@ use crate::{Acker, BoxError, Delivery, DeliveryOrder, Lag};
 
 /// A source of deliveries: one queue, stream or topic of one broker.
 ///
-/// The worker calls `open`, then `next` until it fails or the worker drains, then `drain` and `close`. If `next` fails,
-/// the worker treats the broker as lost, backs off and calls `open` again on the same value, so a source needs no
+/// The worker calls `subscribe`, then `next` until it fails or the worker drains, then `drain` and `close`. If `next` fails,
+/// the worker treats the broker as lost, backs off and calls `subscribe` again on the same value, so a source needs no
 /// reconnect loop. Deliveries received before a failure may still be settled: their ackers report whether that is
 /// possible.
 pub trait Source: Send + 'static {

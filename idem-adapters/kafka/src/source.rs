@@ -39,7 +39,7 @@ pub struct Topic {
     subscription: Option<Subscription>,
 }
 
-/// The state of one subscription, made by `open`.
+/// The state of one subscription, made by `subscribe`.
 struct Subscription {
     plan: Plan,
     shared: Arc<Shared>,
@@ -50,7 +50,7 @@ struct Subscription {
 /// The default of [`Topic::window`].
 const WINDOW: usize = 256;
 
-/// How long `open` waits for the first assignment. Members that are slow to give partitions back may take longer.
+/// How long `subscribe` waits for the first assignment. Members that are slow to give partitions back may take longer.
 const JOIN: Duration = Duration::from_secs(10);
 
 /// The limit to what a broker that does not answer can delay a shutdown by. A worker waits for 5 seconds.
@@ -144,7 +144,7 @@ impl Topic {
 
     fn ended(&self) -> Error {
         let what = format!("the subscription to topic `{}` on {} has ended", self.wanted.text, self.config.place);
-        Error::Broker { what, source: "it is not open: open it".into() }
+        Error::Broker { what, source: "it has no subscription: call subscribe first".into() }
     }
 
     /// Goes on as the member that it was, if it can.
@@ -216,11 +216,11 @@ impl Source for Topic {
         Ok(())
     }
 
-    /// The topic's `retention.ms`. A topic that is only compacted has no limit.
     fn has_subjects(&self) -> bool {
         false
     }
 
+    /// The topic's `retention.ms`. A topic that is only compacted has no limit.
     fn replay_window(&self) -> ReplayWindow {
         self.replay_window
     }

@@ -208,7 +208,7 @@ impl Source for Stream {
 
     async fn next(&mut self) -> Result<(Delivery, NatsAcker), BoxError> {
         let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else {
-            return Err(self.ended("it is not open: open it"));
+            return Err(self.ended("it has no subscription: call subscribe first"));
         };
         let end = loop {
             match subscription.arrivals.recv().await {

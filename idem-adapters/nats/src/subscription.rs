@@ -24,7 +24,7 @@ impl Made {
     }
 }
 
-/// The state of one subscription, made by `open`.
+/// The state of one subscription, made by `subscribe`.
 pub(crate) struct Subscription {
     pub(crate) arrivals: UnboundedReceiver<Arrival>,
     pub(crate) stop: CancellationToken,

@@ -39,7 +39,7 @@ pub struct Queue {
     asked: Asked,
 }
 
-/// The state of one subscription, made by `open`.
+/// The state of one subscription, made by `subscribe`.
 #[derive(Clone, Copy)]
 struct Subscription {
     /// Whether it may still be asked for deliveries.
@@ -112,7 +112,7 @@ impl Queue {
     async fn take(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
         loop {
             let Some(subscription) = self.subscription.filter(|subscription| subscription.live) else {
-                return Err(self.ended(&self.place(), "it is not open: open it"));
+                return Err(self.ended(&self.place(), "it has no subscription: call subscribe first"));
             };
             match self.any().await {
                 (at, Ok(Some((delivery, acker)))) => {

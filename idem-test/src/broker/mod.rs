@@ -91,7 +91,7 @@ impl Broker {
         self.shared.change(state::State::disconnect);
     }
 
-    /// While `true`, `open` returns an error. Existing subscriptions are not affected.
+    /// While `true`, `subscribe` returns an error. Existing subscriptions are not affected.
     pub fn refuse_connections(&self, refuse: bool) {
         self.shared.change(|state| state.refusing = refuse);
     }
