@@ -136,29 +136,101 @@ async fn a_service_that_is_asked_to_end_finishes_what_runs() {
 }
 
 #[cfg(feature = "postgres")]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_is_too_small_is_told_with_the_sum_and_what_it_consists_of() {
-    use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+mod connections {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    #[idempotent(key = "id", name = "quick")]
-    async fn quick(_: Event, _: &mut PgConnection) -> Result<(), BoxError> {
+    use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+    use tracing::instrument::WithSubscriber;
+
+    use super::*;
+
+    #[idempotent(key = "id", name = "slow")]
+    async fn slow(_: Event, State(calls): State<Arc<AtomicUsize>>, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        calls.fetch_add(1, Relaxed);
+        tx.execute("SELECT pg_sleep(0.05)").await?;
         Ok(())
     }
 
-    let Some(url) = idem_test::conformance::server("DATABASE_URL") else { return };
-    let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
-    let store = Postgres::options(&url).schema(&schema).connections(30).connect().await.unwrap();
-    let broker = Broker::new();
-    let worker = |name: &str| Worker::new(name, store.clone(), broker.queue(name)).handler::<quick>();
-    let workers = Workers::new().add(worker("one")).add(worker("two")).add(worker("three"));
-    let error = timeout(LIMIT, workers.run_until(std::future::pending())).await.unwrap().unwrap_err().to_string();
-    for part in [
-        "the store has 30",
-        "16 for `.concurrency(16)`, 4 for `.inbox_concurrency(4)`, 2 to store deliveries and 3 of its own",
-        "`.connections(75)`",
-    ] {
-        assert!(error.contains(part), "{part:?} is not in {error:?}");
+    const LEASE: Duration = Duration::from_secs(3);
+
+    /// Runs longer than a row is leased.
+    #[idempotent(key = "id", name = "slower")]
+    async fn slower(_: Event, State(calls): State<Arc<AtomicUsize>>, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        calls.fetch_add(1, Relaxed);
+        tx.execute("SELECT pg_sleep(6)").await?;
+        Ok(())
     }
-    let mut admin = PgConnection::connect(&url).await.unwrap();
-    admin.execute(sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE")))).await.unwrap();
+
+    async fn store(url: &str, schema: &str, connections: usize) -> Postgres {
+        Postgres::options(url).schema(schema).connections(connections).connect().await.unwrap()
+    }
+
+    async fn drop_schema(url: &str, schema: &str) {
+        let mut admin = PgConnection::connect(url).await.unwrap();
+        admin.execute(sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE")))).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn three_workers_take_turns_with_three_connections() {
+        let Some(url) = idem_test::conformance::server("DATABASE_URL") else { return };
+        let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
+        let (store, broker, calls) = (store(&url, &schema, 3).await, Broker::new(), Arc::new(AtomicUsize::new(0)));
+        let mut workers = Workers::new();
+        for name in ["one", "two", "three"] {
+            (0..20).for_each(|id| broker.publish_json(name, &Event { id }).unwrap());
+            let worker = Worker::new(name, store.clone(), broker.queue(name)).state(calls.clone()).handler::<slow>();
+            workers = workers.add(worker);
+        }
+        let (text, subscriber) = idem_test::captured();
+        let idle = broker.clone();
+        let run = workers.run_until(async move { idle.idle().await }).with_subscriber(subscriber);
+        timeout(LIMIT, run).await.unwrap().unwrap();
+        assert_eq!(calls.load(Relaxed), 60);
+        let text = text.to_string();
+        for part in [
+            "16 for `.concurrency(16)`, 4 for `.inbox_concurrency(4)`, 2 to store deliveries and 3 of its own",
+            "`.connections(75)`",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+        assert!(!text.contains("WARN") && !text.contains("ERROR"), "{text}");
+        drop_schema(&url, &schema).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lease_is_extended_while_handlers_have_all_connections_but_one() {
+        let Some(url) = idem_test::conformance::server("DATABASE_URL") else { return };
+        let schema = format!("idem_workers_{}", uuid::Uuid::new_v4().simple());
+        let (store, broker, calls) = (store(&url, &schema, 3).await, Broker::new(), Arc::new(AtomicUsize::new(0)));
+        (0..4).for_each(|id| broker.publish_json("slower", &Event { id }).unwrap());
+        let worker = Worker::new("slower", store, broker.queue("slower")).state(calls.clone()).handler::<slower>();
+        let (done, shutdown) = oneshot::channel::<()>();
+        let worker = worker.inbox().lease_duration(LEASE).run_until(async { drop(shutdown.await) });
+        let worker = tokio::spawn(worker);
+
+        let mut looks = PgConnection::connect(&url).await.unwrap();
+        // Another process takes a row whose lease is over, unless a run has locked it.
+        let over = format!(
+            "SELECT count(*) FROM (SELECT FROM {schema}.inbox_messages WHERE token IS NOT NULL AND due_at < now() \
+             FOR UPDATE SKIP LOCKED) over"
+        );
+        let left = format!("SELECT count(*) FROM {schema}.inbox_messages");
+        let run = async {
+            loop {
+                let left: i64 = sqlx::query_scalar(AssertSqlSafe(left.as_str())).fetch_one(&mut looks).await.unwrap();
+                if left == 0 && calls.load(Relaxed) == 4 {
+                    return;
+                }
+                let over: i64 = sqlx::query_scalar(AssertSqlSafe(over.as_str())).fetch_one(&mut looks).await.unwrap();
+                assert_eq!(over, 0, "a lease is over");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(LIMIT, run).await.unwrap();
+        done.send(()).unwrap();
+        worker.await.unwrap().unwrap();
+        assert_eq!(calls.load(Relaxed), 4);
+        drop_schema(&url, &schema).await;
+    }
 }

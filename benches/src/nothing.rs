@@ -1,16 +1,14 @@
 //! A store that responds immediately and holds no data.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, Cures, DueRows, ExistingClaim, Filter, HandlerId, Identity, InboxRows,
-    Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed, Reservation, RollbackResult, Row, Stats, StoreError,
+    Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed, RollbackResult, Row, Share, Shares, Stats, StoreError,
     Transactions, Waiting,
 };
 use idem::{Error, Key};
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 #[derive(Clone)]
@@ -34,9 +32,8 @@ impl Transactions for Nothing {
         Ok(())
     }
 
-    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        Reservation::of(&Arc::new(Semaphore::new(connections)), connections)
-            .ok_or_else(|| Error::Config("too many connections".to_owned()))
+    fn share(&self, connections: usize) -> Result<Share, Error> {
+        Ok(Shares::new(connections).add(connections))
     }
 
     async fn begin(&self, _: Duration) -> Answer<Nowhere> {

@@ -75,7 +75,10 @@ impl Shared {
             match &mut *self.lock() {
                 Inner { phase: Phase::Lost(loss) | Phase::Ended(loss), .. } => return Err(loss.clone()),
                 Inner { draining: true, .. } => {
-                    return Err(Loss::Broker("the source has been drained".to_owned(), "call subscribe to go on".to_owned()));
+                    return Err(Loss::Broker(
+                        "the source has been drained".to_owned(),
+                        "call subscribe to go on".to_owned(),
+                    ));
                 }
                 inner => {
                     if let Some(taken) = inner.assigned.take() {

@@ -1,6 +1,7 @@
 //! Runs one row that was taken from the inbox.
 
 use std::pin::pin;
+use std::slice;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -82,10 +83,13 @@ impl<S: Store> Pipeline<S> {
                 Ok(job) => job,
                 Err(why) => return self.without_job(row, why).await,
             };
+            // All connections may be in use for longer than the lease. From the start on, the row is locked.
+            let held = self.leases.hold(slice::from_ref(row));
             let mut txn = match self.store.begin(self.settings.deadline).await {
                 Ok(txn) => txn,
                 Err(fault) => return self.give_back(row, fault).await,
             };
+            drop(held);
             match self.store.start(&mut txn, row).await {
                 Ok(true) if rounds == 0 => {
                     row.waited.into_iter().for_each(|waited| route.meters.inbox_wait.record(waited + taken.elapsed()));

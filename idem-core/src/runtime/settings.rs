@@ -31,8 +31,6 @@ pub(crate) struct Settings {
     /// Consumption pauses if this many of so many last deliveries are unfit.
     pub(crate) unfit_limit: Option<(usize, usize)>,
     pub(crate) observe: Option<Observer>,
-    /// How many connections all workers of its group need.
-    pub(crate) together: Option<usize>,
 }
 
 impl Default for Settings {
@@ -56,7 +54,6 @@ impl Default for Settings {
             allow_unregistered_rows: false,
             unfit_limit: Some((50, 100)),
             observe: None,
-            together: None,
         }
     }
 }

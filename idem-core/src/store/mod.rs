@@ -7,7 +7,7 @@
 //! | `waiting` | handlers with inbox rows |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
-//! | `reservation` | reserved connections |
+//! | `share` | the connections, which workers share |
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
 //! | `postgres`, `sqlite` | the stores |
 
@@ -22,8 +22,8 @@ mod ledger;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migration;
 mod operator;
-mod reservation;
 mod row;
+mod share;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod tables;
 mod transactions;
@@ -42,11 +42,11 @@ pub use inbox_rows::InboxRows;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::Migration;
 pub use operator::Operator;
-pub use reservation::Reservation;
 pub use row::{
     DueRows, Isolation, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
     ReplayedAll, Row, Since, Stats,
 };
+pub use share::{Share, Shares};
 pub use transactions::Transactions;
 pub use waiting::{Cures, SEEN_RECENTLY, Waiting};
 

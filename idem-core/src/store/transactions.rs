@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-use super::{CommitResult, Fate, Reservation, RollbackResult, StoreError, Ticket};
+use super::{CommitResult, Fate, RollbackResult, Share, StoreError, Ticket};
 
 /// The transactions of a store, and its connections.
 pub trait Transactions: Clone + Send + Sync + 'static {
@@ -20,11 +20,13 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// Pings the database, on a new connection if no open one is known to work.
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Reserves as many connections as a worker can use at once. Dropping the value releases them.
+    /// Adds a worker that can use this many connections at once, until the value is dropped. The workers of a store share
+    /// its connections, and wait for each other where it has fewer. The store must keep one for its own statements, so
+    /// that the leases of messages whose handlers use all others are extended.
     ///
     /// # Errors
-    /// The store has too few connections left. The text tells how to get more.
-    fn reserve(&self, connections: usize) -> Result<Reservation, Error>;
+    /// The store has too few connections for one worker. The text tells how to get more.
+    fn share(&self, connections: usize) -> Result<Share, Error>;
 
     /// Begins a transaction. No statement in it may run for longer than `deadline`, the handler timeout.
     fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::registry::Routes;
 use crate::runtime::{BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Pipeline, Preparations, Refusals, Rows};
-use crate::store::Reservation;
+use crate::store::Share;
 use crate::telemetry::{self, Gauges};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
@@ -24,7 +24,7 @@ pub(super) struct Started<S: Store, Src> {
     pub(super) source: Src,
     pub(super) options: SubscribeOptions,
     /// The worker's share of the store's connections, reserved until this is dropped.
-    pub(super) connections: Reservation,
+    pub(super) connections: Share,
 }
 
 /// Checks, registers and subscribes. Returns `None` if `shutdown` came first.
@@ -33,7 +33,15 @@ pub(super) async fn start<S: Store, Src: Source>(
     shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Option<Started<S, Src>>, Error> {
     check(&parts)?;
-    let connections = reserve(&parts)?;
+    let connections = parts.store.share(parts.settings.connections())?;
+    if let Some(wanted) = connections.wanted() {
+        tracing::info!(
+            consumer = parts.consumer,
+            worker = parts.settings.connections_formula(),
+            "the workers of this store can use {wanted} connections at once, and it has fewer, so they wait for each other: \
+             `.connections({wanted})` spares them that"
+        );
+    }
     let routes = register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
@@ -77,20 +85,6 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         version = env!("CARGO_PKG_VERSION"),
         "the worker has started"
     );
-}
-
-/// Reserves the worker's connections. The error has the sum, and what it consists of.
-fn reserve<S: Store, Src>(parts: &Parts<S, Src>) -> Result<Reservation, Error> {
-    parts.store.reserve(parts.settings.connections()).map_err(|error| match error {
-        Error::Config(why) => {
-            let (consumer, formula) = (&parts.consumer, parts.settings.connections_formula());
-            let together = parts.settings.together.map_or_else(String::new, |together| {
-                format!(". If all workers of this process share the store: `.connections({together})`")
-            });
-            Error::Config(format!("{why}. What {consumer:?} needs: {formula}{together}"))
-        }
-        error => error,
-    })
 }
 
 /// Checks that settings, handlers and source are compatible.

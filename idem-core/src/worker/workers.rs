@@ -24,9 +24,8 @@ type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 /// # }
 /// ```
 ///
-/// Workers of one store share its connections, so give the store as many as they need together: each takes
-/// `concurrency` and `inbox_concurrency` and a few more. The first worker that finds too few left cannot start, and its
-/// error has the sum for all of them.
+/// Workers of one store share its connections. Each can use `concurrency` and `inbox_concurrency` and a few more at once;
+/// if the store has fewer than all of them together, they wait for each other, and the log has the sum.
 #[must_use = "workers do nothing until `run_until`"]
 #[derive(Default)]
 pub struct Workers {
@@ -35,8 +34,7 @@ pub struct Workers {
 
 struct Member {
     consumer: String,
-    connections: usize,
-    start: Box<dyn FnOnce(CancellationToken, usize) -> Run + Send>,
+    start: Box<dyn FnOnce(CancellationToken) -> Run + Send>,
 }
 
 impl Workers {
@@ -47,18 +45,15 @@ impl Workers {
 
     /// Adds a worker, which has all its handlers. Take its [`health`](Worker::health) before, if a probe needs it.
     #[allow(clippy::should_implement_trait, reason = "a worker is added, not a number")]
-    pub fn add<S: Store, Src: Source, St, C, Stage>(mut self, mut worker: Worker<S, Src, St, C, Stage>) -> Self
+    pub fn add<S: Store, Src: Source, St, C, Stage>(mut self, worker: Worker<S, Src, St, C, Stage>) -> Self
     where
         St: Send + Sync + 'static,
         C: Send + Sync + 'static,
         Stage: HasHandlers,
     {
-        let (consumer, connections) = (worker.consumer.clone(), worker.settings.connections());
-        let start = move |stop: CancellationToken, together| -> Run {
-            worker.settings.together = Some(together);
-            Box::pin(worker.run_until(stop.cancelled_owned()))
-        };
-        self.workers.push(Member { consumer, connections, start: Box::new(start) });
+        let consumer = worker.consumer.clone();
+        let start = move |stop: CancellationToken| -> Run { Box::pin(worker.run_until(stop.cancelled_owned())) };
+        self.workers.push(Member { consumer, start: Box::new(start) });
         self
     }
 
@@ -76,9 +71,8 @@ impl Workers {
         }
         let stop = CancellationToken::new();
         let mut running = FuturesUnordered::new();
-        let together = self.workers.iter().map(|worker| worker.connections).sum();
-        for Member { consumer, start, .. } in self.workers {
-            let run = start(stop.clone(), together);
+        for Member { consumer, start } in self.workers {
+            let run = start(stop.clone());
             running.push(async move { (consumer, run.await) });
         }
         let mut shutdown = pin!(shutdown);

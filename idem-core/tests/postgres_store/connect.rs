@@ -295,17 +295,6 @@ async fn an_unlogged_table_is_refused_unless_the_user_insists() {
 }
 
 #[tokio::test]
-async fn workers_cannot_set_aside_more_connections_than_there_are() {
-    let Some(world) = world().await else { return };
-    let first = world.store.reserve(20).unwrap();
-    let why = refusal(world.store.clone().reserve(13));
-    assert!(why.contains(".connections(33)"), "{why}");
-    drop(first);
-    let _all = world.store.reserve(32).unwrap();
-    world.end().await;
-}
-
-#[tokio::test]
 async fn registering_again_burns_no_numbers() {
     let Some(mut world) = world().await else { return };
     for _ in 0..20 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{CommitResult, Fate, Reservation, RollbackResult, StoreError, Ticket, Transactions};
+use idem_core::store::{CommitResult, Fate, RollbackResult, Share, StoreError, Ticket, Transactions};
 use idem_core::{Error, Store};
 
 use crate::harness::Crash;
@@ -21,8 +21,8 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.ping().await
     }
 
-    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        self.within.reserve(connections)
+    fn share(&self, connections: usize) -> Result<Share, Error> {
+        self.within.share(connections)
     }
 
     async fn begin(&self, deadline: Duration) -> Result<Self::Txn, StoreError> {

@@ -60,9 +60,9 @@ use std::time::Duration;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{PgConnection, Postgres as Pg};
-use tokio::sync::Semaphore;
 
 use crate::Error;
+use crate::store::Shares;
 
 use self::answer::About;
 
@@ -85,8 +85,7 @@ struct Inner {
     schema: String,
     connections: usize,
     retention: Duration,
-    /// The number of connections that no worker has reserved.
-    left: Arc<Semaphore>,
+    shares: Shares,
 }
 
 impl Postgres {

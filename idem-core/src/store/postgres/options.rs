@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::Error;
+use crate::store::Shares;
 
 use super::pool::Pool;
 use super::sql::Statements;
@@ -52,7 +53,9 @@ impl PostgresOptions {
     }
 
     /// The maximum number of connections; 32 by default. Connections are opened when they are needed. Each message that
-    /// is being processed uses one, and a worker reserves as many as it can use at once.
+    /// is being processed uses one. The workers of a store share them: if all can use more than there are at once, messages
+    /// wait for a connection, which costs throughput and nothing else; the log has the sum. One connection is always kept
+    /// for idem's own statements, so a worker needs at least 2.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
@@ -165,7 +168,7 @@ impl PostgresOptions {
             schema: self.schema,
             connections: self.connections,
             retention: self.retention,
-            left: std::sync::Arc::new(tokio::sync::Semaphore::new(self.connections)),
+            shares: Shares::new(self.connections),
         };
         Ok(Postgres(std::sync::Arc::new(inner)))
     }

@@ -12,6 +12,8 @@ pub(super) struct Room<T>(Arc<Shared<T>>);
 struct Shared<T> {
     size: usize,
     permits: Arc<Semaphore>,
+    /// One slot less: handlers that run for long must not keep the extension of their leases from getting one.
+    lent: Arc<Semaphore>,
     state: Mutex<State<T>>,
 }
 
@@ -27,22 +29,27 @@ pub(super) struct Slot<T> {
     room: Arc<Shared<T>>,
     back: Option<(Use, T)>,
     // Dropped last, so that the next waiter finds the slot free.
-    _permit: OwnedSemaphorePermit,
+    _permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
 
 impl<T> Room<T> {
     pub(super) fn new(size: usize) -> Self {
         let state = Mutex::new(State { used: 0, lent: Vec::new(), own: Vec::new() });
-        Self(Arc::new(Shared { size, permits: Arc::new(Semaphore::new(size)), state }))
+        let (permits, lent) = (Arc::new(Semaphore::new(size)), Arc::new(Semaphore::new(size.saturating_sub(1).max(1))));
+        Self(Arc::new(Shared { size, permits, lent, state }))
     }
 
-    /// Waits for a slot, and returns it with an idle value for this use, if any. If there is none, and no space for a
+    /// Waits for a slot, of which one is never lent, and returns it with an idle value for this use, if any. If there is none, and no space for a
     /// new one, an idle value of the other use is closed.
     pub(super) async fn enter(&self, of: Use) -> Result<(Slot<T>, Option<T>), AcquireError> {
+        let lent = match of {
+            Use::Lent => Some(self.0.lent.clone().acquire_owned().await?),
+            Use::Own => None,
+        };
         let permit = self.0.permits.clone().acquire_owned().await?;
         let mut state = self.0.state();
         state.used += 1;
-        let slot = Slot { room: self.0.clone(), back: None, _permit: permit };
+        let slot = Slot { room: self.0.clone(), back: None, _permits: (permit, lent) };
         let idle = state.idle(of).pop();
         let full = state.used + state.lent.len() + state.own.len() > self.0.size;
         let closed = if idle.is_none() && full { state.oldest(of.other()) } else { None };
@@ -108,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_idle_counts_and_makes_way_for_the_other_use() {
-        let room = Room::new(2);
+        let room = Room::new(3);
         for name in ["one", "two"] {
             let (slot, idle) = room.enter(Use::Lent).await.unwrap();
             assert_eq!(idle, None);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Error;
-use crate::store::{CommitResult, Fate, Reservation, RollbackResult, StoreError, Ticket, Transactions};
+use crate::store::{CommitResult, Fate, RollbackResult, Share, StoreError, Ticket, Transactions};
 
 use super::{Postgres, Txn, answer, commit, ping, txn};
 
@@ -18,16 +18,15 @@ impl Transactions for Postgres {
         ping::ping(self).await
     }
 
-    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        Reservation::of(&self.0.left, connections).ok_or_else(|| {
-            let taken = self.0.connections.saturating_sub(self.0.left.available_permits());
-            Error::Config(format!(
-                "the worker needs {connections} connections at once, and the store has {} of which {taken} are set aside: \
-                 give the store `.connections({})` or more, or the worker less `.concurrency(..)`",
-                self.0.connections,
-                taken.saturating_add(connections)
-            ))
-        })
+    fn share(&self, connections: usize) -> Result<Share, Error> {
+        if self.0.connections < 2 {
+            return Err(Error::Config(
+                "a worker needs at least 2 connections, one for its handlers and one for its own statements, and the store has \
+                 1: give the store `.connections(2)` or more"
+                    .to_owned(),
+            ));
+        }
+        Ok(self.0.shares.add(connections))
     }
 
     async fn begin(&self, deadline: Duration) -> Result<Txn, StoreError> {

@@ -38,10 +38,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
-use tokio::sync::Semaphore;
 
 use super::{CommitResult, HasConnection, Migration, StoreError};
 use crate::Error;
+use crate::store::Shares;
 
 pub use options::SqliteOptions;
 pub use txn::Txn;
@@ -66,7 +66,7 @@ pub struct Sqlite {
     prefix: Arc<sql::Prefix>,
     retention: Duration,
     /// Practically unlimited: callers wait in the queue for the writer.
-    left: Arc<Semaphore>,
+    shares: Shares,
 }
 
 impl Sqlite {

@@ -11,6 +11,7 @@ use super::file::File;
 use super::sql::Prefix;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
+use crate::store::Shares;
 
 /// How long processes wait for each other's transactions.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -106,7 +107,7 @@ impl SqliteOptions {
             file: File::of(canonical.clone(), options.filename(canonical)),
             prefix: Arc::new(prefix),
             retention: self.retention,
-            left: Arc::new(tokio::sync::Semaphore::new(tokio::sync::Semaphore::MAX_PERMITS)),
+            shares: Shares::new(usize::MAX),
         })
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Sqlite, Txn, register, txn};
 use crate::Error;
-use crate::store::{CommitResult, Fate, Reservation, RollbackResult, StoreError, Ticket, Transactions};
+use crate::store::{CommitResult, Fate, RollbackResult, Share, StoreError, Ticket, Transactions};
 
 impl Transactions for Sqlite {
     type Txn = Txn;
@@ -17,10 +17,9 @@ impl Transactions for Sqlite {
         register::ping(self).await
     }
 
-    /// Accepts any number: callers wait in the queue for the writer.
-    fn reserve(&self, connections: usize) -> Result<Reservation, Error> {
-        let refused = || Error::Config(format!("{connections} connections at once are more than can be counted"));
-        Reservation::of(&self.left, connections).ok_or_else(refused)
+    /// Callers wait in the queue for the writer.
+    fn share(&self, connections: usize) -> Result<Share, Error> {
+        Ok(self.shares.add(connections))
     }
 
     async fn begin(&self, deadline: Duration) -> Result<Txn, StoreError> {

@@ -170,7 +170,7 @@ macro_rules! store_suite {
             handlers_are_seen_by_many_at_once
             a_history_is_told_by_claims_and_by_what_was_pruned
             ten_migrations_at_once_are_one
-            reserve_refuses_beyond_the_connections
+            workers_share_the_connections
             ping_is_answered
             // many at once
             of_many_claims_each_is_new_or_found

@@ -148,21 +148,21 @@ pub async fn ten_migrations_at_once_are_one<W: World>(world: W) {
     assert!(number(all).await >= 1);
 }
 
-/// A worker that needs more connections than there are is refused at its start, with the remedy.
-pub async fn reserve_refuses_beyond_the_connections<W: World>(world: W) {
+/// Workers share the connections of a store, and learn how many they can use together if there are fewer. A store that
+/// has none for its own statements is too small for a worker.
+pub async fn workers_share_the_connections<W: World>(world: W) {
     if !W::FEATURES.bounded {
         return;
     }
     let stage = Stage::with(world, Setup { connections: Some(8), ..Setup::default() }).await;
-    let first = stage.store.reserve(5).unwrap();
-    let refused = stage.store.clone().reserve(4).unwrap_err().to_string();
-    assert!(refused.contains("connections"), "{refused}");
-    let second = stage.store.reserve(3).unwrap();
+    let first = stage.store.share(5).unwrap();
+    let second = stage.store.clone().share(4).unwrap();
+    assert_eq!((first.wanted(), second.wanted()), (None, Some(9)));
     drop(first);
-    let _third = stage.store.reserve(5).unwrap();
-    assert!(stage.store.reserve(1).is_err());
-    drop(second);
-    assert!(stage.store.reserve(usize::MAX).is_err());
+    assert_eq!(stage.store.share(4).unwrap().wanted(), None);
+    let small = stage.world.store(Setup { connections: Some(1), ..Setup::default() }).await.unwrap();
+    let refused = small.share(1).unwrap_err().to_string();
+    assert!(refused.contains(".connections(2)"), "{refused}");
 }
 
 /// A reachable database answers a ping.

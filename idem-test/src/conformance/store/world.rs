@@ -70,7 +70,7 @@ pub struct Features {
     /// The database refuses the COMMIT of every handler. Otherwise it refuses only that of a handler that shares its
     /// transaction with others.
     pub refuses_commit: bool,
-    /// The store has a limited number of connections, and refuses a worker that needs more.
+    /// The store has a limited number of connections, which its workers share.
     pub bounded: bool,
     /// A statement that breaks its connection.
     pub suicide: Option<&'static str>,
