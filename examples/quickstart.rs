@@ -79,7 +79,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (broker, inbox) = (broker.clone(), Inbox::new(&store, "bank"));
         async move {
             broker.idle().await;
-            let scheduled = Filter { scheduled: true, ..Filter::default() };
+            let scheduled = Filter::new().scheduled();
             while !inbox.list(&scheduled, Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

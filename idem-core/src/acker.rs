@@ -45,6 +45,7 @@ pub trait Acker: Send + 'static {
 
 /// The result of settling a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Settled {
     /// Written to the socket. The broker does not confirm, so the settlement can still be lost; a redelivery then finds
     /// the claim.

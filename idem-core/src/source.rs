@@ -92,7 +92,14 @@ pub trait Source: Send + 'static {
 }
 
 /// The options of a subscription, which the worker passes to its source.
+///
+/// ```
+/// # use idem_core::{DeliveryOrder, SubscribeOptions};
+/// let options = SubscribeOptions::new("billing", 20).with_order(DeliveryOrder::Queue);
+/// assert_eq!((options.max_unsettled, options.has_history), (20, false));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SubscribeOptions {
     /// The worker's name: the name of the durable consumer or the consumer group unless another is configured.
     pub consumer: String,
@@ -115,11 +122,27 @@ impl SubscribeOptions {
         let (handler_timeout, order) = (Duration::from_secs(30), DeliveryOrder::None);
         Self { consumer: consumer.into(), max_unsettled, handler_timeout, order, has_history: false }
     }
+
+    /// Sets how long a delivery normally stays unsettled.
+    pub fn with_handler_timeout(self, handler_timeout: Duration) -> Self {
+        Self { handler_timeout, ..self }
+    }
+
+    /// Sets the order to guarantee.
+    pub fn with_order(self, order: DeliveryOrder) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Sets whether the database has, or has had, claims of this worker.
+    pub fn with_history(self, has_history: bool) -> Self {
+        Self { has_history, ..self }
+    }
 }
 
 /// How long after its publication the broker may redeliver a message, whether because of a power failure, an offset
 /// reset or an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReplayWindow {
     /// At most this long.
     Within(Duration),
@@ -127,4 +150,22 @@ pub enum ReplayWindow {
     Unlimited,
     /// Not configured. Claims must still be kept for longer than the broker may redeliver.
     Unknown,
+}
+
+impl ReplayWindow {
+    /// Returns the longer of two, for a source with several queues or topics. An unknown one never hides a known one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use idem_core::ReplayWindow::{Unknown, Unlimited, Within};
+    /// let hour = Within(Duration::from_secs(3600));
+    /// assert_eq!([hour.longest(Unknown), hour.longest(Unlimited)], [hour, Unlimited]);
+    /// ```
+    pub fn longest(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unlimited, _) | (_, Self::Unlimited) => Self::Unlimited,
+            (Self::Within(one), Self::Within(other)) => Self::Within(one.max(other)),
+            (Self::Unknown, known) | (known, Self::Unknown) => known,
+        }
+    }
 }

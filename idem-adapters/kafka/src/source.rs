@@ -144,7 +144,7 @@ impl Topic {
 
     fn ended(&self) -> Error {
         let what = format!("the subscription to topic `{}` on {} has ended", self.wanted.text, self.config.place);
-        Error::Broker { what, source: "it is not open: open it".into() }
+        Error::broker(what, "it is not open: open it")
     }
 
     /// Goes on as the member that it was, if it can.
