@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{circles, demo, deny, layers, mutants, package, test};
+use crate::{api, circles, demo, deny, layers, mutants, package, test};
 
 /// The feature sets of the facade that a user may select, each checked separately.
 const FEATURES: &[&[&str]] = &[
@@ -38,6 +38,8 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     let everything = ["--workspace", "--all-features"];
     run(cargo(["clippy", "--all-targets"]).args(everything).args(["--", "-D", "warnings"]))?;
     run(cargo(["doc", "--no-deps"]).args(everything).env("RUSTDOCFLAGS", "-D warnings"))?;
+    // Behind `cargo doc`, whose dependencies it takes.
+    api::check(&api::Options::default())?;
     for features in FEATURES {
         run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
     }

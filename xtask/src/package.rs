@@ -9,7 +9,7 @@ use clap::Args;
 use crate::cargo::{announce, cargo};
 
 /// The published crates, each after its dependencies.
-const CRATES: [&str; 7] =
+pub(crate) const CRATES: [&str; 7] =
     ["idem-core", "idem-macros", "idem-test", "idem-kafka", "idem-nats", "idem-rabbitmq", "idem-rs"];
 /// The files that each package must contain.
 const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
