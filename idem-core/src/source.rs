@@ -10,6 +10,39 @@ use crate::{Acker, BoxError, Delivery, DeliveryOrder, Lag};
 /// the worker treats the broker as lost, backs off and calls `open` again on the same value, so a source needs no
 /// reconnect loop. Deliveries received before a failure may still be settled: their ackers report whether that is
 /// possible.
+///
+/// ```
+/// # use idem_core::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
+/// # struct Client;
+/// # struct Message { tag: u64, body: Vec<u8>, redelivered: bool }
+/// # impl Client {
+/// #     async fn consume(&mut self, _: &str, _: u16) -> Result<(), BoxError> { Ok(()) }
+/// #     async fn message(&mut self) -> Result<Message, BoxError> { Err("the connection is lost".into()) }
+/// #     async fn cancel(&mut self) {}
+/// #     async fn close(&mut self) {}
+/// # }
+/// # struct Ack(u64);
+/// # impl Acker for Ack {
+/// #     async fn ack(self) -> Result<Settled, BoxError> { Ok(Settled::Sent) }
+/// #     async fn release(self) -> Result<Settled, BoxError> { Ok(Settled::Sent) }
+/// # }
+/// struct Orders { client: Client }
+///
+/// impl Source for Orders {
+///     type Acker = Ack;
+///     fn system(&self) -> &'static str { "mybroker" }
+///     fn name(&self) -> &str { "orders" }
+///     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+///         self.client.consume("orders", options.max_unsettled).await
+///     }
+///     async fn next(&mut self) -> Result<(Delivery, Ack), BoxError> {
+///         let message = self.client.message().await?;
+///         Ok((Delivery::new("orders", message.body).with_redelivered(message.redelivered), Ack(message.tag)))
+///     }
+///     async fn drain(&mut self) { self.client.cancel().await }
+///     async fn close(&mut self) { self.client.close().await }
+/// }
+/// ```
 pub trait Source: Send + 'static {
     /// Settles the deliveries of this source.
     type Acker: Acker;
