@@ -21,8 +21,8 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the small campaign on all brokers and all mutants, which takes longer than everything else. Otherwise only
-    /// one broker and one part of the mutants, which the commit chooses.
+    /// Run the small campaign on all brokers and all mutants, which takes longer than everything else, and compile the
+    /// packages. Otherwise only one broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     for features in FEATURES {
         run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
     }
-    package::check(&package::Options::default())?;
+    package::check(&package::Options { verify: options.full })?;
     // All the following checks share the servers.
     let _servers = Up::new(false)?;
     if options.full {
