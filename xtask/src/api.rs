@@ -94,7 +94,9 @@ fn list(json: &Path) -> Result<String> {
         .omit_blanket_impls(true)
         .omit_auto_trait_impls(true)
         .build()
-        .with_context(|| format!("cannot read what rustdoc wrote about {name}, if the compiler is not Rust 1.95"))?;
+        .with_context(|| {
+            format!("cannot read rustdoc's JSON for {name}: `public-api` in xtask/Cargo.toml reads that of Rust 1.95")
+        })?;
     Ok(api.items().map(|item| format!("{item}\n")).collect())
 }
 
