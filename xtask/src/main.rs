@@ -16,6 +16,7 @@ mod package;
 mod services;
 mod test;
 mod tree;
+mod unpacked;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: the packages of the published crates, as crates.io would receive them.
+//! `cargo xtask package`: the packages of the published crates, as crates.io would receive them. Nothing is published.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::cargo::{announce, cargo, root};
 use crate::tree::Tree;
+use crate::unpacked;
 
 /// The published crates, each after its dependencies.
 pub(crate) const CRATES: [&str; 7] =
@@ -19,13 +20,13 @@ const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Also resolve and compile each package with all features as crates.io would deliver it, from the packages of the
-    /// others. That takes minutes, because nothing of the workspace is reused.
+    /// Have cargo verify each package by itself, from a registry that has the packages of the others. So each is
+    /// compiled with no features of dependencies but its own. That takes many minutes, because it reuses nothing.
     #[arg(long)]
     pub(crate) verify: bool,
 }
 
-/// Creates the packages in `target/package`.
+/// Creates the packages in `target/package`, and compiles them together.
 pub(crate) fn check(options: &Options) -> Result<()> {
     for name in CRATES {
         contains_files(name)?;
@@ -57,7 +58,8 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     let status = child.wait()?;
     ensure!(status.success(), "cargo {args} failed ({status})");
     ensure!(warnings.is_empty(), "cargo package warns:\n{}", warnings.join("\n"));
-    Ok(())
+    // cargo has compiled them one by one, if it verified them.
+    if options.verify { Ok(()) } else { unpacked::check() }
 }
 
 /// A copy of the repository whose crates may be published. In the repository itself they may not, so that nobody
