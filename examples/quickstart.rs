@@ -85,7 +85,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let inbox = Inbox::new(&store, "bank");
     let done = async {
         broker.idle().await;
-        let scheduled = Filter { scheduled: true, ..Filter::default() };
+        let scheduled = Filter::new().scheduled();
         while !inbox.list(&scheduled, Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

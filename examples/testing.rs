@@ -78,7 +78,7 @@ async fn a_negative_amount_is_a_dead_letter() -> TestResult {
     let (url, mut db) = database("dead").await?;
     let trial = Trial::new(move || Sqlite::options(&url).connect()).handler::<order_paid>().await?;
     let outcomes = trial.deliver_json(&order(1, -25))?.once().await?;
-    assert_eq!(outcomes, [Outcome::Dead { reason: Reason::Permanent }]);
+    assert_eq!(outcomes, [Outcome::dead(Reason::Permanent)]);
     assert_eq!(trial.dead_letters().await?[0].error, "a negative amount");
     assert_eq!(balance(&mut db).await?, 0);
     Ok(())

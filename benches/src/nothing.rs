@@ -155,7 +155,7 @@ impl Operator for Nothing {
     }
 
     fn cures(&self, _: &str, _: &str, _: &str) -> Cures {
-        Cures { rename: String::new(), part: String::new(), dead_letter: String::new() }
+        Cures::default()
     }
 
     async fn list(&self, _: &str, _: &Filter, _: Page) -> Answer<Vec<Row>> {
@@ -175,6 +175,6 @@ impl Operator for Nothing {
     }
 
     async fn prune(&self) -> Answer<Pruned> {
-        Ok(Pruned { claims: 0, elsewhere: false })
+        Ok(Pruned::of(0))
     }
 }

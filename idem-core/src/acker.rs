@@ -9,6 +9,29 @@ use crate::BoxError;
 /// An acker belongs to the delivery that it came with. Once the connection, channel or assignment that brought the
 /// delivery has ended, settling returns [`Settled::Stale`] and must not touch any other delivery. Dropping an acker
 /// without settling leaves the delivery to the broker, which redelivers it.
+///
+/// ```
+/// # use idem_core::{Acker, BoxError, Settled};
+/// # struct Channel;
+/// # impl Channel {
+/// #     fn is_open(&self) -> bool { true }
+/// #     async fn ack(&self, _: u64) -> Result<(), BoxError> { Ok(()) }
+/// #     async fn requeue(&self, _: u64) -> Result<(), BoxError> { Ok(()) }
+/// # }
+/// struct Tag { channel: Channel, number: u64 }
+///
+/// impl Acker for Tag {
+///     async fn ack(self) -> Result<Settled, BoxError> {
+///         if !self.is_live() { return Ok(Settled::Stale) }
+///         self.channel.ack(self.number).await.map(|()| Settled::Sent)
+///     }
+///     async fn release(self) -> Result<Settled, BoxError> {
+///         if !self.is_live() { return Ok(Settled::Stale) }
+///         self.channel.requeue(self.number).await.map(|()| Settled::Sent)
+///     }
+///     fn is_live(&self) -> bool { self.channel.is_open() }
+/// }
+/// ```
 pub trait Acker: Send + 'static {
     /// Tells the broker that the database has taken over the message. Called only after a commit.
     ///
@@ -45,6 +68,7 @@ pub trait Acker: Send + 'static {
 
 /// The result of settling a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Settled {
     /// Written to the socket. The broker does not confirm, so the settlement can still be lost; a redelivery then finds
     /// the claim.

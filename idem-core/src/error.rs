@@ -11,10 +11,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// `Debug` shows the whole chain as text, each part once, because that is how Rust prints an error that `main` returns.
 ///
 /// ```
-/// let refused = idem_core::Error::Database {
-///     what: "cannot connect to PostgreSQL at db:5432".to_owned(),
-///     source: "connection refused".into(),
-/// };
+/// let refused = idem_core::Error::database("cannot connect to PostgreSQL at db:5432", "connection refused");
 /// assert_eq!(format!("{refused:?}"), "cannot connect to PostgreSQL at db:5432: connection refused");
 /// ```
 #[derive(thiserror::Error)]
@@ -25,6 +22,7 @@ pub enum Error {
     Config(String),
     /// The database cannot be used. The text names it without its password.
     #[error("{what}")]
+    #[non_exhaustive]
     Database {
         /// The operation that failed.
         what: String,
@@ -33,6 +31,7 @@ pub enum Error {
     },
     /// The broker cannot be used. The text names it without its password.
     #[error("{what}")]
+    #[non_exhaustive]
     Broker {
         /// The operation that failed.
         what: String,
@@ -42,12 +41,25 @@ pub enum Error {
     /// A task of the worker panicked: a bug in idem, in a store or in a source, not caused by a message. The worker has
     /// drained and may be started again.
     #[error("the worker's task `{task}` panicked: {text}")]
+    #[non_exhaustive]
     Panicked {
         /// The name of the task.
         task: &'static str,
         /// The panic message.
         text: String,
     },
+}
+
+impl Error {
+    /// An error of a store: the operation that failed, and the driver's error.
+    pub fn database(what: impl Into<String>, source: impl Into<BoxError>) -> Self {
+        Self::Database { what: what.into(), source: source.into() }
+    }
+
+    /// An error of a source: the operation that failed, and the client's error.
+    pub fn broker(what: impl Into<String>, source: impl Into<BoxError>) -> Self {
+        Self::Broker { what: what.into(), source: source.into() }
+    }
 }
 
 impl fmt::Debug for Error {

@@ -49,6 +49,24 @@ impl<'a, S> Extraction<'a, S> {
 
 /// The state of the worker, or a part of it that [`FromRef`] provides. It is cloned for each delivery: put an `Arc`
 /// inside.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use idem_core::{BoxError, FromRef, State};
+/// # struct Mail; struct OrderPaid; struct PgConnection;
+/// #[derive(Clone)]
+/// struct App { mail: Arc<Mail> }
+///
+/// impl FromRef<App> for Arc<Mail> {
+///     fn from_ref(app: &App) -> Self { Arc::clone(&app.mail) }
+/// }
+///
+/// // A handler of a worker with `.state(App { .. })`.
+/// async fn order_paid(paid: OrderPaid, State(mail): State<Arc<Mail>>, tx: &mut PgConnection) -> Result<(), BoxError> {
+///     # let _ = (paid, mail, tx);
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct State<T>(pub T);
 

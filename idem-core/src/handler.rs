@@ -10,6 +10,31 @@ use crate::{BoxError, Delivery, Fingerprint, Input, Key, KeyError, Param};
 /// than once for one message, each time in a new transaction, of which one commits. It must not end the transaction
 /// itself: a handler that runs `COMMIT` or `ROLLBACK` is detected, and its message becomes a dead letter. The future is
 /// dropped at the handler timeout and at the shutdown timeout; the connection is then closed, which rolls back.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")] mod example {
+/// # use idem_core::{BoxError, Delivery, Handler, Key, KeyError};
+/// struct OrderPaid;
+///
+/// impl Handler for OrderPaid {
+///     const NAME: &'static str = "order_paid";
+///     type Message = Paid;
+///     type Input = Paid;
+///     type Params = ();
+///     type Connection = sqlx::SqliteConnection;
+///
+///     fn key(message: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+///         Key::of(&message.event_id)
+///     }
+///
+///     async fn handle(message: Paid, (): (), tx: &mut sqlx::SqliteConnection) -> Result<(), BoxError> {
+///         sqlx::query("INSERT INTO payments (order_id) VALUES (?)").bind(message.order_id).execute(tx).await?;
+///         Ok(())
+///     }
+/// }
+/// # struct Paid { event_id: String, order_id: i64 }
+/// # }
+/// ```
 pub trait Handler: Send + Sync + 'static {
     /// The stored identity, part of every claim. With another name all messages are new, so keep it when the function
     /// is renamed.

@@ -5,6 +5,19 @@
 /// A handler that takes `Batch<M>` instead of `M` is called once per transaction with the new messages: copies and
 /// duplicates are left out. An error rolls all of them back, and the batch is split until the failing message is alone.
 /// The handler must therefore accept any subset of a batch, in any order, and a batch of one.
+///
+/// ```
+/// # use idem_core::{Batch, BoxError};
+/// # struct Reading { meter: i64, value: i64 }
+/// async fn store(readings: Batch<Reading>) -> Result<(), BoxError> {
+///     let (meters, values): (Vec<i64>, Vec<i64>) = readings.iter().map(|one| (one.meter, one.value)).unzip();
+///     // One statement for all: INSERT INTO readings SELECT * FROM unnest($1, $2)
+///     # let _ = (meters, values);
+///     Ok(())
+/// }
+///
+/// let _ = store(Batch::new([Reading { meter: 7, value: 42 }]));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch<M>(Vec<M>);
 

@@ -10,6 +10,15 @@ pub const MAX_KEY: usize = 255;
 /// A single part is written as is: a string as UTF-8, an integer in decimal, a UUID as its 16 bytes. In a composite key
 /// each part is preceded by its length, so that `("a:b", "c")` and `("a", "b:c")` differ. The key is stored inline,
 /// without a heap allocation.
+///
+/// ```
+/// # use idem_core::Key;
+/// let key = Key::of("order-7")?;
+/// assert_eq!((key.as_bytes(), key.to_string()), (&b"order-7"[..], "order-7".to_owned()));
+/// assert_ne!(Key::composite(&[&"a:b", &"c"])?, Key::composite(&[&"a", &"b:c"])?);
+/// assert!(Key::of("").is_err());
+/// # Ok::<_, idem_core::KeyError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Key {
     bytes: [u8; MAX_KEY],
@@ -134,6 +143,19 @@ impl fmt::Debug for Key {
 ///
 /// A key must be the same on every delivery of one message. For a newtype, implement this trait by writing the inner
 /// value.
+///
+/// ```
+/// # use idem_core::{Key, KeyError, KeyPart};
+/// struct OrderId(i64);
+///
+/// impl KeyPart for OrderId {
+///     fn write(&self, key: &mut Key) -> Result<(), KeyError> {
+///         self.0.write(key)
+///     }
+/// }
+///
+/// assert_eq!(Key::of(&OrderId(7)), Key::of(&7));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the key of a message",
     label = "this field is the key",

@@ -4,6 +4,20 @@ use std::fmt;
 use std::time::Duration;
 
 /// The result of one delivery. Each result is committed in the database, so each is acked.
+///
+/// A later version may add outcomes, and fields to these, so a `match` needs `_` and `..`:
+///
+/// ```
+/// # use idem_core::{Outcome, Reason};
+/// fn describe(outcome: &Outcome) -> String {
+///     match outcome {
+///         Outcome::Scheduled { attempt, due, .. } => format!("attempt {attempt} failed, the next is due in {due:?}"),
+///         Outcome::Dead { reason, .. } => format!("dead: {reason}"),
+///         other => other.as_str().to_owned(),
+///     }
+/// }
+/// assert_eq!(describe(&Outcome::dead(Reason::Exhausted)), "dead: exhausted");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -12,6 +26,7 @@ pub enum Outcome {
     /// The message was claimed before; the handler did not run.
     Duplicate,
     /// The message waits in the inbox. Attempt 0 means that the message was stored before its first run.
+    #[non_exhaustive]
     Scheduled {
         /// The number of failed attempts.
         attempt: u32,
@@ -19,6 +34,7 @@ pub enum Outcome {
         due: Duration,
     },
     /// The message is a dead letter, kept whole.
+    #[non_exhaustive]
     Dead {
         /// The reason.
         reason: Reason,
@@ -26,6 +42,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// A dead letter with this reason, for comparisons in tests.
+    pub fn dead(reason: Reason) -> Self {
+        Self::Dead { reason }
+    }
+
+    /// A scheduled message after this many failed attempts, for comparisons in tests.
+    pub fn scheduled(attempt: u32, due: Duration) -> Self {
+        Self::Scheduled { attempt, due }
+    }
+
     /// The name of the outcome in metrics.
     pub fn as_str(&self) -> &'static str {
         match self {

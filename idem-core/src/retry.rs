@@ -9,6 +9,17 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 /// The default makes 5 attempts in total, including the first, with delays of about 1, 5, 25 and 125 seconds. A random
 /// jitter of up to the same length is added to each delay, so that messages that failed together are not retried
 /// together.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use idem_core::RetryPolicy;
+/// // Tries for about ten minutes: after 5, 10, 20, .. seconds, and after a minute each time from then on.
+/// let retry = RetryPolicy::new()
+///     .max_attempts(12)
+///     .min_delay(Duration::from_secs(5))
+///     .factor(2.0)
+///     .max_delay(Duration::from_secs(60));
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
     attempts: u32,

@@ -10,6 +10,39 @@ use crate::{Acker, BoxError, Delivery, DeliveryOrder, Lag};
 /// the worker treats the broker as lost, backs off and calls `subscribe` again on the same value, so a source needs no
 /// reconnect loop. Deliveries received before a failure may still be settled: their ackers report whether that is
 /// possible.
+///
+/// ```
+/// # use idem_core::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
+/// # struct Client;
+/// # struct Message { tag: u64, body: Vec<u8>, redelivered: bool }
+/// # impl Client {
+/// #     async fn consume(&mut self, _: &str, _: u16) -> Result<(), BoxError> { Ok(()) }
+/// #     async fn message(&mut self) -> Result<Message, BoxError> { Err("the connection is lost".into()) }
+/// #     async fn cancel(&mut self) {}
+/// #     async fn close(&mut self) {}
+/// # }
+/// # struct Ack(u64);
+/// # impl Acker for Ack {
+/// #     async fn ack(self) -> Result<Settled, BoxError> { Ok(Settled::Sent) }
+/// #     async fn release(self) -> Result<Settled, BoxError> { Ok(Settled::Sent) }
+/// # }
+/// struct Orders { client: Client }
+///
+/// impl Source for Orders {
+///     type Acker = Ack;
+///     fn system(&self) -> &'static str { "mybroker" }
+///     fn name(&self) -> &str { "orders" }
+///     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
+///         self.client.consume("orders", options.max_unsettled).await
+///     }
+///     async fn next(&mut self) -> Result<(Delivery, Ack), BoxError> {
+///         let message = self.client.message().await?;
+///         Ok((Delivery::new("orders", message.body).with_redelivered(message.redelivered), Ack(message.tag)))
+///     }
+///     async fn drain(&mut self) { self.client.cancel().await }
+///     async fn close(&mut self) { self.client.close().await }
+/// }
+/// ```
 pub trait Source: Send + 'static {
     /// Settles the deliveries of this source.
     type Acker: Acker;
@@ -92,7 +125,14 @@ pub trait Source: Send + 'static {
 }
 
 /// The options of a subscription, which the worker passes to its source.
+///
+/// ```
+/// # use idem_core::{DeliveryOrder, SubscribeOptions};
+/// let options = SubscribeOptions::new("billing", 20).with_order(DeliveryOrder::Queue);
+/// assert_eq!((options.max_unsettled, options.has_history), (20, false));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SubscribeOptions {
     /// The worker's name: the name of the durable consumer or the consumer group unless another is configured.
     pub consumer: String,
@@ -115,11 +155,27 @@ impl SubscribeOptions {
         let (handler_timeout, order) = (Duration::from_secs(30), DeliveryOrder::None);
         Self { consumer: consumer.into(), max_unsettled, handler_timeout, order, has_history: false }
     }
+
+    /// Sets how long a delivery normally stays unsettled.
+    pub fn with_handler_timeout(self, handler_timeout: Duration) -> Self {
+        Self { handler_timeout, ..self }
+    }
+
+    /// Sets the order to guarantee.
+    pub fn with_order(self, order: DeliveryOrder) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Sets whether the database has, or has had, claims of this worker.
+    pub fn with_history(self, has_history: bool) -> Self {
+        Self { has_history, ..self }
+    }
 }
 
 /// How long after its publication the broker may redeliver a message, whether because of a power failure, an offset
 /// reset or an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReplayWindow {
     /// At most this long.
     Within(Duration),
@@ -127,4 +183,22 @@ pub enum ReplayWindow {
     Unlimited,
     /// Not configured. Claims must still be kept for longer than the broker may redeliver.
     Unknown,
+}
+
+impl ReplayWindow {
+    /// Returns the longer of two, for a source with several queues or topics. An unknown one never hides a known one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use idem_core::ReplayWindow::{Unknown, Unlimited, Within};
+    /// let hour = Within(Duration::from_secs(3600));
+    /// assert_eq!([hour.longest(Unknown), hour.longest(Unlimited)], [hour, Unlimited]);
+    /// ```
+    pub fn longest(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unlimited, _) | (_, Self::Unlimited) => Self::Unlimited,
+            (Self::Within(one), Self::Within(other)) => Self::Within(one.max(other)),
+            (Self::Unknown, known) | (known, Self::Unknown) => known,
+        }
+    }
 }

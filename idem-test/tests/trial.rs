@@ -140,7 +140,7 @@ async fn outcomes_tell_what_became_of_each_delivery() {
     let outcomes = trial.deliver_json(&paid(1)).unwrap().times(3).await.unwrap();
     assert_eq!(outcomes, [Outcome::Processed, Outcome::Duplicate, Outcome::Duplicate]);
     let dead = trial.deliver_json(&Paid { id: 2, amount: -1 }).unwrap().once().await.unwrap();
-    assert_eq!(dead, [Outcome::Dead { reason: Reason::Permanent }]);
+    assert_eq!(dead, [Outcome::dead(Reason::Permanent)]);
     assert_eq!((trial.outcomes().len(), trial.dead_letters().await.unwrap().len()), (4, 1));
 }
 
@@ -165,7 +165,7 @@ async fn a_point_that_is_never_reached_is_said() {
 
 #[tokio::test]
 async fn a_crash_happens_at_its_point() {
-    for point in Crash::ALL {
+    for point in Crash::ALL.iter().copied() {
         let (world, trial) = trial::<Good>(Shop::default()).await;
         let outcomes = trial.deliver_json(&paid(1)).unwrap().crash(point).once().await.unwrap();
         // Before the commit, the message is redelivered, stored and run. After the commit, the claim is found. After
@@ -216,5 +216,5 @@ async fn a_message_has_the_facts_that_a_test_gives_it() {
     let told = trial.has_one_effect(paid, balance).await.unwrap_err().to_string();
     assert!(told.contains("unknown type") && told.contains(".event_type(..)"), "{told}");
     let missing = sent().event_type("paid").once().await.unwrap();
-    assert_eq!(missing, [Outcome::Dead { reason: Reason::NoKey }]);
+    assert_eq!(missing, [Outcome::dead(Reason::NoKey)]);
 }

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{circles, demo, deny, layers, mutants, package, test};
+use crate::{api, circles, demo, deny, layers, mutants, package, test};
 
 /// The feature sets of the facade that a user may select, each checked separately.
 const FEATURES: &[&[&str]] = &[
@@ -21,8 +21,8 @@ const FEATURES: &[&[&str]] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run the small campaign on all brokers and all mutants, which takes longer than everything else. Otherwise only
-    /// one broker and one part of the mutants, which the commit chooses.
+    /// Run the small campaign on all brokers and all mutants, which takes longer than everything else, and have cargo verify
+    /// each package. Otherwise only one broker and one part of the mutants, which the commit chooses.
     #[arg(long)]
     full: bool,
 }
@@ -38,10 +38,12 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     let everything = ["--workspace", "--all-features"];
     run(cargo(["clippy", "--all-targets"]).args(everything).args(["--", "-D", "warnings"]))?;
     run(cargo(["doc", "--no-deps"]).args(everything).env("RUSTDOCFLAGS", "-D warnings"))?;
+    // Behind `cargo doc`, whose dependencies it takes.
+    api::check(&api::Options::default())?;
     for features in FEATURES {
         run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
     }
-    package::check(&package::Options::default())?;
+    package::check(&package::Options { verify: options.full })?;
     // All the following checks share the servers.
     let _servers = Up::new(false)?;
     if options.full {

@@ -1,5 +1,6 @@
 //! The chores of this repository, each a subcommand: `cargo xtask --help`.
 
+mod api;
 mod bench;
 mod cargo;
 mod ci;
@@ -14,6 +15,8 @@ mod mutants;
 mod package;
 mod services;
 mod test;
+mod tree;
+mod unpacked;
 
 use std::process::ExitCode;
 
@@ -47,11 +50,16 @@ enum Chore {
     Matrix(matrix::Options),
     /// Create the packages for crates.io, and check that each contains its licences and README.
     Package(package::Options),
+    /// Compare the public API of the published crates with the lists in docs/api.
+    Api(api::Options),
     /// Check the licences, sources and advisories of all dependencies.
     Deny(deny::Options),
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = api::as_rustdoc() {
+        return code;
+    }
     let done = match Arguments::parse().chore {
         Chore::Services { what } => services::run(what),
         Chore::Bench(options) => bench::run(&options),
@@ -61,6 +69,7 @@ fn main() -> ExitCode {
         Chore::Mutants(options) => mutants::run(&options),
         Chore::Matrix(options) => matrix::run(&options),
         Chore::Package(options) => package::check(&options),
+        Chore::Api(options) => api::check(&options),
         Chore::Deny(options) => deny::check(&options),
     };
     match done {

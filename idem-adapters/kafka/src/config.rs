@@ -24,7 +24,7 @@ impl Config {
         let (place, mut client, login) = (self.place.clone(), self.client.clone(), self.login.clone());
         if let Some(login) = &login {
             let had = login.configure(&mut client).await;
-            had.map_err(|source| Error::Broker { what: not_had(&self.place), source })?;
+            had.map_err(|source| Error::broker(not_had(&self.place), source))?;
         }
         let tokens = Tokens::of(login.as_ref());
         Ok(Self { place, client, login, tokens })

@@ -54,9 +54,7 @@ async fn look<T: Send + 'static>(
     match tokio::task::spawn_blocking(move || how(&config)).await {
         Ok(answer) => Ok(answer?),
         // The runtime is shutting down.
-        Err(error) => {
-            Err(Error::Broker { what: "the look at the brokers was cut off".to_owned(), source: error.into() })
-        }
+        Err(error) => Err(Error::broker("the look at the brokers was cut off", error)),
     }
 }
 

@@ -19,6 +19,17 @@ use tokio::time::timeout;
 use crate::error::Loss;
 
 /// A token of OAuth 2, as a callback given to [`Options::sasl_oauthbearer`](crate::Options::sasl_oauthbearer) returns it.
+///
+/// ```no_run
+/// # use std::time::{Duration, SystemTime};
+/// # use idem_core::BoxError;
+/// # use idem_kafka::{Kafka, Token};
+/// # async fn fetch() -> Result<String, BoxError> { Ok(String::new()) }
+/// let options = Kafka::options("kafka:9093").tls().sasl_oauthbearer(|| async {
+///     let token = fetch().await?;
+///     Ok(Token::new(token, "billing", SystemTime::now() + Duration::from_secs(3600)))
+/// });
+/// ```
 #[derive(Clone)]
 pub struct Token {
     token: String,
@@ -52,6 +63,15 @@ impl fmt::Debug for Token {
 
 /// A user and a password, as a callback given to [`Options::sasl_credentials`](crate::Options::sasl_credentials) returns
 /// them.
+///
+/// ```no_run
+/// # use idem_core::BoxError;
+/// # use idem_kafka::{Credentials, Kafka};
+/// # async fn password() -> Result<String, BoxError> { Ok(String::new()) }
+/// let options = Kafka::options("kafka:9093")
+///     .tls()
+///     .sasl_credentials(|| async { Ok(Credentials::new("billing", password().await?)) });
+/// ```
 pub struct Credentials {
     user: String,
     password: String,

@@ -18,7 +18,7 @@ impl From<Loss> for Error {
     fn from(loss: Loss) -> Self {
         match loss {
             Loss::Refused(text) => Self::Config(text),
-            Loss::Broker(what, source) => Self::Broker { what, source: source.into() },
+            Loss::Broker(what, source) => Self::broker(what, source),
         }
     }
 }

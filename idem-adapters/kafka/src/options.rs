@@ -13,6 +13,19 @@ use crate::error::{SSL, setting};
 use crate::property;
 
 /// How to speak to the brokers, before it is tried.
+///
+/// ```no_run
+/// # use idem_kafka::Kafka;
+/// # async fn connect(password: String, ca: Vec<u8>) -> Result<(), idem_core::Error> {
+/// let kafka = Kafka::options("kafka-1:9093,kafka-2:9093")
+///     .sasl_plain("billing", password)
+///     .tls_ca(ca)
+///     .property("client.rack", "eu-central-1a")
+///     .connect()
+///     .await?;
+/// let orders = kafka.topic("orders").await?;
+/// # Ok(()) }
+/// ```
 pub struct Options {
     brokers: String,
     sasl: Option<(String, String)>,

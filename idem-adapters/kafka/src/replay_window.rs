@@ -29,16 +29,7 @@ pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> ReplayWindow {
             ReplayWindow::Unknown
         })
     };
-    windows.into_iter().map(stated).fold(ReplayWindow::Unknown, longest)
-}
-
-/// The longer of two. An unstated window never hides a stated one.
-pub(crate) fn longest(one: ReplayWindow, other: ReplayWindow) -> ReplayWindow {
-    match (one, other) {
-        (ReplayWindow::Unlimited, _) | (_, ReplayWindow::Unlimited) => ReplayWindow::Unlimited,
-        (ReplayWindow::Within(one), ReplayWindow::Within(other)) => ReplayWindow::Within(one.max(other)),
-        (ReplayWindow::Unknown, stated) | (stated, ReplayWindow::Unknown) => stated,
-    }
+    windows.into_iter().map(stated).fold(ReplayWindow::Unknown, ReplayWindow::longest)
 }
 
 type Stated = (Arc<str>, Result<ReplayWindow, String>);
@@ -105,13 +96,5 @@ mod tests {
         assert_eq!(stated("compact", "604800000"), Some(ReplayWindow::Unlimited));
         assert_eq!(stated("delete", "-1"), Some(ReplayWindow::Unlimited));
         assert_eq!(stated("delete", "soon"), None);
-    }
-
-    #[test]
-    fn of_several_topics_the_longest_counts() {
-        let (day, week) = (Duration::from_secs(86_400), Duration::from_secs(7 * 86_400));
-        assert_eq!(longest(ReplayWindow::Within(week), ReplayWindow::Within(day)), ReplayWindow::Within(week));
-        assert_eq!(longest(ReplayWindow::Within(week), ReplayWindow::Unlimited), ReplayWindow::Unlimited);
-        assert_eq!(longest(ReplayWindow::Unknown, ReplayWindow::Within(day)), ReplayWindow::Within(day));
     }
 }

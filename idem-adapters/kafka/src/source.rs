@@ -24,6 +24,18 @@ use crate::{connection, consumer, replay_window};
 ///
 /// Each [`subscribe`](Source::subscribe) leaves the group and joins it again. Only when no broker could be reached and nothing
 /// else had changed it goes on as the member that it was, so that the group need not wait until its session is over.
+///
+/// ```no_run
+/// # use idem_kafka::{GroupProtocol, Kafka, Start};
+/// # async fn topic(kafka: Kafka) -> Result<(), idem_core::Error> {
+/// let orders = kafka
+///     .topic("orders")
+///     .await?
+///     .group("billing-eu")
+///     .group_protocol(GroupProtocol::Consumer)
+///     .start(Start::Earliest);
+/// # Ok(()) }
+/// ```
 pub struct Topic {
     config: Arc<Config>,
     wanted: Arc<Wanted>,
@@ -144,7 +156,7 @@ impl Topic {
 
     fn ended(&self) -> Error {
         let what = format!("the subscription to topic `{}` on {} has ended", self.wanted.text, self.config.place);
-        Error::Broker { what, source: "it has no subscription: call subscribe first".into() }
+        Error::broker(what, "it has no subscription: call subscribe first")
     }
 
     /// Goes on as the member that it was, if it can.

@@ -116,7 +116,7 @@ impl Subscribed {
         tracing::info!(topics = ?new, wanted = %member.plan.wanted.text, "topics that match are new, and are consumed");
         let (config, stated) = (Arc::clone(&member.plan.config), member.plan.replay_window);
         self.runtime.spawn(async move {
-            if replay_window::longest(replay_window::of(&config, &new).await, stated) != stated {
+            if replay_window::of(&config, &new).await.longest(stated) != stated {
                 tracing::warn!(
                     topics = ?new,
                     "topics that are new keep messages for longer than those before: keep claims for longer than that, too"

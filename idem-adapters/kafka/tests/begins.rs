@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, SystemTime};
 
 use common::{World, next, subscribe_options};
-use idem_core::{Acker, Error, Source, SubscribeOptions};
+use idem_core::{Acker, Error, Source};
 use idem_kafka::{Start, Topic};
 use rdkafka::producer::FutureRecord;
 
@@ -88,7 +88,7 @@ async fn a_group_that_has_committed_goes_on_there_whatever_the_start() {
 async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
     let Some(world) = World::new().await else { return };
     world.publish("while nobody was there").await;
-    let known = SubscribeOptions { has_history: true, ..subscribe_options(4) };
+    let known = subscribe_options(4).with_history(true);
     let mut topic = world.topic().await.start(Start::Latest);
     let error = topic.subscribe(known.clone()).await.unwrap_err().to_string();
     assert!(
@@ -155,7 +155,7 @@ async fn a_group_whose_offsets_have_expired_begins_at_its_time_again() {
         publish_at(&world, 0, minutes, &format!("{minutes} minutes ago")).await;
     }
     let mut topic = world.topic().await.start(Start::Time(ago(45)));
-    topic.subscribe(SubscribeOptions { has_history: true, ..subscribe_options(4) }).await.unwrap();
+    topic.subscribe(subscribe_options(4).with_history(true)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "40 minutes ago");
 }
 

@@ -85,7 +85,7 @@ async fn partitions_take_turns_and_each_has_one_delivery_of_an_order_out() {
         }
     }
     let mut topic = world.topic().await;
-    topic.subscribe(SubscribeOptions { order: DeliveryOrder::Partition, ..subscribe_options(100) }).await.unwrap();
+    topic.subscribe(subscribe_options(100).with_order(DeliveryOrder::Partition)).await.unwrap();
     let mut heads = Vec::new();
     for _ in 0..3 {
         heads.push(next(&mut topic).await);
@@ -279,7 +279,7 @@ async fn a_lane_is_a_partition_or_a_key_and_records_without_a_key_share_one() {
     let mut lanes = Vec::new();
     for order in [DeliveryOrder::Key, DeliveryOrder::Partition, DeliveryOrder::None] {
         let mut topic = world.topic().await.group(format!("{}-{order:?}", world.group));
-        topic.subscribe(SubscribeOptions { order, ..subscribe_options(5) }).await.unwrap();
+        topic.subscribe(subscribe_options(5).with_order(order)).await.unwrap();
         let mut seen = Vec::new();
         for _ in 0..5 {
             let (delivery, acker) = next(&mut topic).await;

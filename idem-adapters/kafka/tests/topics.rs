@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use common::{LONG, World, loss, next, options, subscribe_options, texts};
-use idem_core::{Acker, DeliveryOrder, Error, ReplayWindow, Source, SubscribeOptions};
+use idem_core::{Acker, DeliveryOrder, Error, ReplayWindow, Source};
 use idem_kafka::{Start, Topic};
 use rdkafka::admin::AdminOptions;
 use rdkafka::{Offset, TopicPartitionList};
@@ -85,7 +85,7 @@ async fn partitions_of_one_number_in_two_topics_are_two_lanes_and_two_offsets() 
         other.publish(payload).await;
     }
     let mut topic = of(&one, &[&one.topic, &other.topic]).await;
-    topic.subscribe(SubscribeOptions { order: DeliveryOrder::Partition, ..subscribe_options(8) }).await.unwrap();
+    topic.subscribe(subscribe_options(8).with_order(DeliveryOrder::Partition)).await.unwrap();
     let (held, _unsettled) = next(&mut topic).await;
     let mut seen = Vec::new();
     for _ in 0..2 {
@@ -119,7 +119,7 @@ async fn a_topic_that_is_made_later_is_consumed_from_its_first_message_where_a_p
     unseen.create(1, &[]).await;
     unseen.publish("while nobody was there").await;
     let mut topic = matching(&world).await.start(Start::Latest);
-    topic.subscribe(SubscribeOptions { has_history: true, ..subscribe_options(8) }).await.unwrap();
+    topic.subscribe(subscribe_options(8).with_history(true)).await.unwrap();
     assert_eq!(take(&mut topic, 1).await, seen(&[(&unseen, "while nobody was there")]));
 }
 
@@ -198,9 +198,7 @@ async fn an_offset_out_of_range_in_one_topic_leaves_the_other_alone() {
 async fn a_group_without_a_place_in_any_of_the_topics_skips_nothing_without_a_word() {
     let Some((one, other)) = two().await else { return };
     let mut topic = of(&one, &[&one.topic, &other.topic]).await.start(Start::Latest);
-    let error = texts(
-        topic.subscribe(SubscribeOptions { has_history: true, ..subscribe_options(8) }).await.unwrap_err().as_ref(),
-    );
+    let error = texts(topic.subscribe(subscribe_options(8).with_history(true)).await.unwrap_err().as_ref());
     let options = format!("--topic {} --topic {} --reset-offsets", one.topic, other.topic);
     assert!(error.contains("Start::Latest") && error.contains(&options), "{error}");
     assert_eq!((one.committed(0), other.committed(0)), (None, None));

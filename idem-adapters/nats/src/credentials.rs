@@ -13,6 +13,13 @@ use crate::error::broker;
 
 /// By what a server is to know the worker: what the callback given to
 /// [`Options::credentials`](crate::Options::credentials) returns.
+///
+/// ```no_run
+/// # use idem_core::BoxError;
+/// # use idem_nats::{Credentials, Nats};
+/// # async fn token() -> Result<String, BoxError> { Ok(String::new()) }
+/// let options = Nats::options("tls://nats:4222").credentials(|| async { Ok(Credentials::token(token().await?)) });
+/// ```
 pub struct Credentials(Kind);
 
 enum Kind {

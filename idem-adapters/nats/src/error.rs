@@ -10,7 +10,7 @@ use idem_core::{BoxError, Error};
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
-    Error::Broker { what, source: source.into() }
+    Error::broker(what, source)
 }
 
 /// The connection could not be made.

@@ -12,6 +12,18 @@ use crate::name::unfit;
 use crate::tls;
 
 /// How to speak to a server, before it is tried.
+///
+/// ```no_run
+/// # use idem_nats::Nats;
+/// # async fn connect(ca: Vec<u8>) -> Result<(), idem_core::Error> {
+/// let nats = Nats::options("tls://nats-1:4222,tls://nats-2:4222")
+///     .credentials_file("/run/secrets/billing.creds")
+///     .tls_ca(ca)
+///     .connect()
+///     .await?;
+/// let orders = nats.stream("orders").await?;
+/// # Ok(()) }
+/// ```
 pub struct Options {
     url: String,
     tls_ca: Option<Vec<u8>>,

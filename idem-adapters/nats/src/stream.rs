@@ -22,6 +22,20 @@ use crate::subscription::{Made, Subscription};
 ///
 /// Each [`subscribe`](idem_core::Source::subscribe) makes a new connection. Deliveries of the earlier ones stay ours, are extended,
 /// and can be settled by the new one, unless the stream was recreated in the meantime.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use idem_nats::{Nats, Start};
+/// # async fn stream(nats: Nats) -> Result<(), idem_core::Error> {
+/// let orders = nats
+///     .stream("orders")
+///     .await?
+///     .durable("billing-eu")
+///     .filter_subject("orders.eu.>")
+///     .ack_wait(Duration::from_secs(60))
+///     .start(Start::New);
+/// # Ok(()) }
+/// ```
 pub struct Stream {
     pub(crate) config: Arc<Config>,
     pub(crate) name: Arc<str>,

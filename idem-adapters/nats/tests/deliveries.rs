@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use async_nats::HeaderMap;
 use async_nats::header::NATS_MESSAGE_ID;
 use common::{World, loss, next, nothing_for, subscribe_options};
-use idem_core::{Acker, DeliveryOrder, Settled, Source, SubscribeOptions};
+use idem_core::{Acker, DeliveryOrder, Settled, Source};
 
 #[tokio::test]
 async fn the_payload_arrives_unchanged() {
@@ -264,7 +264,7 @@ async fn in_a_queues_order_there_is_one_lane_and_one_message_at_a_time_for_all_w
     for n in 0..3 {
         world.publish(n.to_string()).await;
     }
-    let ordered = || SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(4) };
+    let ordered = || subscribe_options(4).with_order(DeliveryOrder::Queue);
     let (mut one, mut two) = (world.source().await, world.source().await);
     one.subscribe(ordered()).await.unwrap();
     two.subscribe(ordered()).await.unwrap();

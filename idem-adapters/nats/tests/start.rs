@@ -192,7 +192,7 @@ async fn several_filters_are_taken_by_servers_that_know_them_and_refused_otherwi
 async fn an_order_that_jetstream_cannot_keep_is_refused() {
     let Some(world) = World::new().await else { return };
     for order in [DeliveryOrder::Partition, DeliveryOrder::Key] {
-        let error = refusal(world.source().await, SubscribeOptions { order, ..subscribe_options(1) }).await;
+        let error = refusal(world.source().await, subscribe_options(1).with_order(order)).await;
         assert!(error.contains("DeliveryOrder::Queue") && error.contains(&format!("{order:?}")), "{error}");
     }
 }
@@ -200,7 +200,7 @@ async fn an_order_that_jetstream_cannot_keep_is_refused() {
 #[tokio::test]
 async fn a_queues_order_needs_a_consumer_that_hands_out_one_at_a_time() {
     let Some(world) = World::new().await else { return };
-    let ordered = || SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(4) };
+    let ordered = || subscribe_options(4).with_order(DeliveryOrder::Queue);
     world.source().await.subscribe(ordered()).await.unwrap();
     assert_eq!(world.info().await.config.max_ack_pending, 1);
     let error = refusal(world.source().await, subscribe_options(4)).await;

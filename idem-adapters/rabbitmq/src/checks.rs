@@ -70,10 +70,7 @@ mod tests {
     fn a_handler_timeout_near_the_consumer_timeout_is_warned_about() {
         for (seconds, warned) in [(30, false), (31, true)] {
             let (text, subscriber) = idem_test::captured();
-            let options = SubscribeOptions {
-                handler_timeout: Duration::from_secs(seconds),
-                ..SubscribeOptions::new("billing", 1)
-            };
+            let options = SubscribeOptions::new("billing", 1).with_handler_timeout(Duration::from_secs(seconds));
             tracing::subscriber::with_default(subscriber, || queue(Duration::from_secs(60)).check(&options)).unwrap();
             let text = text.to_string();
             assert_eq!(text.contains("WARN") && text.contains("orders"), warned, "{text}");

@@ -12,6 +12,16 @@ use tokio::time::timeout;
 /// A user's name and password; for a token, whatever name the server's plugin wants, and the token as the password.
 ///
 /// `Debug` shows the name only.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use idem_core::BoxError;
+/// # use idem_rabbitmq::{Credentials, RabbitMq};
+/// # async fn token() -> Result<String, BoxError> { Ok(String::new()) }
+/// let options = RabbitMq::options("amqps://rabbit/shop").credentials(|| async {
+///     Ok(Credentials::new("billing", token().await?).valid_for(Duration::from_secs(3600)))
+/// });
+/// ```
 #[derive(Clone)]
 pub struct Credentials {
     pub(crate) user: String,

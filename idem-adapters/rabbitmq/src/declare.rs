@@ -19,6 +19,12 @@ use crate::source::Queue;
 type Sending = Pin<Box<dyn Future<Output = Result<Queue, Error>> + Send>>;
 
 /// An existing queue that is asked for: `.await` looks at it, and gives the [`Queue`].
+///
+/// ```no_run
+/// # async fn queue(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+/// let orders = rabbit.queue("orders").consumer_argument("x-priority", 10).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "it is looked at when it is awaited"]
 pub struct Existing {
@@ -45,6 +51,16 @@ impl IntoFuture for Existing {
 }
 
 /// A queue that is to be declared: `.await` declares and binds it, and gives the [`Queue`].
+///
+/// ```no_run
+/// # async fn declare(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+/// let orders = rabbit
+///     .declare("billing-orders")
+///     .bind("shop", "order.*")
+///     .argument("x-single-active-consumer", true)
+///     .await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "it is declared when it is awaited"]
 pub struct Declare {

@@ -9,7 +9,7 @@ use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
 /// The broker cannot be used, and `source` says why.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
-    Error::Broker { what, source: source.into() }
+    Error::broker(what, source)
 }
 
 /// A question was not answered within the limit.

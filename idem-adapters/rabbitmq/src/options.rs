@@ -17,6 +17,20 @@ use crate::url::{self, Url};
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// How to speak to a server, before it is tried.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use idem_rabbitmq::RabbitMq;
+/// # async fn connect(ca: Vec<u8>) -> Result<(), idem_core::Error> {
+/// let rabbit = RabbitMq::options("amqps://billing@rabbit-1/shop")
+///     .hosts(["rabbit-2", "rabbit-3"])
+///     .tls_ca(ca)
+///     .consumer_timeout(Duration::from_secs(3600))
+///     .connect()
+///     .await?;
+/// let orders = rabbit.queue("orders").await?;
+/// # Ok(()) }
+/// ```
 pub struct Options {
     url: String,
     hosts: Vec<String>,

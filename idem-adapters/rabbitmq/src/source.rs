@@ -26,6 +26,13 @@ use crate::wide::End;
 ///
 /// Each [`subscribe`](Source::subscribe) makes a new connection, with a channel for each queue, and ends those before: deliveries
 /// of the earlier ones go back to their queues, and their ackers answer [`Settled::Stale`](idem_core::Settled::Stale).
+///
+/// ```no_run
+/// # async fn queues(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+/// let orders = rabbit.queue("orders").await?;
+/// let both = orders.and(rabbit.queue("refunds").await?)?;
+/// # Ok(()) }
+/// ```
 pub struct Queue {
     pub(crate) config: Arc<Config>,
     /// The names of all queues.

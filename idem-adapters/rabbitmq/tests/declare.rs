@@ -4,7 +4,7 @@
 mod common;
 
 use common::{World, loss, next, subscribe_options};
-use idem_core::{Acker, DeliveryOrder, Error, Source, SubscribeOptions};
+use idem_core::{Acker, DeliveryOrder, Error, Source};
 use idem_rabbitmq::{Argument, Declare};
 use lapin::options::{BasicConsumeOptions, BasicPublishOptions, ExchangeDeclareOptions, ExchangeDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -25,7 +25,7 @@ async fn refusal(declare: Declare) -> String {
 async fn a_queue_is_declared_with_the_arguments_that_are_asked_for() {
     let Some(world) = World::empty().await else { return };
     let mut queue = declared(&world).await.argument("x-single-active-consumer", true).await.unwrap();
-    let ordered = SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(1) };
+    let ordered = subscribe_options(1).with_order(DeliveryOrder::Queue);
     queue.subscribe(ordered.clone()).await.unwrap();
     queue.close().await;
     // An existing queue may have more of them, and what it has is known for the order.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::relay::Relay;
 use common::{World, loss, next, subscribe_options, texts};
-use idem_core::{Acker, DeliveryOrder, Error, Source, SubscribeOptions};
+use idem_core::{Acker, DeliveryOrder, Error, Source};
 use idem_rabbitmq::{Queue, RabbitMq};
 use lapin::types::AMQPValue;
 
@@ -123,7 +123,7 @@ async fn in_an_order_each_queue_is_a_lane_and_each_must_keep_it() {
     let (Some(one), Some(two)) = (World::empty().await, World::empty().await) else { return };
     one.declare("quorum", &[("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
     two.declare("quorum", &[]).await;
-    let ordered = SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(4) };
+    let ordered = subscribe_options(4).with_order(DeliveryOrder::Queue);
     let rabbit = one.rabbit().await;
     let mut queue = both(&rabbit, &one, &two).await;
     let refused = queue.subscribe(ordered.clone()).await.unwrap_err().to_string();

@@ -135,7 +135,7 @@ async fn a_quorum_queue_is_taken_whatever_its_arguments() {
 }
 
 fn ordered(order: DeliveryOrder) -> SubscribeOptions {
-    SubscribeOptions { order, ..subscribe_options(4) }
+    subscribe_options(4).with_order(order)
 }
 
 #[tokio::test]

@@ -93,7 +93,7 @@ async fn one_consumer_at_a_time_keeps_its_order() {
     for n in 1..8 {
         world.publish(n.to_string()).await;
     }
-    let ordered = |max_unsettled| SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(max_unsettled) };
+    let ordered = |max_unsettled| subscribe_options(max_unsettled).with_order(DeliveryOrder::Queue);
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
     queue.subscribe(ordered(3)).await.unwrap();
     at_the_message(&world, &mut queue, ordered(3), 8).await;
@@ -222,7 +222,7 @@ async fn the_end_of_one_at_a_time_returns_nothing_to_the_next_consumer() {
     for n in 1..6 {
         world.publish(n.to_string()).await;
     }
-    let ordered = SubscribeOptions { order: DeliveryOrder::Queue, ..subscribe_options(2) };
+    let ordered = subscribe_options(2).with_order(DeliveryOrder::Queue);
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
     queue.subscribe(ordered.clone()).await.unwrap();
     at_the_message(&world, &mut queue, ordered.clone(), 6).await;

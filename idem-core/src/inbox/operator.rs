@@ -12,7 +12,7 @@ use crate::{Error, Key, Store};
 /// for row in inbox.list(&Filter::default(), Page::default()).await? {
 ///     println!("{} {} {} {:?}: {}", row.id, row.handler, row.identity.key, row.reason, row.error);
 /// }
-/// let exhausted = Filter { reason: Some(Reason::Exhausted), ..Filter::default() };
+/// let exhausted = Filter::new().reason(Reason::Exhausted);
 /// println!("{} replayed", inbox.replay_all(&exhausted).await?.due);
 /// # Ok(()) }
 /// ```
@@ -64,7 +64,7 @@ impl<S: Store> Inbox<S> {
         // In this order, so that a row that dies meanwhile is found.
         for scheduled in [true, false] {
             let filter = Filter { scheduled, ..Filter::default() };
-            let page = Page { before: Some(id.saturating_add(1)), limit: 1 };
+            let page = Page::new(1).before(id.saturating_add(1));
             let row = self.list(&filter, page).await?.pop().filter(|row| row.id == id);
             if row.is_some() {
                 return Ok(row);
@@ -82,12 +82,10 @@ impl<S: Store> Inbox<S> {
     /// database cannot be used.
     pub async fn replay_all(&self, filter: &Filter) -> Result<ReplayedAll, Error> {
         if filter.scheduled {
-            return Err(Error::Config(
-                "only dead letters are replayed: take `scheduled: true` out of the filter".into(),
-            ));
+            return Err(Error::Config("only dead letters are replayed: take `.scheduled()` out of the filter".into()));
         }
         // Each row is read with its payload.
-        let mut page = Page { before: None, limit: 20 };
+        let mut page = Page::new(20);
         let mut all = ReplayedAll::default();
         loop {
             let rows = self.list(filter, page).await?;

@@ -10,6 +10,23 @@ use tokio::sync::watch;
 ///
 /// Before the worker has started and after it has ended, it is not ready, and neither the broker nor the database is
 /// available.
+///
+/// ```
+/// # use idem_core::{Health, Source, Store, Worker};
+/// // For a readiness probe.
+/// fn status(health: &Health) -> (u16, String) {
+///     match health.paused() {
+///         Some(why) => (503, why),
+///         None if health.is_ready() => (200, "ready".to_owned()),
+///         None => (503, format!("broker: {}, database: {}", health.broker(), health.database())),
+///     }
+/// }
+/// # fn example<S: Store>(store: S, orders: impl Source) {
+/// let worker = Worker::new("billing", store, orders);
+/// let health = worker.health();
+/// assert_eq!(status(&health).0, 503, "the worker does not run yet");
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Health(Arc<State>);
 

@@ -6,10 +6,12 @@ use super::StoreError;
 use crate::{BoxError, Fingerprint, Key};
 
 /// (consumer, handler), interned as a small integer in the table `handlers`.
+// Exhaustive: it is the column's number, and stores wrap and unwrap it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandlerId(pub i32);
 
 /// The identity of a message in the store.
+// Exhaustive: a store that did not read a new part of it would take two messages for one, so it must not compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The handler of the message.
@@ -21,6 +23,7 @@ pub struct Identity {
 }
 
 /// The state in which a claim is inserted.
+// Exhaustive: a store that treated a new state like one of these would break the guarantee, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimState {
     /// The message is processed when this transaction commits: `processed_at` is set.
@@ -30,8 +33,9 @@ pub enum ClaimState {
     Waiting,
 }
 
-/// The response to a claim.
+/// The response to a claim. Only the core decides by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Claimed {
     /// The claim was inserted.
     New {
@@ -53,6 +57,7 @@ impl Claimed {
 
 /// A committed claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExistingClaim {
     /// The fingerprint of the message that holds the key.
     pub fingerprint: Fingerprint,
@@ -60,8 +65,16 @@ pub struct ExistingClaim {
     pub age: Option<Duration>,
 }
 
+impl ExistingClaim {
+    /// A claim with this fingerprint, and the time since it was processed.
+    pub fn new(fingerprint: Fingerprint, age: Option<Duration>) -> Self {
+        Self { fingerprint, age }
+    }
+}
+
 /// The result of a rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RollbackResult {
     /// Nothing of the transaction is in the database.
     RolledBack,
@@ -77,6 +90,7 @@ pub enum RollbackResult {
 
 /// The result of a commit.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum CommitResult {
     /// The transaction is durably committed.
     Done,
@@ -103,7 +117,10 @@ pub enum CommitResult {
 ///
 /// The number alone is not enough: after a crash, a server reuses the numbers of transactions that had not yet written
 /// anything to its log. If the claim does not belong to that transaction, nothing of it is in the database.
+///
+/// A store outside this crate starts with `Ticket::default()` and sets what it needs to find the transaction again.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ticket {
     /// Its number, as the database writes it. Empty if it has none.
     pub number: String,
@@ -115,6 +132,7 @@ pub struct Ticket {
 
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fate {
     /// It has not ended: its connection was dropped, but the database has not noticed or still runs its last statement.
     Running,

@@ -6,6 +6,7 @@ use crate::BoxError;
 /// database. Statements of a handler are not covered. Each store maps the database's error codes to these variants in
 /// one place, its module `answer`.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// Another transaction holds the row, and did not end within the lock timeout (55P03, SQLITE_BUSY). The delivery is
     /// held briefly.

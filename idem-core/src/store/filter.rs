@@ -8,15 +8,12 @@ use crate::{Key, Reason};
 ///
 /// ```
 /// # use idem_core::{Reason, store::Filter};
-/// let filter = Filter {
-///     handler: Some("order_paid".to_owned()),
-///     reason: Some(Reason::Exhausted),
-///     ..Filter::default()
-/// };
-/// let one = Filter { key: Some("9513c1b4-5c2d-4d3c-8a55-4be7d8a0b1a2".to_owned()), ..Filter::default() };
+/// let filter = Filter::new().handler("order_paid").reason(Reason::Exhausted);
+/// let one = Filter::new().key("9513c1b4-5c2d-4d3c-8a55-4be7d8a0b1a2");
 /// assert_eq!(one.keys().map(|keys| keys.len()), Some(2), "the text, and the UUID");
 /// ```
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Filter {
     /// Lists scheduled rows instead of dead ones.
     pub scheduled: bool,
@@ -29,6 +26,31 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// All dead rows.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Scheduled rows instead of dead ones.
+    pub fn scheduled(self) -> Self {
+        Self { scheduled: true, ..self }
+    }
+
+    /// Only rows of this handler.
+    pub fn handler(self, name: impl Into<String>) -> Self {
+        Self { handler: Some(name.into()), ..self }
+    }
+
+    /// Only rows that died for this reason.
+    pub fn reason(self, reason: Reason) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// Only rows with this key, as the log writes it.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..self }
+    }
+
     /// The keys that the text of [`key`](Self::key) may stand for, for a store; `None` if any key will do.
     pub fn keys(&self) -> Option<Vec<Key>> {
         let text = self.key.as_deref()?;
@@ -54,7 +76,7 @@ mod tests {
     use super::*;
 
     fn keys(text: &str) -> Vec<Key> {
-        Filter { key: Some(text.to_owned()), ..Filter::default() }.keys().unwrap()
+        Filter::new().key(text).keys().unwrap()
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::Identity;
 
 /// A row to insert.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct NewRow<'a> {
     /// The identity of the message.
     pub identity: &'a Identity,
@@ -23,8 +24,21 @@ pub struct NewRow<'a> {
     pub error: &'a str,
 }
 
-/// An inbox row.
+impl<'a> NewRow<'a> {
+    /// A row of a message that has no failed attempt and no error.
+    pub fn new(identity: &'a Identity, delivery: &'a Delivery, state: Result<Duration, Reason>) -> Self {
+        Self { identity, delivery, attempts: 0, state, error: "" }
+    }
+
+    /// Sets the number of failed attempts and the error of the last one.
+    pub fn with_attempts(self, attempts: u32, error: &'a str) -> Self {
+        Self { attempts, error, ..self }
+    }
+}
+
+/// An inbox row. A store outside this crate starts with [`Row::new`] and sets the fields that it has read.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Row {
     /// The id of the row.
     pub id: i64,
@@ -59,6 +73,27 @@ pub struct Row {
 }
 
 impl Row {
+    /// A row that was delivered once, has not run, is not taken, and has been due since it was stored.
+    pub fn new(id: i64, identity: Identity, handler: String, delivery: Delivery, created_at: SystemTime) -> Self {
+        Self {
+            id,
+            identity,
+            handler,
+            delivery,
+            token: None,
+            starts: 0,
+            attempts: 0,
+            breaks: 0,
+            sightings: 1,
+            reason: None,
+            error: String::new(),
+            created_at,
+            due_at: created_at,
+            died_at: None,
+            waited: None,
+        }
+    }
+
     /// Returns what must not run concurrently with it.
     pub fn isolation(&self) -> Isolation {
         match (self.starts, self.breaks) {
@@ -75,6 +110,8 @@ impl Row {
 }
 
 /// What must not run concurrently with a row.
+// Exhaustive, like `Kind`: a store that treated a new case like one of these would run a row beside others that it can
+// take down with it, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
     /// Nothing: it is an ordinary row.
@@ -88,6 +125,7 @@ pub enum Isolation {
 }
 
 /// Which due rows to take.
+// Exhaustive, see `Isolation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Ordinary rows: no start, and at most 1 break. Taking them counts their start.
@@ -99,6 +137,7 @@ pub enum Kind {
 
 /// How many rows to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limit {
     /// The maximum number of rows.
     pub rows: usize,
@@ -108,8 +147,10 @@ pub struct Limit {
     pub since: Option<Duration>,
 }
 
-/// How far back polling has to look, if that makes it faster; `None`: back to the oldest row.
+/// How far back polling has to look, if that makes it faster; `None`: back to the oldest row. `Since::default()` looks
+/// at everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Since {
     /// For ordinary rows.
     pub ordinary: Option<Duration>,
@@ -125,6 +166,8 @@ impl Limit {
 }
 
 /// The result for a taken row. Each variant clears the token, and applies only if the row still has that token.
+// Exhaustive: a store that ignored a new result or a new part of one would run a message too often or lose it, so it must
+// not compile.
 #[derive(Debug, Clone)]
 pub enum Note {
     /// The run failed: attempts + 1, starts 0, breaks 0; due after this time, or dead for this reason.
@@ -162,6 +205,7 @@ pub enum Note {
 }
 
 /// The pending work of a consumer's handlers.
+// Exhaustive: a store that did not look for a new kind of work would leave those rows forever, so it must not compile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DueRows {
     /// An ordinary row is due.
@@ -172,8 +216,9 @@ pub struct DueRows {
     pub crashed: bool,
 }
 
-/// The fill level of the inbox.
+/// The fill level of the inbox. A store outside this crate starts with `Stats::default()`, which is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// The number of scheduled rows.
     pub scheduled: u64,
@@ -183,8 +228,15 @@ pub struct Stats {
     pub oldest_due: Option<Duration>,
 }
 
-/// A page of a list.
+/// A page of a list, newest rows first. By default the first 100 rows.
+///
+/// ```
+/// # use idem_core::store::Page;
+/// let next = Page::new(20).before(4711);
+/// assert_eq!((next.limit, next.before), (20, Some(4711)));
+/// ```
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Page {
     /// Lists only rows with a smaller id: the last one of the previous page.
     pub before: Option<i64>,
@@ -194,12 +246,25 @@ pub struct Page {
 
 impl Default for Page {
     fn default() -> Self {
-        Self { before: None, limit: 100 }
+        Self::new(100)
+    }
+}
+
+impl Page {
+    /// The first page, of at most this many rows.
+    pub fn new(limit: u32) -> Self {
+        Self { before: None, limit }
+    }
+
+    /// The page behind the row with this id, the last one of the page before.
+    pub fn before(self, id: i64) -> Self {
+        Self { before: Some(id), ..self }
     }
 }
 
 /// The result of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Replayed {
     /// The row is due now.
     Due,
@@ -226,13 +291,26 @@ pub struct ReplayedAll {
     pub needs_key: u64,
 }
 
-/// The result of a prune.
+/// The result of a prune. By default nothing was pruned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pruned {
     /// The number of deleted claims.
     pub claims: u64,
     /// Another pruner was active, so nothing was done.
     pub elsewhere: bool,
+}
+
+impl Pruned {
+    /// This pruner deleted as many claims.
+    pub fn of(claims: u64) -> Self {
+        Self { claims, elsewhere: false }
+    }
+
+    /// Another pruner is active.
+    pub fn elsewhere() -> Self {
+        Self { claims: 0, elsewhere: true }
+    }
 }
 
 /// The number of breaks that makes a message a dead letter.

@@ -8,6 +8,7 @@ pub const SEEN_RECENTLY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A handler that has inbox rows, scheduled or dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Waiting {
     /// The name of the handler.
     pub handler: String,
@@ -15,8 +16,17 @@ pub struct Waiting {
     pub seen: Duration,
 }
 
-/// SQL statements for the inbox rows of a handler that no worker has any more, with all names filled in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+impl Waiting {
+    /// A handler whose last worker had it this long ago.
+    pub fn new(handler: impl Into<String>, seen: Duration) -> Self {
+        Self { handler: handler.into(), seen }
+    }
+}
+
+/// SQL statements for the inbox rows of a handler that no worker has any more, with all names filled in. A store
+/// outside this crate starts with `Cures::default()`, which is empty, and sets each field.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cures {
     /// Renames the handler, with its claims and rows, to the one that replaces it. Fails without any change if the
     /// replacement already has claims or rows.

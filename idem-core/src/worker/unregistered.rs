@@ -68,8 +68,8 @@ impl Unregistered<'_> {
              one, `#[idempotent(name = {handler:?})]`, or stop the workers of {consumer:?} and rename it{others}: {rename}. \
              If another service or worker has it, give each a consumer name of its own, and let the handler take its \
              claims along while its workers are stopped: {part}. If nobody needs the rows, make dead letters of those that \
-             are scheduled: {dead_letter}; and discard them, `Inbox::list` with `Filter {{ handler: Some({handler:?}.into()), \
-             ..Filter::default() }}` and `Inbox::discard`. To leave them where they are, start with \
+             are scheduled: {dead_letter}; and discard them, `Inbox::list` with \
+             `Filter::new().handler({handler:?})` and `Inbox::discard`. To leave them where they are, start with \
              `.allow_unregistered_rows()`"
         )
     }

@@ -28,7 +28,7 @@ async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, Stor
     let (identity, delivery) = (world.identity(key), Delivery::new("orders", key.as_bytes().to_vec()));
     let mut txn = world.store.begin(deadline).await?;
     world.store.claim(&mut txn, &identity, ClaimState::Waiting).await?;
-    let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state: Ok(Duration::ZERO), error: "" };
+    let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO));
     world.store.insert(&mut txn, &row).await?;
     Ok(txn)
 }
@@ -40,6 +40,7 @@ fn whose(fault: &StoreError) -> &'static str {
         StoreError::Message(_) => "the message's",
         StoreError::ConnectionLost(_) => "the connection's",
         StoreError::Unavailable(_) => "the database's",
+        _ => "a new kind",
     }
 }
 
@@ -54,7 +55,7 @@ async fn a_row_that_a_trigger_keeps_out_silently_is_the_fault_of_its_message() {
 
     let identities = ["one", "lost"].map(|key| world.identity(key));
     let delivery = Delivery::new("orders", b"both".to_vec());
-    let row = |identity| NewRow { identity, delivery: &delivery, attempts: 0, state: Ok(Duration::ZERO), error: "" };
+    let row = |identity| NewRow::new(identity, &delivery, Ok(Duration::ZERO));
     let rows: Vec<_> = identities.iter().map(row).collect();
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     let refused = world.store.insert_many(&mut txn, &rows).await.unwrap_err();

@@ -200,13 +200,7 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     let identity =
         idem_core::store::Identity { fingerprint: idem_core::Fingerprint::of(b"another"), ..world.identity("taken") };
     let delivery = idem_core::Delivery::new("orders", &b"another"[..]);
-    let row = idem_core::store::NewRow {
-        identity: &identity,
-        delivery: &delivery,
-        attempts: 0,
-        state: Err(Reason::Conflict),
-        error: "",
-    };
+    let row = idem_core::store::NewRow::new(&identity, &delivery, Err(Reason::Conflict));
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.insert(&mut txn, &row).await.unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));

@@ -29,12 +29,12 @@ async fn only_dated_claims_older_than_the_retention_and_without_a_row_go() {
     let identity = world.identity("old-8-1");
     let delivery = idem_core::Delivery::new("orders", &b"another"[..]);
     let state = Err(Reason::Conflict);
-    let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+    let row = NewRow::new(&identity, &delivery, state);
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.insert(&mut txn, &row).await.unwrap();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
 
-    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 6, elsewhere: false });
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::of(6));
     assert_eq!(world.claims().await, 5 + 2 + 1);
     let through = "SELECT (extract(epoch FROM now() - pruned_through) / 86400)::bigint FROM handlers";
     assert_eq!(world.number(through).await, 8);
@@ -62,11 +62,11 @@ async fn one_pruner_works_at_a_time_and_gives_the_lock_back() {
     old_claims(&mut world, 3, 8).await;
     let lock = format!("SELECT pg_advisory_lock(hashtextextended('idem prune {}', 0))", world.schema);
     sqlx::query(sqlx::AssertSqlSafe(lock.clone())).execute(&mut world.other).await.unwrap();
-    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 0, elsewhere: true });
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::elsewhere());
     let unlock = lock.replace("advisory_lock", "advisory_unlock");
     sqlx::query(sqlx::AssertSqlSafe(unlock)).execute(&mut world.other).await.unwrap();
     for claims in [3, 0, 0] {
-        assert_eq!(world.store.prune().await.unwrap(), Pruned { claims, elsewhere: false });
+        assert_eq!(world.store.prune().await.unwrap(), Pruned::of(claims));
     }
     let free = lock.replace("pg_advisory_lock", "pg_try_advisory_lock");
     let free: bool = sqlx::query_scalar(sqlx::AssertSqlSafe(free)).fetch_one(&mut world.other).await.unwrap();

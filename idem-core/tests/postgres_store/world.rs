@@ -94,7 +94,7 @@ impl World {
         let delivery = Delivery::new("orders", key.as_bytes().to_vec());
         let mut txn = self.store.begin(DEADLINE).await.unwrap();
         self.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
-        let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+        let row = NewRow::new(&identity, &delivery, state);
         self.store.insert(&mut txn, &row).await.unwrap();
         committed(self.store.commit(txn).await);
     }

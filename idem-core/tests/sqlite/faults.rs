@@ -14,7 +14,7 @@ async fn stores(world: &World, key: &str, bytes: usize, set: &'static str) -> Re
     let mut txn = world.store.begin(LONG).await?;
     run(&mut txn, set).await.unwrap();
     world.store.claim(&mut txn, &identity, ClaimState::Waiting).await?;
-    let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state: Ok(Duration::ZERO), error: "" };
+    let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO));
     world.store.insert(&mut txn, &row).await?;
     world.store.rollback(txn).await.map(drop)
 }

@@ -28,7 +28,7 @@ async fn what_is_older_than_the_retention_goes_in_chunks_and_the_highest_date_is
     old_claims(&world, 2500).await;
     world.process("young").await;
     world.store("waiting", Ok(Duration::ZERO)).await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 2500, elsewhere: false });
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::of(2500));
     assert_eq!(world.count("idem_processed_messages").await, 2);
     assert_eq!(world.count("idem_handlers WHERE pruned_through = 2500").await, 1);
     assert_eq!(world.store.prune().await.unwrap(), Pruned::default());
@@ -57,9 +57,9 @@ async fn one_prunes_at_a_time_and_a_pruner_that_died_is_forgotten() {
     let world = world().await;
     old_claims(&world, 10).await;
     world.sql("UPDATE idem_pruner SET token = x'01', until = unixepoch() * 1000 + 60000").await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 0, elsewhere: true });
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::elsewhere());
     world.sql("UPDATE idem_pruner SET until = unixepoch() * 1000 - 60000").await;
-    assert_eq!(world.store.prune().await.unwrap(), Pruned { claims: 10, elsewhere: false });
+    assert_eq!(world.store.prune().await.unwrap(), Pruned::of(10));
 }
 
 #[tokio::test]

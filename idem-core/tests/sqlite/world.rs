@@ -97,7 +97,7 @@ impl World {
         let mut txn = self.store.begin(LONG).await.unwrap();
         self.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
         let delivery = Delivery::new("orders", key.to_owned());
-        let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+        let row = NewRow::new(&identity, &delivery, state);
         self.store.insert(&mut txn, &row).await.unwrap();
         assert!(matches!(self.store.commit(txn).await, CommitResult::Done));
         identity

@@ -2,6 +2,7 @@
 
 /// The counters of a queue, and how many messages it holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Published messages.
     pub published: usize,

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 /// The point at which a worker's process ends as if by SIGKILL. All its tasks vanish, and it sends nothing to the
 /// broker or the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Crash {
     /// The delivery has arrived; no transaction has begun.
     BeforeBegin,
@@ -24,8 +25,8 @@ pub enum Crash {
 
 impl Crash {
     /// Every point, in the order in which a delivery reaches them.
-    pub const ALL: [Self; 6] =
-        [Self::BeforeBegin, Self::AfterClaim, Self::InHandler, Self::BeforeCommit, Self::AfterCommit, Self::AfterAck];
+    pub const ALL: &[Self] =
+        &[Self::BeforeBegin, Self::AfterClaim, Self::InHandler, Self::BeforeCommit, Self::AfterCommit, Self::AfterAck];
 }
 
 /// The fate of one process. Once its point is reached, every task that reaches any point stops there forever, so that a

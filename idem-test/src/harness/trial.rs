@@ -168,9 +168,9 @@ impl<S: Store> Trial<S> {
         if one == 0 {
             return Err(self.no_effect(&outcomes).await?.into());
         }
-        let crashes = Crash::ALL.map(Some);
+        let crashes = Crash::ALL.iter().copied().map(Some);
         let ways = [(10, 1, 1, None), (5, 5, 1, None), (6, 3, 2, None)].into_iter();
-        let ways = ways.chain(crashes.into_iter().flat_map(|crash| [(1, 1, 1, crash), (5, 5, 1, crash)]));
+        let ways = ways.chain(crashes.flat_map(|crash| [(1, 1, 1, crash), (5, 5, 1, crash)]));
         for (number, (copies, concurrency, processes, crash)) in (1..).zip(ways) {
             let before = effect().await?;
             let sending = self.deliver_json(&message(number))?.processes(processes).maybe_crash(crash);
@@ -190,7 +190,7 @@ impl<S: Store> Trial<S> {
     /// Tells why a message had no effect: it died, or its effect is elsewhere.
     async fn no_effect(&self, outcomes: &[Outcome]) -> Result<String, Error> {
         let why = match (outcomes.last(), self.dead_letters().await?.first()) {
-            (Some(Outcome::Dead { reason }), Some(row)) => {
+            (Some(Outcome::Dead { reason, .. }), Some(row)) => {
                 let cure = match reason {
                     Reason::UnknownType => ": give it `.deliver(..).event_type(..)`",
                     Reason::NoKey => {
@@ -267,8 +267,8 @@ impl<S: Store> Trial<S> {
         loop {
             self.broker.idle().await;
             changed.mark_unchanged();
-            let scheduled = Filter { scheduled: true, ..Filter::default() };
-            if self.inbox.list(&scheduled, Page { before: None, limit: 1 }).await?.is_empty() {
+            let scheduled = Filter::new().scheduled();
+            if self.inbox.list(&scheduled, Page::new(1)).await?.is_empty() {
                 return Ok(());
             }
             // A scheduled row runs, and its outcome is observed. The sender lives in `self`.

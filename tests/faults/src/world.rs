@@ -135,8 +135,8 @@ impl World {
 
     /// All inbox rows, dead ones first.
     pub async fn rows(&self, store: &Postgres) -> Vec<Row> {
-        let (dead, scheduled) = (Filter::default(), Filter { scheduled: true, ..Filter::default() });
-        let page = Page { limit: 10_000, ..Page::default() };
+        let (dead, scheduled) = (Filter::default(), Filter::new().scheduled());
+        let page = Page::new(10_000);
         let mut rows = self.inbox(store).list(&dead, page).await.unwrap();
         rows.extend(self.inbox(store).list(&scheduled, page).await.unwrap());
         rows

@@ -4,7 +4,6 @@
 
 mod mutant;
 mod part;
-mod tree;
 mod trial;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,9 +14,9 @@ use clap::Args;
 
 use crate::cargo::root;
 use crate::services::Up;
+use crate::tree::Tree;
 use mutant::Mutant;
 pub(crate) use part::{Part, commit};
-use tree::Tree;
 use trial::{Trial, Verdict};
 
 /// A test that runs longer than this hangs; a developer would notice that too.
@@ -80,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         mutants.rotate_left(begin);
         eprintln!("\npart {part} of the mutants: {} of them", mutants.len());
     }
-    let tree = Tree::copy()?;
+    let tree = Tree::copy("mutants/tree")?;
     idem_services::prepare()?;
     let servers = Up::new(options.keep)?;
     let trial = Trial { tree: &tree, env: &servers.env };

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::tree::Tree;
 use crate::cargo::{cargo, root};
+use crate::tree::Tree;
 
 /// The copy in which tests run, and the servers they use.
 pub(crate) struct Trial<'a> {

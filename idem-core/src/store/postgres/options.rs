@@ -15,6 +15,20 @@ use super::statement::quoted;
 use super::{Inner, Postgres, check, migrate};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use idem_core::Postgres;
+/// # async fn connect() -> Result<(), idem_core::Error> {
+/// let store = Postgres::options("postgres://billing@db/billing")
+///     .schema("idem")
+///     .connections(32)
+///     .retention(Duration::from_secs(30 * 24 * 3600))
+///     .verify_only()
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct PostgresOptions {

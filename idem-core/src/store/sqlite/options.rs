@@ -17,6 +17,20 @@ use crate::store::Shares;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The options of a [`Sqlite`] store.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use idem_core::Sqlite;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), idem_core::Error> {
+/// # let file = std::env::temp_dir().join(format!("idem-options-{}.db", std::process::id()));
+/// # let url = format!("sqlite://{}", file.display());
+/// let store = Sqlite::options(&url).prefix("billing_").retention(Duration::from_secs(24 * 3600)).connect().await?;
+/// let same = Sqlite::options(&url).prefix("billing_").verify_only().connect().await?;
+/// # drop((store, same));
+/// # let _ = std::fs::remove_file(file);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct SqliteOptions {

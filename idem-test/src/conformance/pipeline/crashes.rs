@@ -43,7 +43,7 @@ pub async fn every_way_to_deliver_has_one_effect<W: World>(world: W) {
     let line = Line::new(world).await;
     let trial = trial(line.world.clone(), line.desk.clone()).await;
     for (copies, concurrency, processes) in [(1, 1, 1), (10, 1, 1), (5, 5, 1), (6, 3, 2)] {
-        for crash in [None].into_iter().chain(Crash::ALL.map(Some)) {
+        for crash in [None].into_iter().chain(Crash::ALL.iter().copied().map(Some)) {
             for acts in [&[Act::Ok][..], &[Act::Fail, Act::Ok]] {
                 let fails = acts[0] == Act::Fail;
                 // A failing message also reaches the commit points: those of the transaction that schedules it.
@@ -151,7 +151,7 @@ pub async fn a_suspect_that_waits_goes_back_when_the_worker_drains<W: World>(wor
         worker.stop().await;
         return;
     }
-    let filter = Filter { scheduled: true, ..Filter::default() };
+    let filter = Filter::new().scheduled();
     let row = async || {
         let rows = line.store.list("billing", &filter, Page::default()).await.unwrap();
         rows.into_iter().find(|row| row.identity.key == Key::of("suspect").unwrap()).unwrap()
@@ -245,7 +245,7 @@ pub(super) async fn schedule_delivery<W: World>(line: &Line<W>, handler: Handler
     let mut txn = line.store.begin(Duration::from_secs(30)).await.unwrap();
     line.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
     let state = Ok(Duration::ZERO);
-    let row = NewRow { identity: &identity, delivery: &delivery, attempts: 0, state, error: "" };
+    let row = NewRow::new(&identity, &delivery, state);
     line.store.insert(&mut txn, &row).await.unwrap();
     assert!(matches!(line.store.commit(txn).await, CommitResult::Done));
 }

@@ -258,7 +258,7 @@ impl<W: World> Line<W> {
     }
 
     pub(super) async fn scheduled(&self) -> Vec<Row> {
-        let scheduled = Filter { scheduled: true, ..Filter::default() };
+        let scheduled = Filter::new().scheduled();
         self.inbox().list(&scheduled, Page::default()).await.unwrap()
     }
 
@@ -274,7 +274,7 @@ impl<W: World> Line<W> {
 fn word(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Scheduled { attempt, .. } => format!("scheduled {attempt}"),
-        Outcome::Dead { reason } => format!("dead: {reason}"),
+        Outcome::Dead { reason, .. } => format!("dead: {reason}"),
         outcome => outcome.as_str().to_owned(),
     }
 }

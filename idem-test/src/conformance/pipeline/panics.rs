@@ -37,7 +37,7 @@ pub async fn a_task_that_panics_ends_the_worker_with_an_error<W: World>(world: W
     for (method, task) in [("poll_due", "inbox"), ("stats", "gauges")] {
         let hook = move |at: &str, _: &[u8]| if at == method { Do::Panic } else { Do::Work };
         let ended = soon(line.start_over(hook, Settings::default()).ended()).await;
-        let Err(Error::Panicked { task: named, text }) = ended else { panic!("{method}: {ended:?}") };
+        let Err(Error::Panicked { task: named, text, .. }) = ended else { panic!("{method}: {ended:?}") };
         assert_eq!((named, text.as_str()), (task, "the store panics"));
     }
 }

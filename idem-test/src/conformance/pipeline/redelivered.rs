@@ -116,8 +116,9 @@ impl Source for Again {
         self.queue.name()
     }
 
-    async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
-        self.queue.subscribe(SubscribeOptions { max_unsettled: options.max_unsettled + 1, ..options }).await
+    async fn subscribe(&mut self, mut options: SubscribeOptions) -> Result<(), BoxError> {
+        options.max_unsettled += 1;
+        self.queue.subscribe(options).await
     }
 
     async fn next(&mut self) -> Result<(Delivery, AgainAcker), BoxError> {

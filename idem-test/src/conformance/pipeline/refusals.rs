@@ -259,8 +259,9 @@ impl Tap for TwoQueues {
         (delivery, ())
     }
 
-    async fn subscribe<S: Source>(&mut self, source: &mut S, options: SubscribeOptions) -> Result<(), BoxError> {
-        source.subscribe(SubscribeOptions { max_unsettled: 2 * options.max_unsettled, ..options }).await
+    async fn subscribe<S: Source>(&mut self, source: &mut S, mut options: SubscribeOptions) -> Result<(), BoxError> {
+        options.max_unsettled *= 2;
+        source.subscribe(options).await
     }
 
     fn queues<S: Source>(&self, _: &S) -> usize {

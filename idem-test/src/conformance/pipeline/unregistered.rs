@@ -118,7 +118,7 @@ pub async fn scheduled_rows_of_a_handler_that_nobody_has_can_be_discarded<W: Wor
     unseen(&line, SEEN_RECENTLY).await;
     line.start().refused().await;
     line.world.run(&line.store.cures("billing", "refunds", "orders").dead_letter).await;
-    let filter = Filter { handler: Some("refunds".into()), ..Filter::default() };
+    let filter = Filter::new().handler("refunds");
     let dead = line.inbox().list(&filter, Page::default()).await.unwrap();
     assert_eq!(dead.iter().map(|row| row.reason).collect::<Vec<_>>(), [Some(Reason::Permanent)]);
     assert!(line.inbox().discard(dead[0].id).await.unwrap());

@@ -55,6 +55,7 @@ pub trait World: Sized + Send + Sync + 'static {
 }
 
 /// The features of a broker.
+// Exhaustive: the suite tests what a world states, so a world that does not state a new feature must not compile.
 #[derive(Debug, Clone, Copy)]
 pub struct Features {
     /// It carries a message id beside the headers.

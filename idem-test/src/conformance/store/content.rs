@@ -13,7 +13,7 @@ async fn stored<W: World>(stage: &Stage<W>, key: &str, delivery: &Delivery, erro
     let mut txn = stage.begin().await;
     stage.store.claim(&mut txn, &identity, ClaimState::Waiting).await.unwrap();
     let state = Ok(Duration::ZERO);
-    let row = NewRow { identity: &identity, delivery, attempts: 2, state, error };
+    let row = NewRow::new(&identity, delivery, state).with_attempts(2, error);
     stage.store.insert(&mut txn, &row).await.unwrap();
     committed(stage.commit(txn).await);
     stage.take_one(Kind::Ordinary).await

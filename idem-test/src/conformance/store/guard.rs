@@ -142,13 +142,8 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         // The pipeline does this in one transaction.
         let mut txn = stage.begin().await;
         stage.store.reopen(&mut txn, stage.handler, &row.identity.key).await.unwrap();
-        let new = idem_core::store::NewRow {
-            identity: &row.identity,
-            delivery: &row.delivery,
-            attempts: 1,
-            state: Err(Reason::Committed),
-            error: "ended by COMMIT",
-        };
+        let new = idem_core::store::NewRow::new(&row.identity, &row.delivery, Err(Reason::Committed))
+            .with_attempts(1, "ended by COMMIT");
         stage.store.insert(&mut txn, &new).await.unwrap();
         super::committed(stage.commit(txn).await);
         assert!(stage.is_waiting(key).await);

@@ -254,7 +254,7 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
     let rows: Vec<_> = (0..4)
         .map(|n| {
             let (identity, delivery, state, error) = (&ids[n], &deliveries[n], states[n], errors[n]);
-            NewRow { identity, delivery, attempts: n as u32, state, error }
+            NewRow::new(identity, delivery, state).with_attempts(n as u32, error)
         })
         .collect();
     let mut txn = stage.begin().await;

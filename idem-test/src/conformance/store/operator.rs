@@ -26,15 +26,14 @@ pub async fn the_list_is_filtered<W: World>(world: W) {
         let rows = stage.store.list("billing", &filter, Page::default()).await.unwrap();
         rows.into_iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>()
     };
-    let handler = |name: &str| Some(name.to_owned());
     let all = Filter::default();
     assert_eq!(list(all.clone()).await, ["shipped", "exhausted", "permanent"]);
-    assert_eq!(list(Filter { scheduled: true, ..all.clone() }).await, ["scheduled"]);
-    assert_eq!(list(Filter { handler: handler("order_paid"), ..all.clone() }).await, ["exhausted", "permanent"]);
-    assert_eq!(list(Filter { reason: Some(Reason::Permanent), ..all.clone() }).await, ["shipped", "permanent"]);
-    let both = Filter { handler: handler("order_paid"), reason: Some(Reason::Permanent), ..all.clone() };
+    assert_eq!(list(all.clone().scheduled()).await, ["scheduled"]);
+    assert_eq!(list(all.clone().handler("order_paid")).await, ["exhausted", "permanent"]);
+    assert_eq!(list(all.clone().reason(Reason::Permanent)).await, ["shipped", "permanent"]);
+    let both = all.clone().handler("order_paid").reason(Reason::Permanent);
     assert_eq!(list(both).await, ["permanent"]);
-    assert_eq!(list(Filter { handler: handler("nobody"), ..all.clone() }).await, [""; 0]);
+    assert_eq!(list(all.clone().handler("nobody")).await, [""; 0]);
     let rows = stage.store.list("shipping", &all, Page::default()).await.unwrap();
     assert_eq!((rows.len(), rows[0].handler.as_str()), (1, "order_paid"));
 }
@@ -45,11 +44,11 @@ pub async fn the_list_comes_in_pages_newest_first<W: World>(world: W) {
     for n in 0..7 {
         stage.dead_letter(&n.to_string(), Reason::Permanent).await;
     }
-    let (mut before, mut pages) = (None, Vec::new());
+    let (mut page, mut pages) = (Page::new(3), Vec::new());
     loop {
-        let rows = stage.store.list("billing", &Filter::default(), Page { before, limit: 3 }).await.unwrap();
+        let rows = stage.store.list("billing", &Filter::default(), page).await.unwrap();
         let Some(last) = rows.last() else { break };
-        before = Some(last.id);
+        page = page.before(last.id);
         pages.push(rows.iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>().join(""));
     }
     assert_eq!(pages, ["654", "321", "0"]);

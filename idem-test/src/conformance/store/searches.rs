@@ -20,7 +20,7 @@ pub async fn a_row_is_found_by_the_text_of_its_key<W: World>(world: W) {
         stage.row(&identity, true, Err(Reason::Permanent)).await;
     }
     let list = async |key: String| {
-        let filter = Filter { key: Some(key), ..Filter::default() };
+        let filter = Filter::new().key(key);
         let rows = stage.store.list("billing", &filter, Page::default()).await.unwrap();
         rows.into_iter().map(|row| row.identity.key).collect::<Vec<_>>()
     };
@@ -57,13 +57,13 @@ pub async fn a_replay_of_many_leaves_what_needs_a_decision<W: World>(world: W) {
     stage.dead_letter("committed", Reason::Committed).await;
     stage.conflict("permanent", "another").await;
     let inbox = Inbox::new(&stage.store, "billing");
-    let exhausted = Filter { reason: Some(Reason::Exhausted), ..Filter::default() };
+    let exhausted = Filter::new().reason(Reason::Exhausted);
     assert_eq!(inbox.replay_all(&exhausted).await.unwrap().due, 23);
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (23, 3));
     let ReplayedAll { due, needs_force, needs_key, .. } = inbox.replay_all(&Filter::default()).await.unwrap();
     assert_eq!((due, needs_force, needs_key), (1, 1, 1));
     assert_eq!((stage.scheduled().await.len(), stage.dead().await.len()), (24, 2));
-    let refused = inbox.replay_all(&Filter { scheduled: true, ..Filter::default() }).await.unwrap_err();
+    let refused = inbox.replay_all(&Filter::new().scheduled()).await.unwrap_err();
     assert!(matches!(refused, Error::Config(_)), "{refused}");
 }
 

@@ -131,7 +131,7 @@ impl<W: World> Stage<W> {
     }
 
     async fn list(&self, scheduled: bool) -> Vec<Row> {
-        let filter = Filter { scheduled, ..Filter::default() };
+        let filter = if scheduled { Filter::new().scheduled() } else { Filter::new() };
         self.store.list("billing", &filter, Page::default()).await.unwrap()
     }
 
@@ -158,7 +158,7 @@ impl<W: World> Stage<W> {
             assert!(self.store.claim(&mut txn, identity, ClaimState::Waiting).await.unwrap().is_new());
         }
         let delivery = Delivery::new("orders", "payload");
-        let row = NewRow { identity, delivery: &delivery, attempts: 0, state, error: "first" };
+        let row = NewRow::new(identity, &delivery, state).with_attempts(0, "first");
         self.store.insert(&mut txn, &row).await.unwrap();
         committed(self.commit(txn).await);
     }
@@ -193,9 +193,10 @@ impl<W: World> Stage<W> {
 
     /// Reserves the only suspect and counts its start.
     pub(super) async fn begin_suspect(&self) -> Row {
-        let row = self.take_one(Kind::Suspect).await;
+        let mut row = self.take_one(Kind::Suspect).await;
         assert!(self.store.count_start(&row, LEASE).await.unwrap());
-        Row { starts: row.starts + 1, ..row }
+        row.starts += 1;
+        row
     }
 
     // ===== time =====

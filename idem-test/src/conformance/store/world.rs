@@ -61,6 +61,7 @@ pub trait World: Sized + Send + Sync + 'static {
 }
 
 /// The features of a database.
+// Exhaustive: the suite tests what a world states, so a world that does not state a new feature must not compile.
 #[derive(Debug, Clone, Copy)]
 pub struct Features {
     /// Several transactions write at once. Otherwise `begin` waits until the previous one has ended.
@@ -86,6 +87,7 @@ pub struct Features {
 
 /// The settings of a store.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Setup {
     /// How long claims are kept, if not the default.
     pub retention: Option<Duration>,
@@ -94,6 +96,7 @@ pub struct Setup {
 }
 
 /// How a handler ends a nested transaction.
+// Exhaustive: a world that does not play a new way would let the suite pass without a test.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
     /// By `commit`.

@@ -38,7 +38,7 @@ async fn others_go_on_beside(act: Act) {
         let due = "UPDATE {schema}.inbox_messages SET due_at = now() WHERE breaks >= $1 AND token IS NULL";
         sqlx::query(world.stage.sql(due)).bind(breaks as i32).execute(&world.pool).await.unwrap();
     }
-    assert_eq!(world.journal.end_of("breaker").await, Outcome::Dead { reason: Reason::BrokeConnection });
+    assert_eq!(world.journal.end_of("breaker").await, Outcome::dead(Reason::BrokeConnection));
 
     let row = world.row(&store).await;
     assert_eq!((row.reason, row.attempts, row.breaks), (Some(Reason::BrokeConnection), 0, MAX_BREAKS));

@@ -21,7 +21,7 @@ async fn stage() -> Option<(World, idem::Postgres, Running)> {
 async fn dies(act: Act, reason: Reason, attempts: u32, effects: &[&str]) -> Option<(World, idem::Postgres, Row)> {
     let (world, store, worker) = stage().await?;
     world.publish(&Order::new("bad", act));
-    assert_eq!(world.journal.end_of("bad").await, Outcome::Dead { reason });
+    assert_eq!(world.journal.end_of("bad").await, Outcome::dead(reason));
     world.broker.idle().await;
     let row = world.row(&store).await;
     assert_eq!((row.reason, row.attempts), (Some(reason), attempts), "{}", row.error);
@@ -121,7 +121,7 @@ async fn a_lock_timeout_in_the_handler_is_its_own_failure() {
     let mut lock = conn.begin().await.unwrap();
     sqlx::query(world.stage.sql("UPDATE {schema}.business SET n = 7")).execute(&mut *lock).await.unwrap();
     world.publish(&Order::new("late", Act::LockTimeout));
-    assert_eq!(world.journal.end_of("late").await, Outcome::Dead { reason: Reason::Exhausted });
+    assert_eq!(world.journal.end_of("late").await, Outcome::dead(Reason::Exhausted));
     let row = world.row(&store).await;
     assert!(row.attempts == 2 && row.error.contains("lock timeout"), "{row:?}");
     lock.rollback().await.unwrap();

@@ -31,7 +31,7 @@ async fn a_handler_that_always_fails_is_exhausted_after_five_attempts() {
     let store = world.store().await;
     let worker = world.start(&store, world.broker.queue("orders"), |worker| worker);
     world.publish(&Order::new("never", Act::Fail(99)));
-    assert_eq!(world.journal.end_of("never").await, Outcome::Dead { reason: Reason::Exhausted });
+    assert_eq!(world.journal.end_of("never").await, Outcome::dead(Reason::Exhausted));
     assert_eq!(world.stage.attempts("never"), [1, 2, 3, 4, 5]);
     let row = world.row(&store).await;
     assert_eq!((row.reason, row.attempts), (Some(Reason::Exhausted), 5));
@@ -47,7 +47,7 @@ async fn a_permanent_failure_has_one_attempt() {
     let store = world.store().await;
     let worker = world.start(&store, world.broker.queue("orders"), |worker| worker);
     world.publish(&Order::new("permanent", Act::Permanent));
-    assert_eq!(world.journal.end_of("permanent").await, Outcome::Dead { reason: Reason::Permanent });
+    assert_eq!(world.journal.end_of("permanent").await, Outcome::dead(Reason::Permanent));
     assert_eq!(world.stage.attempts("permanent"), [1]);
     worker.stop().await.unwrap();
     world.end().await;
@@ -61,7 +61,7 @@ async fn a_replay_has_one_effect_however_often_it_is_asked_for_and_whatever_was_
     let worker = world.start(&store, world.broker.queue("orders"), |worker| worker);
     let order = Order::new("later", Act::FailUntilOpen);
     world.publish(&order);
-    assert_eq!(world.journal.end_of("later").await, Outcome::Dead { reason: Reason::Exhausted });
+    assert_eq!(world.journal.end_of("later").await, Outcome::dead(Reason::Exhausted));
     let dead = world.row(&store).await;
 
     store.prune().await.unwrap();

@@ -1,4 +1,4 @@
-//! A copy of the repository to which defects are applied.
+//! A copy of the repository that may be changed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cargo::root;
 
-/// A copy of the repository to which defects are applied.
+/// A copy of the repository that may be changed.
 pub(crate) struct Tree(PathBuf);
 
 impl Tree {
-    /// Updates the copy: all files that git tracks or would add. An unchanged file keeps its modification time, so that
+    /// Updates the copy in this folder of `target`: all files that git tracks or would add. An unchanged file keeps its modification time, so that
     /// cargo rebuilds only what has changed.
-    pub(crate) fn copy() -> Result<Self> {
-        let tree = Self(root().join("target").join("mutants").join("tree"));
+    pub(crate) fn copy(folder: &str) -> Result<Self> {
+        let tree = Self(root().join("target").join(folder));
         let mut git = Command::new("git");
         let git = git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root());
         let listed = git.output().context("cannot run git")?;
