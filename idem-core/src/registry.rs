@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::codec::Preparing;
+use crate::handler_options::HandlerLimits;
 use crate::panic_text::panic_text;
 use crate::store::{HandlerId, Identity};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
-    Reason, Store,
+    Reason, RetryPolicy, Store,
 };
 
 /// A future that borrows the transaction that it writes through.
@@ -36,6 +37,8 @@ pub(crate) struct Needs {
 pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
     fn event(&self) -> Option<&'static str>;
+    /// Its own limits, which replace the worker's.
+    fn limits(&self) -> HandlerLimits;
     /// The parts of its key that a broker may not provide.
     fn needs(&self) -> Needs;
 
@@ -83,10 +86,11 @@ impl Unfit {
     }
 }
 
-/// Binds a handler type to the state and the codec of its worker.
+/// Binds a handler type to the state of its worker, to a codec, and to its own limits.
 pub(crate) struct Bound<H, St, C> {
     pub(crate) state: Arc<St>,
     pub(crate) codec: Arc<C>,
+    pub(crate) limits: HandlerLimits,
     pub(crate) handler: std::marker::PhantomData<fn() -> H>,
 }
 
@@ -104,6 +108,10 @@ where
 
     fn event(&self) -> Option<&'static str> {
         H::EVENT
+    }
+
+    fn limits(&self) -> HandlerLimits {
+        self.limits
     }
 
     fn is_set(&self) -> bool {
@@ -204,11 +212,15 @@ fn caught<T, E: From<Unfit>>(reason: Reason, what: &str, work: impl FnOnce() -> 
     })
 }
 
-/// A handler with its id.
+/// A handler with its id and limits.
 pub(crate) struct Route<S> {
     pub(crate) id: HandlerId,
     pub(crate) handler: Arc<dyn Registered<S>>,
     pub(crate) meters: Meters,
+    /// How long the handler may run.
+    pub(crate) timeout: Duration,
+    /// When and how often its messages run again.
+    pub(crate) retry: RetryPolicy,
     /// How long its claims were kept when the worker started; `None`: forever.
     pub(crate) retention: Option<Duration>,
 }
@@ -257,6 +269,11 @@ impl<S: Store> Routes<S> {
     /// counts, because a message of any of them may be redelivered.
     pub(crate) fn retention(&self) -> Option<Duration> {
         self.routes.iter().filter_map(|route| route.retention).min()
+    }
+
+    /// The longest time that a handler may run: how long a delivery normally stays unsettled.
+    pub(crate) fn longest_timeout(&self) -> Duration {
+        self.routes.iter().map(|route| route.timeout).max().unwrap_or_default()
     }
 
     pub(crate) fn get(&self, id: HandlerId) -> Option<&Route<S>> {

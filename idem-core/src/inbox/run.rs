@@ -82,7 +82,7 @@ impl<S: Store> Pipeline<S> {
                 Ok(job) => job,
                 Err(why) => return self.without_job(row, why).await,
             };
-            let mut txn = match self.store.begin(self.settings.deadline).await {
+            let mut txn = match self.store.begin(route.timeout).await {
                 Ok(txn) => txn,
                 Err(fault) => return self.give_back(row, fault).await,
             };
@@ -98,7 +98,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let ran = self.execute(route, job, txn, Instant::now()).await;
-            return match self.conclude(ran, row.attempts, rounds) {
+            return match self.conclude(route, ran, row.attempts, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
                 Conclusion::Charge(charge) => self.charge_row(row, charge).await,

@@ -184,7 +184,7 @@ impl<S: Store> Pipeline<S> {
             };
             // Claim.
             let began = Instant::now();
-            let claimed = self.claim(delivery, identity, ClaimState::Processed).await;
+            let claimed = self.claim(route.timeout, delivery, identity, ClaimState::Processed).await;
             let opened = Instant::now();
             route.meters.claim.record(opened - began);
             let txn = match claimed {
@@ -197,7 +197,7 @@ impl<S: Store> Pipeline<S> {
             };
             // Handle, guard, commit.
             let ran = self.execute(route, ready, txn, opened).await;
-            return match self.conclude(ran, 0, rounds) {
+            return match self.conclude(route, ran, 0, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),

@@ -87,6 +87,19 @@ fn apart((name, pattern): (&str, &str), (earlier, other): (&str, &str)) -> Resul
     )))
 }
 
+/// Checks that a handler's own timeout lets it run at all. Otherwise every message would be retried and become a dead
+/// letter.
+pub(super) fn timeouts<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+    match handlers.iter().find(|handler| handler.limits().timeout.is_some_and(|timeout| timeout.is_zero())) {
+        None => Ok(()),
+        Some(handler) => Err(Error::Config(format!(
+            "the timeout of the handler {:?} is zero: give its `HandlerOptions::timeout(..)` a longer time, or leave it out \
+             for the worker's",
+            handler.name()
+        ))),
+    }
+}
+
 /// Checks that the source has subjects if they choose the handler. Otherwise every message would go to the handler
 /// without a pattern, or become a dead letter.
 pub(super) fn subjects(source: &impl Source, by: &RouteBy) -> Result<(), Error> {

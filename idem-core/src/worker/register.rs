@@ -40,6 +40,8 @@ pub(super) async fn register<S: Store>(
         id,
         retention,
         meters: Meters::new(consumer, handler.name()),
+        timeout: handler.limits().timeout.unwrap_or(settings.deadline),
+        retry: handler.limits().retry.unwrap_or(settings.retry),
         handler: handler.clone(),
     };
     Ok(Routes {

@@ -38,7 +38,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
         max_unsettled: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
-        handler_timeout: parts.settings.deadline,
+        handler_timeout: routes.longest_timeout(),
         order: parts.settings.order,
         has_history: register::has_history(&parts.consumer, &parts.store).await?,
     };
@@ -97,6 +97,7 @@ fn reserve<S: Store, Src>(parts: &Parts<S, Src>) -> Result<Reservation, Error> {
 fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     parts.settings.check(&parts.consumer)?;
     fitness::distinct(&parts.handlers, &parts.settings.route_by)?;
+    fitness::timeouts(&parts.handlers)?;
     fitness::subjects(&parts.source, &parts.settings.route_by)?;
     fitness::keys(&parts.source, &parts.handlers, &parts.settings)
 }

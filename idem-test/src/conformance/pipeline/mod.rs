@@ -19,6 +19,7 @@ mod handovers;
 mod lanes;
 mod line;
 mod mode;
+mod options;
 mod orders;
 mod panics;
 mod redelivered;
@@ -50,6 +51,7 @@ pub use failures::*;
 pub use handovers::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
+pub use options::*;
 pub use panics::*;
 pub use redelivered::*;
 pub use refusals::*;
@@ -110,6 +112,8 @@ macro_rules! pipeline_suite {
             a_set_is_what_is_new
             a_set_that_fails_is_split_until_the_bad_one_is_alone
             a_batch_refuses_an_order
+            // options of one handler
+            in_a_batch_each_handler_has_its_own_timeout
             // refusals
             a_refused_message_of_a_batch_costs_no_lane
         }
@@ -256,6 +260,13 @@ macro_rules! pipeline_suite {
             a_subject_chooses_the_handler_by_its_pattern
             patterns_that_overlap_or_make_no_sense_refuse_the_start
             routing_by_subject_refuses_a_broker_without_subjects
+            // options of one handler
+            a_timeout_of_its_own_ends_only_its_handler
+            a_handler_may_run_for_longer_than_its_worker_allows_the_others
+            a_retry_policy_of_its_own_decides_attempts_and_delay
+            a_codec_of_its_own_decodes_for_its_handler_only
+            a_timeout_of_zero_refuses_the_start
+            the_source_is_told_the_longest_timeout
             // unprepared
             a_codec_sees_the_headers_and_the_content_type
             a_registry_that_is_away_costs_no_attempt_and_no_dead_letter
