@@ -31,6 +31,7 @@ mod properties;
 mod record;
 mod registry;
 mod retry;
+mod routes;
 mod runtime;
 mod source;
 pub mod store;

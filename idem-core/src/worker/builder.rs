@@ -116,7 +116,8 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Adds a handler, with the worker's timeout, retry policy and codec; [`handler_with`](Self::handler_with) gives it
-    /// its own. If several handlers share the queue, all but one must name their event type.
+    /// its own. If several handlers share the queue, all but one must name their event type, and each its own;
+    /// [`fan_out`](Self::fan_out) lets several handle the same.
     pub fn handler<H>(self) -> Worker<S, Src, St, C, WithHandlers>
     where
         H: Handler,
@@ -307,7 +308,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     ///
     /// # Errors
     /// At the start: settings that would lose or repeat messages; a broker that can redeliver messages older than the
-    /// retained claims; a pool that is too small; two handlers with the same name or event type; inbox rows of handlers
+    /// retained claims; a pool that is too small; two handlers with the same name, or for one event
+    /// without [`fan_out`](Self::fan_out); inbox rows of handlers
     /// that this worker does not have and that no worker has had for a day
     /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the worker
     /// runs, only `shutdown` ends it, or a panic in one of its own tasks, which is a defect of idem, of a store or of a

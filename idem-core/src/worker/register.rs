@@ -49,6 +49,7 @@ pub(super) async fn register<S: Store>(
         nobody,
         nobody_meters: Meters::new(consumer, ""),
         route_by: settings.route_by.clone(),
+        fan_out: settings.fan_out,
     })
 }
 

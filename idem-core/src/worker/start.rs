@@ -73,6 +73,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         inbox_concurrency = settings.inbox_concurrency(),
         batch = settings.batch,
         inbox = settings.inbox,
+        fan_out = settings.fan_out,
         order = ?settings.order,
         version = env!("CARGO_PKG_VERSION"),
         "the worker has started"
@@ -96,7 +97,7 @@ fn reserve<S: Store, Src>(parts: &Parts<S, Src>) -> Result<Reservation, Error> {
 /// Checks that settings, handlers and source are compatible.
 fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&parts.handlers, &parts.settings.route_by)?;
+    fitness::distinct(&parts.handlers, &parts.settings)?;
     fitness::timeouts(&parts.handlers)?;
     fitness::subjects(&parts.source, &parts.settings.route_by)?;
     fitness::keys(&parts.source, &parts.handlers, &parts.settings)

@@ -14,6 +14,7 @@ mod endings;
 mod events;
 mod facts;
 mod failures;
+mod fan_out;
 mod faulty;
 mod handovers;
 mod lanes;
@@ -48,6 +49,7 @@ pub use endings::*;
 pub use events::*;
 pub use facts::*;
 pub use failures::*;
+pub use fan_out::*;
 pub use handovers::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
@@ -260,6 +262,17 @@ macro_rules! pipeline_suite {
             a_subject_chooses_the_handler_by_its_pattern
             patterns_that_overlap_or_make_no_sense_refuse_the_start
             routing_by_subject_refuses_a_broker_without_subjects
+            // several handlers for one event
+            each_of_several_handlers_runs_a_message_once
+            several_handlers_run_many_messages_and_their_copies_once
+            the_failure_of_one_handler_repeats_no_other
+            a_lost_ack_repeats_no_handler
+            a_crash_as_it_is_stored_for_several_handlers_loses_nothing
+            what_one_handler_cannot_take_is_a_dead_letter_of_that_one
+            the_codec_of_one_handler_that_prepares_delays_no_other
+            a_replay_of_an_unknown_type_reaches_several_handlers
+            a_subject_of_two_patterns_reaches_both_handlers
+            several_handlers_for_one_event_must_be_asked_for
             // options of one handler
             a_timeout_of_its_own_ends_only_its_handler
             a_handler_may_run_for_longer_than_its_worker_allows_the_others
