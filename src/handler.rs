@@ -1,3 +1,5 @@
 //! Handlers without the attribute, and the types that a worker with handlers is made of.
 
-pub use idem_core::{Handler, Input, KeyError, MAX_KEY, NoHandlers, WithHandlers};
+pub use idem_core::{
+    Handler, HandlerCodec, HandlerOptions, Input, KeyError, MAX_KEY, NoHandlers, OwnCodec, WithHandlers, WorkerCodec,
+};

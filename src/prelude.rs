@@ -3,6 +3,7 @@
 //! It contains no error type, so that the program's own `Error` and `Result` keep their meaning.
 
 pub use crate::extract::{CloudEvent, IdempotencyKey, PartitionKey, Subject};
+pub use crate::handler::HandlerOptions;
 pub use crate::{
     Batch, BoxError, Delivery, Handler, Headers, Inbox, Key, Outcome, RetryPolicy, State, Worker, Workers, idempotent,
     permanent, retry_after,

@@ -68,7 +68,7 @@ impl Delivery {
             delivery_count: None,
             attempt: 1,
             refused: Refused::default(),
-            preparation: Preparation::None,
+            preparation: Preparation::default(),
             tombstone: false,
             published_at: None,
             produced_at: None,

@@ -4,17 +4,17 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::codec::Preparing;
+use crate::handler_options::HandlerLimits;
 use crate::panic_text::panic_text;
-use crate::store::{HandlerId, Identity};
-use crate::subject;
-use crate::telemetry::Meters;
+use crate::store::Identity;
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
     Reason, Store,
 };
+
+pub(crate) use crate::routes::{Route, RouteBy, Routes};
 
 /// A future that borrows the transaction that it writes through.
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
@@ -36,6 +36,8 @@ pub(crate) struct Needs {
 pub(crate) trait Registered<S: Store>: Send + Sync {
     fn name(&self) -> &'static str;
     fn event(&self) -> Option<&'static str>;
+    /// Its own limits, which replace the worker's.
+    fn limits(&self) -> HandlerLimits;
     /// The parts of its key that a broker may not provide.
     fn needs(&self) -> Needs;
 
@@ -62,6 +64,8 @@ pub(crate) enum NoJob {
     Unfit(Unfit),
     /// The codec has to prepare first.
     Unprepared,
+    /// Several handlers take it: it is stored for each of them.
+    Several,
 }
 
 impl From<Unfit> for NoJob {
@@ -83,10 +87,11 @@ impl Unfit {
     }
 }
 
-/// Binds a handler type to the state and the codec of its worker.
+/// Binds a handler type to the state of its worker, to a codec, and to its own limits.
 pub(crate) struct Bound<H, St, C> {
     pub(crate) state: Arc<St>,
     pub(crate) codec: Arc<C>,
+    pub(crate) limits: HandlerLimits,
     pub(crate) handler: std::marker::PhantomData<fn() -> H>,
 }
 
@@ -104,6 +109,10 @@ where
 
     fn event(&self) -> Option<&'static str> {
         H::EVENT
+    }
+
+    fn limits(&self) -> HandlerLimits {
+        self.limits
     }
 
     fn is_set(&self) -> bool {
@@ -202,75 +211,6 @@ fn caught<T, E: From<Unfit>>(reason: Reason, what: &str, work: impl FnOnce() -> 
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
     })
-}
-
-/// A handler with its id.
-pub(crate) struct Route<S> {
-    pub(crate) id: HandlerId,
-    pub(crate) handler: Arc<dyn Registered<S>>,
-    pub(crate) meters: Meters,
-    /// How long its claims were kept when the worker started; `None`: forever.
-    pub(crate) retention: Option<Duration>,
-}
-
-/// The part of a delivery that selects its handler.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RouteBy {
-    /// The event type.
-    EventType,
-    /// The header with this name.
-    Header(String),
-    /// The subject, by patterns.
-    Subject,
-}
-
-/// Selects the handler of a delivery.
-pub(crate) struct Routes<S> {
-    pub(crate) routes: Vec<Route<S>>,
-    /// Stands for "no handler known" in rows that no handler takes.
-    pub(crate) nobody: HandlerId,
-    pub(crate) nobody_meters: Meters,
-    pub(crate) route_by: RouteBy,
-}
-
-impl<S: Store> Routes<S> {
-    /// Returns the handler that names this delivery's event type or subject, or else the one that names none.
-    pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Unfit> {
-        let (what, event) = match &self.route_by {
-            RouteBy::EventType => ("event type", delivery.event_type()),
-            RouteBy::Header(name) => ("event type", delivery.headers().get_str(name)),
-            RouteBy::Subject => ("subject", delivery.subject()),
-        };
-        let takes = |wanted: &str, event: &str| match self.route_by {
-            RouteBy::Subject => subject::matches(wanted, event),
-            _ => wanted == event,
-        };
-        let takes = |route: &&Route<S>, event| route.handler.event().is_some_and(|wanted| takes(wanted, event));
-        let named = event.and_then(|event| self.routes.iter().find(|route| takes(route, event)));
-        named.or_else(|| self.routes.iter().find(|route| route.handler.event().is_none())).ok_or_else(|| {
-            let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
-            Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
-        })
-    }
-
-    /// How long claims of all these handlers were kept when the worker started; `None`: forever. The shortest retention
-    /// counts, because a message of any of them may be redelivered.
-    pub(crate) fn retention(&self) -> Option<Duration> {
-        self.routes.iter().filter_map(|route| route.retention).min()
-    }
-
-    pub(crate) fn get(&self, id: HandlerId) -> Option<&Route<S>> {
-        self.routes.iter().find(|route| route.id == id)
-    }
-
-    pub(crate) fn meters(&self, id: HandlerId) -> &Meters {
-        self.get(id).map_or(&self.nobody_meters, |route| &route.meters)
-    }
-
-    /// The ids of all handlers whose inbox rows this worker runs.
-    pub(crate) fn ids(&self) -> Vec<HandlerId> {
-        self.routes.iter().map(|route| route.id).chain([self.nobody]).collect()
-    }
 }
 
 /// A delivery that is ready to run: its handler, its identity and the decoded message.

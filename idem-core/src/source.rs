@@ -138,7 +138,7 @@ pub struct SubscribeOptions {
     pub consumer: String,
     /// The maximum number of unsettled deliveries: the prefetch, per queue if the source has several.
     pub max_unsettled: u16,
-    /// How long a delivery normally stays unsettled: the handler timeout. The source warns if the broker takes
+    /// How long a delivery normally stays unsettled: the longest timeout of the worker's handlers. The source warns if the broker takes
     /// deliveries back after less than a few times this.
     pub handler_timeout: Duration,
     /// The order to guarantee.

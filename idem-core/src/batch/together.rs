@@ -28,9 +28,13 @@ impl<S: Store> Pipeline<S> {
             }
         }
         let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
+        // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
+        let longest = items.iter().map(|item| item.route.timeout).max().unwrap_or_default();
         let opened = match opening {
-            Opening::Claims => self.open(&messages, None).await,
-            Opening::Rows(rows) => self.open(&messages, Some(items.iter().map(|item| &rows[item.at]).collect())).await,
+            Opening::Claims => self.open(longest, &messages, None).await,
+            Opening::Rows(rows) => {
+                self.open(longest, &messages, Some(items.iter().map(|item| &rows[item.at]).collect())).await
+            }
         };
         let (mut txn, found) = match opened {
             Ok(opened) => opened,
@@ -61,14 +65,15 @@ impl<S: Store> Pipeline<S> {
         Round::Done(found.into_iter().map(Verdict::from).collect())
     }
 
-    /// Begins a transaction, and claims all messages or starts their rows. An error is the result of a round that ends
+    /// Begins a transaction whose statements may take this long, and claims all messages or starts their rows. An error is the result of a round that ends
     /// here.
     async fn open(
         &self,
+        timeout: Duration,
         messages: &[(&Identity, &Delivery)],
         rows: Option<Vec<&Row>>,
     ) -> Result<(S::Txn, Vec<Found>), Round> {
-        let mut txn = self.store.begin(self.settings.deadline).await.map_err(faulty)?;
+        let mut txn = self.store.begin(timeout).await.map_err(faulty)?;
         let found = match rows {
             None => self.claims(&mut txn, messages).await,
             Some(rows) => self.starts(&mut txn, &rows).await,
@@ -104,7 +109,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let began = Instant::now();
-            let handled = self.handle(job, txn, began).await;
+            let handled = self.handle(route, job, txn, began).await;
             route.meters.handler.record(began.elapsed());
             if let Err(unhandled) = handled {
                 return Err(Failed { unhandled: Some(unhandled), places, ended_it: false });

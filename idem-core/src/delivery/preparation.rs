@@ -1,22 +1,41 @@
-//! The result of the codec's preparation for a delivery.
+//! The results of codecs' preparations for a delivery.
 
 use std::sync::Arc;
 
-/// The result of the codec's preparation for a delivery, in this process.
+use crate::store::HandlerId;
+
+/// The results of codecs' preparations for a delivery, in this process.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Preparation {
-    /// The codec has not requested it.
-    #[default]
-    None,
-    /// The last of this many tries has succeeded.
-    Done(usize),
-    /// It has shown that the delivery can never be decoded.
-    Undecodable(Arc<str>),
+pub(crate) struct Preparation {
+    /// The number of tries up to the last successful one.
+    tries: usize,
+    /// The handler whose codec has last prepared.
+    prepared: Option<HandlerId>,
+    /// The handlers whose codecs have shown that they can never decode it, and why.
+    undecodable: Vec<(HandlerId, Arc<str>)>,
 }
 
 impl Preparation {
-    /// The number of tries up to the successful one.
+    /// Records that a try has ended the preparation for this handler: the codec has what it needs, or has shown that it
+    /// can never decode the delivery.
+    pub(crate) fn ended(&mut self, handler: HandlerId, tries: usize, undecodable: Option<String>) {
+        self.tries = tries;
+        self.prepared = Some(handler);
+        self.undecodable.extend(undecodable.map(|why| (handler, why.into())));
+    }
+
+    /// The number of tries up to the one that has ended the last preparation.
     pub(crate) fn tries(&self) -> usize {
-        if let Self::Done(tries) = self { *tries } else { 0 }
+        self.tries
+    }
+
+    /// Returns whether the codec of this handler was the last to prepare.
+    pub(crate) fn was_for(&self, handler: HandlerId) -> bool {
+        self.prepared == Some(handler)
+    }
+
+    /// Returns why the codec of this handler can never decode the delivery, if that is known.
+    pub(crate) fn undecodable(&self, handler: HandlerId) -> Option<&str> {
+        self.undecodable.iter().find(|(of, _)| *of == handler).map(|(_, why)| &**why)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::registry::Route;
 use crate::runtime::Pipeline;
 use crate::store::StoreError;
 use crate::{DeliveryOrder, Reason, RetryPolicy, Store};
@@ -70,12 +71,12 @@ impl RunResult {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Does [`RunResult::conclude`] with the worker's retry policy, and reports a lost connection.
+    /// Does [`RunResult::conclude`] with the handler's retry policy, and reports a lost connection.
     ///
     /// With an order, a delay that the handler asks for is at most the longest one of the policy: until it has passed, no
     /// message behind this one is even stored, and the broker may delete those that it has not delivered.
-    pub(crate) fn conclude(&self, mut ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
-        let retry = &self.settings.retry;
+    pub(crate) fn conclude(&self, route: &Route<S>, mut ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
+        let retry = &route.retry;
         match &mut ran {
             RunResult::Broke(fault) => self.outage.report(fault),
             RunResult::Failed(failure) if self.settings.order != DeliveryOrder::None => {

@@ -18,11 +18,11 @@ const GRACE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_millis(500);
 
 impl<S: Store> Pipeline<S> {
-    /// Returns the result of a handler that exceeded its timeout. It is charged only if the database responds at once:
+    /// Returns the result of a handler that exceeded this timeout. It is charged only if the database responds at once:
     /// a database that hangs makes every handler late. Its transaction was dropped.
-    pub(crate) async fn late(&self, ticket: Option<Ticket>) -> RunResult {
+    pub(crate) async fn late(&self, ticket: Option<Ticket>, timeout: Duration) -> RunResult {
         let ran = match tokio::time::timeout(Duration::from_secs(1), self.store.ping()).await {
-            Ok(Ok(())) => RunResult::Failed(Failure::late(self.settings.deadline)),
+            Ok(Ok(())) => RunResult::Failed(Failure::late(timeout)),
             Ok(Err(fault)) => RunResult::Broke(fault),
             Err(_) => {
                 let late = "the database did not answer within a second of the handler timeout";

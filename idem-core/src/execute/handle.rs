@@ -1,12 +1,13 @@
 //! Calls handlers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use crate::panic_text::panic_text;
-use crate::registry::Job;
+use crate::registry::{Job, Route};
 use crate::runtime::{Pipeline, at};
 use crate::{BoxError, Store};
 
@@ -14,15 +15,21 @@ use crate::{BoxError, Store};
 pub(crate) enum Unhandled {
     /// It returned this error, or panicked.
     Failed(BoxError),
-    /// It exceeded its timeout.
-    Late,
+    /// It exceeded this timeout.
+    Late(Duration),
     /// The worker is stopping.
     Stopped,
 }
 
 impl<S: Store> Pipeline<S> {
     /// Runs the handler under its timeout, starting now. This is the only place where a panic of a handler is caught.
-    pub(crate) async fn handle(&self, job: Box<dyn Job<S>>, txn: &mut S::Txn, now: Instant) -> Result<(), Unhandled> {
+    pub(crate) async fn handle(
+        &self,
+        route: &Route<S>,
+        job: Box<dyn Job<S>>,
+        txn: &mut S::Txn,
+        now: Instant,
+    ) -> Result<(), Unhandled> {
         let mut run = job.run(txn);
         let handled = tokio::select! {
             biased;
@@ -34,7 +41,7 @@ impl<S: Store> Pipeline<S> {
                 }
             },
             // `None` if its time is not representable.
-            () = at(now.checked_add(self.settings.deadline)) => Err(Unhandled::Late),
+            () = at(now.checked_add(route.timeout)) => Err(Unhandled::Late(route.timeout)),
             () = self.stop.cancelled() => Err(Unhandled::Stopped),
         };
         // The drop runs user code too, and its panic must cost no more than its message.

@@ -32,7 +32,7 @@ impl<S: Store> Pipeline<S> {
         mut txn: S::Txn,
         now: Instant,
     ) -> RunResult {
-        let handled = self.handle(job, &mut txn, now).await;
+        let handled = self.handle(route, job, &mut txn, now).await;
         let ended = Instant::now();
         route.meters.handler.record(ended - now);
         if let Err(unhandled) = handled {
@@ -51,9 +51,9 @@ impl<S: Store> Pipeline<S> {
             Unhandled::Failed(error) => error,
             // The handler was dropped at an arbitrary point, so the state of the connection is unknown: dropping the
             // transaction closes it.
-            Unhandled::Late => {
+            Unhandled::Late(timeout) => {
                 drop(txn);
-                return self.late(ticket).await;
+                return self.late(ticket, timeout).await;
             }
             Unhandled::Stopped => {
                 drop(txn);

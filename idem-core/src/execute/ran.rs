@@ -58,8 +58,11 @@ impl RunResult {
 
 impl Failure {
     /// The handler exceeded this timeout.
-    pub(crate) fn late(deadline: Duration) -> Self {
-        let error = format!("the handler exceeded its timeout of {deadline:?}: raise `.handler_timeout(..)`");
+    pub(crate) fn late(timeout: Duration) -> Self {
+        let error = format!(
+            "the handler exceeded its timeout of {timeout:?}: raise `.handler_timeout(..)`, or `HandlerOptions::timeout(..)` if \
+             it has its own"
+        );
         Self { error, given_up: None, not_before: None }
     }
 

@@ -7,11 +7,13 @@
 //! | `run` | runs one row |
 //! | `rows` | runs rows that were taken together as a batch |
 //! | `suspects` | reserves suspects and runs them in isolation |
+//! | `fan_out` | replayed rows that several handlers take |
 //! | `preparing` | rows whose codec has to prepare |
 //! | `storing`, `batch` | stores deliveries, in batches |
 //! | `operator` | list, replay, discard |
 
 mod batch;
+mod fan_out;
 mod looks;
 mod memory;
 mod operator;

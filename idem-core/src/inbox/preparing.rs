@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::registry::{NoJob, Route};
 use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation};
 use crate::store::{Note, Row};
 use crate::{Outcome, PrepareError, Reason, Store};
@@ -104,11 +105,23 @@ impl<S: Store> Pipeline<S> {
         self.scheduled.notify_one();
     }
 
+    /// Returns the handler whose codec has to prepare for a row that has no key.
+    fn unprepared_of_row<'a>(&'a self, row: &'a Row) -> Option<&'a Route<S>> {
+        match &self.routes.takers_of_row(row)[..] {
+            [only] => Some(only),
+            several => {
+                let unprepared =
+                    |route: &&&Route<S>| matches!(self.receive_for(route, &row.delivery), Err(NoJob::Unprepared));
+                several.iter().find(unprepared).copied()
+            }
+        }
+    }
+
     async fn prepare_codec_of(&self, row: &Row) -> Result<(), PrepareError> {
         let route = match row.identity.key.as_bytes().is_empty() {
             false => self.routes.get(row.identity.handler),
             // Its handler is looked up again.
-            true => self.routes.find(&row.delivery).ok(),
+            true => self.unprepared_of_row(row),
         };
         match route {
             Some(route) => self.prepare(route, &row.delivery).await,

@@ -13,7 +13,7 @@ use crate::record::{Classified, settled};
 use crate::registry::{NoJob, Route};
 use crate::runtime::{Isolated, Pipeline, Progress, warn_of_refusal};
 use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Note, Row, StoreError};
-use crate::{Key, Outcome, Reason, RetryPolicy, Store, telemetry};
+use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and records its result. In every case the row is processed, its result is recorded, or its
@@ -85,7 +85,7 @@ impl<S: Store> Pipeline<S> {
             };
             // All connections may be in use for longer than the lease. From the start on, the row is locked.
             let held = self.leases.hold(slice::from_ref(row));
-            let mut txn = match self.store.begin(self.settings.deadline).await {
+            let mut txn = match self.store.begin(route.timeout).await {
                 Ok(txn) => txn,
                 Err(fault) => return self.give_back(row, fault).await,
             };
@@ -102,7 +102,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let ran = self.execute(route, job, txn, Instant::now()).await;
-            return match self.conclude(ran, row.attempts, rounds) {
+            return match self.conclude(route, ran, row.attempts, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Some(Outcome::Processed),
                 Conclusion::Charge(charge) => self.charge_row(row, charge).await,
@@ -128,12 +128,13 @@ impl<S: Store> Pipeline<S> {
     /// Takes a replayed row that has no key back through decode and key. It becomes a row with a claim, which runs like
     /// any other, or it is a duplicate or conflict of a message that was taken over meanwhile.
     async fn readmit(&self, row: &Row) -> Option<Outcome> {
+        let routes = self.routes.takers_of_row(row);
+        if routes.len() > 1 {
+            return self.readmit_to_all(row, &routes).await;
+        }
         let keyed = self.limit(&row.delivery).map_err(NoJob::from).and_then(|()| {
-            let route = self.routes.find(&row.delivery)?;
-            let mut key = Key::empty();
-            route.handler.prepare(&row.delivery, &mut key)?;
-            let fingerprint = route.handler.fingerprint(&row.delivery)?;
-            Ok((route, Identity { handler: route.id, key, fingerprint }))
+            let route = routes.first().map_or_else(|| self.routes.find(&row.delivery), |route| Ok(*route))?;
+            Ok((route, self.receive_for(route, &row.delivery)?.identity))
         });
         let (route, identity) = match keyed {
             Ok(keyed) => keyed,
@@ -215,7 +216,7 @@ impl<S: Store> Pipeline<S> {
     async fn without_job(&self, row: &Row, why: NoJob) -> Option<Outcome> {
         match why {
             NoJob::Unfit(unfit) => self.reject(row, unfit.reason, unfit.error).await,
-            NoJob::Unprepared => self.leave_to_prepare_row(row).await,
+            NoJob::Unprepared | NoJob::Several => self.leave_to_prepare_row(row).await,
         }
     }
 
@@ -227,7 +228,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Gives back a row that was not run. One that the database refuses waits longer each time.
-    async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
+    pub(super) async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
         let due = match self.outage.hold_for(fault) {
             Progress::Refused { error, .. } => {
                 let (tries, wait) = self.refusals.count(row.id);

@@ -55,7 +55,7 @@ impl<S: Store> Pipeline<S> {
                         return None;
                     }
                 }
-                (Progress::InRow(..) | Progress::Stopped, _) => return None,
+                (Progress::InRow(..) | Progress::Shared(_) | Progress::Stopped, _) => return None,
             }
         }
         None
@@ -65,6 +65,8 @@ impl<S: Store> Pipeline<S> {
         let work = match self.receive(delivery) {
             Ok(work) => work,
             Err(NoJob::Unprepared) => return (Progress::Unprepared, None),
+            // Refused with an order when the worker starts.
+            Err(NoJob::Several) => return (Progress::Stopped, None),
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.alone.acquire().await;
                 return (self.dead_letter(delivery, unfit).await, None);

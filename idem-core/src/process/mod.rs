@@ -18,10 +18,12 @@
 //! | `turn` | the wait for a turn, or for the inbox row of a message |
 //! | `ahead` | stores redelivered messages ahead of their turn |
 //! | `preparing` | the wait for a codec |
+//! | `fan_out` | deliveries that several handlers take |
 //! | `set_aside` | the wait if the database refuses the delivery |
 //! | `room` | permits for one more connection |
 
 mod ahead;
+mod fan_out;
 mod preparing;
 mod room;
 mod set_aside;
@@ -103,6 +105,10 @@ impl<S: Store> Pipeline<S> {
                     let span = Span::current();
                     return Some(Waiting::Row(Box::new(RowWait { delivery, acker, place, identity, outcome, span })));
                 }
+                Progress::Shared(shared) => {
+                    self.settle_shared(acker, &delivery, &shared).await;
+                    return None;
+                }
                 Progress::Stopped => {
                     self.release(acker).await;
                     return None;
@@ -136,6 +142,7 @@ impl<S: Store> Pipeline<S> {
         let work = match self.receive(delivery) {
             Ok(work) => work,
             Err(NoJob::Unprepared) => return Progress::Unprepared,
+            Err(NoJob::Several) => return self.fan_out(room, delivery).await,
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
                 return self.dead_letter(delivery, unfit).await;
@@ -179,12 +186,12 @@ impl<S: Store> Pipeline<S> {
         for rounds in 0.. {
             let ready = match job.take().map_or_else(|| self.again(route, delivery, identity), Ok) {
                 Ok(ready) => ready,
-                Err(NoJob::Unprepared) => return Ok(Progress::Unprepared),
+                Err(NoJob::Unprepared | NoJob::Several) => return Ok(Progress::Unprepared),
                 Err(NoJob::Unfit(unfit)) => return Ok(self.dead_letter(delivery, unfit).await),
             };
             // Claim.
             let began = Instant::now();
-            let claimed = self.claim(delivery, identity, ClaimState::Processed).await;
+            let claimed = self.claim(route.timeout, delivery, identity, ClaimState::Processed).await;
             let opened = Instant::now();
             route.meters.claim.record(opened - began);
             let txn = match claimed {
@@ -197,7 +204,7 @@ impl<S: Store> Pipeline<S> {
             };
             // Handle, guard, commit.
             let ran = self.execute(route, ready, txn, opened).await;
-            return match self.conclude(ran, 0, rounds) {
+            return match self.conclude(route, ran, 0, rounds) {
                 Conclusion::Retry => continue,
                 Conclusion::Processed => Ok(Progress::Done(Outcome::Processed)),
                 Conclusion::Charge(charge) => Err(charge),

@@ -1,6 +1,5 @@
 //! Deliveries whose codec has to fetch something before it can decode them.
 
-use crate::delivery::Preparation;
 use crate::runtime::{FORGOTTEN, Pipeline, Place, refused_wait};
 use crate::{Acker, BoxError, Delivery, PrepareError, Store};
 
@@ -31,9 +30,13 @@ impl<S: Store> Pipeline<S> {
 
     /// Cancel safe: a dropped preparation starts again when the delivery comes again.
     async fn prepare_for(&self, delivery: &mut Delivery) {
-        let Ok(route) = self.routes.find(delivery) else { return };
+        let Some(route) = self.unprepared(delivery) else { return };
         let mut tries = delivery.preparation.tries();
-        let mut failure: Option<BoxError> = (tries > 0).then(|| FORGOTTEN.into());
+        let mut failure: Option<BoxError> = delivery.preparation.was_for(route.id).then(|| FORGOTTEN.into());
+        if tries > 0 && failure.is_none() {
+            // Codecs that make each other forget must not ask without end.
+            tokio::time::sleep(refused_wait(tries - 1)).await;
+        }
         loop {
             if let Some(error) = failure.take() {
                 self.warn_of_unprepared(delivery, tries, &crate::error::text(error.as_ref()));
@@ -41,13 +44,10 @@ impl<S: Store> Pipeline<S> {
             }
             tries += 1;
             match self.prepare(route, delivery).await {
-                Ok(()) => {
-                    delivery.preparation = Preparation::Done(tries);
-                    return;
-                }
+                Ok(()) => return delivery.preparation.ended(route.id, tries, None),
                 Err(PrepareError::Undecodable(error)) => {
-                    delivery.preparation = Preparation::Undecodable(crate::error::text(error.as_ref()).into());
-                    return;
+                    let why = crate::error::text(error.as_ref());
+                    return delivery.preparation.ended(route.id, tries, Some(why));
                 }
                 Err(PrepareError::Unavailable(error)) => failure = Some(error),
             }

@@ -1,5 +1,7 @@
 //! Claims one message, and writes what follows if a claim exists already.
 
+use std::time::Duration;
+
 use crate::registry::Route;
 use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{ClaimState, Claimed, Identity, NewRow, StoreError};
@@ -9,15 +11,16 @@ use super::classify::Classified;
 use super::settled::settled;
 
 impl<S: Store> Pipeline<S> {
-    /// Begins a transaction with the claim, and classifies the message. Unless it is new, the transaction contains only
+    /// Begins a transaction with the claim, bounded by `timeout`, and classifies the message. Unless it is new, the transaction contains only
     /// what [`answer`](Self::answer) commits. On error, returns the [`Progress`] that holds the message.
     pub(crate) async fn claim(
         &self,
+        timeout: Duration,
         delivery: &Delivery,
         identity: &Identity,
         promise: ClaimState,
     ) -> Result<(S::Txn, Classified), Progress> {
-        let begun = self.store.begin_with_claim(self.settings.deadline, identity, promise).await;
+        let begun = self.store.begin_with_claim(timeout, identity, promise).await;
         let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
         match self.classify_in(&mut txn, delivery, identity, claimed).await {
             Ok(classified) => Ok((txn, classified)),

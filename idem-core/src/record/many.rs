@@ -88,7 +88,8 @@ impl<S: Store> Pipeline<S> {
         Ok(kept)
     }
 
-    async fn keep_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Classified>, StoreError> {
+    /// Claims sorted messages, and inserts the rows of those that are new.
+    pub(super) async fn keep_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Classified>, StoreError> {
         let classified = self.classify_many(txn, messages, ClaimState::Waiting).await?;
         let rows: Vec<NewRow<'_>> =
             messages.iter().zip(&classified).filter_map(|(message, it)| message.row(it)).collect();

@@ -5,6 +5,7 @@
 //! | `classify` | classifies a message by the claim of its key |
 //! | `claim` | the claim of one message |
 //! | `many` | several messages in one transaction |
+//! | `fan_out` | one message for several handlers, in one transaction |
 //! | `row` | the row of a message that has a key |
 //! | `dead` | the row of a message that has none, or whose handler has committed |
 //! | `settled` | the commit of a transaction in which no handler ran |
@@ -12,10 +13,12 @@
 mod claim;
 mod classify;
 mod dead;
+mod fan_out;
 mod many;
 mod row;
 mod settled;
 
 pub(crate) use classify::Classified;
+pub(crate) use fan_out::{Shared, Shares};
 pub(crate) use many::Known;
 pub(crate) use settled::settled;

@@ -69,10 +69,11 @@ impl<S: Store> Pipeline<S> {
         error: &str,
     ) -> Progress {
         let Some(route) = self.routes.get(identity.handler) else { return Progress::Stopped };
-        let (mut txn, classified) = match self.claim(delivery, identity, ClaimState::Waiting).await {
-            Ok(claimed) => claimed,
-            Err(step) => return step,
-        };
+        let (mut txn, classified) =
+            match self.claim(self.settings.deadline, delivery, identity, ClaimState::Waiting).await {
+                Ok(claimed) => claimed,
+                Err(step) => return step,
+            };
         let (state, error) = match &classified {
             Classified::New => (state, error),
             // A message that is already dead keeps its reason.

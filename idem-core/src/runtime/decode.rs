@@ -2,7 +2,6 @@
 
 use tracing::Span;
 
-use crate::delivery::Preparation;
 use crate::registry::{Job, NoJob, Route, Unfit, Work};
 use crate::store::Identity;
 use crate::{Delivery, Key, Reason, Store};
@@ -13,8 +12,18 @@ impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
     /// transaction starts.
     pub(crate) fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
+        if self.routes.are_several(delivery) {
+            return Err(NoJob::Several);
+        }
         self.limit(delivery)?;
-        let route = self.routes.find(delivery)?;
+        self.receive_for(self.routes.find(delivery)?, delivery)
+    }
+
+    /// Decodes the message and computes the key for this handler.
+    pub(crate) fn receive_for<'a>(&self, route: &'a Route<S>, delivery: &Delivery) -> Result<Work<'a, S>, NoJob> {
+        if let Some(why) = delivery.preparation.undecodable(route.id) {
+            return Err(Unfit::new(Reason::Undecodable, why).into());
+        }
         let mut key = Key::empty();
         let job = route.handler.prepare(delivery, &mut key)?;
         let span = Span::current();
@@ -32,6 +41,16 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
+    /// Returns the handler whose codec has to prepare for this delivery. `None` if no handler takes it, or if none of
+    /// several has to.
+    pub(crate) fn unprepared(&self, delivery: &Delivery) -> Option<&Route<S>> {
+        let mut takers = self.routes.takers(delivery);
+        if !self.routes.are_several(delivery) {
+            return takers.next();
+        }
+        takers.find(|route| matches!(self.receive_for(route, delivery), Err(NoJob::Unprepared)))
+    }
+
     /// Checks whether the delivery can be accepted at all.
     pub(crate) fn limit(&self, delivery: &Delivery) -> Result<(), Unfit> {
         if let Some(why) = &delivery.unrepresentable {
@@ -43,9 +62,6 @@ impl<S: Store> Pipeline<S> {
             return Err(Unfit::new(Reason::TooLarge, text));
         }
         if let Some(Err(why)) = &delivery.cloud_event {
-            return Err(Unfit::new(Reason::Undecodable, why));
-        }
-        if let Preparation::Undecodable(why) = &delivery.preparation {
             return Err(Unfit::new(Reason::Undecodable, why));
         }
         Ok(())

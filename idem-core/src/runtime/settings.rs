@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) drain: Duration,
     pub(crate) order: DeliveryOrder,
     pub(crate) route_by: RouteBy,
+    /// Whether several handlers may take one delivery.
+    pub(crate) fan_out: bool,
     pub(crate) cloud_events: bool,
     pub(crate) allow_unregistered_rows: bool,
     /// Consumption pauses if this many of so many last deliveries are unfit.
@@ -50,6 +52,7 @@ impl Default for Settings {
             drain: Duration::from_secs(30),
             order: DeliveryOrder::None,
             route_by: RouteBy::EventType,
+            fan_out: false,
             cloud_events: false,
             allow_unregistered_rows: false,
             unfit_limit: Some((50, 100)),
@@ -153,6 +156,12 @@ impl Settings {
             return refuse(
                 "`.inbox()` runs messages side by side as they become due, which no order survives: take out `.inbox()` or \
                  the order",
+            );
+        }
+        if self.fan_out && self.order != DeliveryOrder::None {
+            return refuse(
+                "`.fan_out()` and `.order(..)` cannot be had together: each handler takes a message at its own time, and a \
+                 later one could pass it; take out one of them",
             );
         }
         if self.inbox_concurrency() == 0 {

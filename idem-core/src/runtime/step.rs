@@ -1,5 +1,6 @@
 //! The result of one try of a delivery.
 
+use crate::record::Shared;
 use crate::store::{Identity, StoreError};
 use crate::{BoxError, Delivery, Outcome};
 
@@ -15,6 +16,8 @@ pub(crate) enum Progress {
     /// The database has answered for a delivery with an ordering key. The message is in the inbox, or may be, and the
     /// later deliveries of its ordering key wait for it.
     InRow(Outcome, Box<Identity>),
+    /// The database has answered for each of several handlers.
+    Shared(Shared),
     /// The database has not answered. The delivery is held unsettled and tried again.
     Hold(HoldReason),
     /// The database refuses the writes for this message, and works for others. `ran`: the handler has run and failed.

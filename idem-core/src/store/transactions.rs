@@ -28,7 +28,8 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// The store has too few connections for one worker. The text tells how to get more.
     fn share(&self, connections: usize) -> Result<Share, Error>;
 
-    /// Begins a transaction. No statement in it may run for longer than `deadline`, the handler timeout.
+    /// Begins a transaction. No statement in it may run for longer than `deadline`, the handler timeout; in a batch the
+    /// longest timeout of its handlers.
     fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. `false` if the store knows

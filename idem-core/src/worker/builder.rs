@@ -4,8 +4,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::handler_options::HandlerLimits;
 use crate::registry::{Bound, Registered};
-use crate::{Codec, Error, Extract, Handler, HasConnection, Json, RetryPolicy, Source, Store};
+use crate::{
+    Codec, Error, Extract, Handler, HandlerCodec, HandlerOptions, HasConnection, Json, RetryPolicy, Source, Store,
+};
 
 use crate::runtime::{Health, Settings, SuspectLock};
 
@@ -103,7 +106,7 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
         Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
     }
 
-    /// Sets the codec; JSON by default.
+    /// Sets the codec; JSON by default. A handler may have its own, [`HandlerOptions::codec`].
     pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, NoHandlers> {
         let Self { consumer, store, source, state, handlers, settings, health, gate, stage, .. } = self;
         let codec = Arc::new(codec);
@@ -112,7 +115,9 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
 }
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
-    /// Adds a handler. If several handlers share the queue, all but one must name their event type.
+    /// Adds a handler, with the worker's timeout, retry policy and codec; [`handler_with`](Self::handler_with) gives it
+    /// its own. If several handlers share the queue, all but one must name their event type, and each its own;
+    /// [`fan_out`](Self::fan_out) lets several handle the same.
     pub fn handler<H>(self) -> Worker<S, Src, St, C, WithHandlers>
     where
         H: Handler,
@@ -121,8 +126,34 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         St: Send + Sync + 'static,
         C: Codec<H::Message>,
     {
+        self.handler_with::<H>(HandlerOptions::new())
+    }
+
+    /// Adds a handler with its own options: a timeout, a retry policy or a codec. What they do not set is the worker's,
+    /// in whatever order it is given.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use idem_core::{Worker, HandlerOptions, Store, Source, Handler, HasConnection};
+    /// # fn add<S: Store + HasConnection<Report::Connection> + HasConnection<Paid::Connection>, Paid: Handler<Params = (), Message: serde::de::DeserializeOwned>, Report: Handler<Params = (), Message: serde::de::DeserializeOwned>>(store: S, orders: impl Source) {
+    /// Worker::new("billing", store, orders)
+    ///     .handler::<Paid>()
+    ///     .handler_with::<Report>(HandlerOptions::new().timeout(Duration::from_secs(300)));
+    /// # }
+    /// ```
+    pub fn handler_with<H>(
+        self,
+        options: HandlerOptions<impl HandlerCodec<C, H::Message>>,
+    ) -> Worker<S, Src, St, C, WithHandlers>
+    where
+        H: Handler,
+        S: HasConnection<H::Connection>,
+        H::Params: Extract<St>,
+        St: Send + Sync + 'static,
+    {
         let Self { consumer, store, source, state, codec, mut handlers, settings, health, gate, .. } = self;
-        handlers.push(Arc::new(Bound::<H, St, C> { state: state.clone(), codec: codec.clone(), handler: PhantomData }));
+        let (chosen, limits) = options.into_parts();
+        handlers.push(bound::<H, S, St, _>(state.clone(), chosen.or_of_worker(&codec), limits));
         Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage: PhantomData }
     }
 
@@ -191,7 +222,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// Sets how long a handler may run; 30 seconds by default. A handler that runs longer is dropped, which rolls back,
-    /// and counts as failed. The timeout does not cover COMMIT.
+    /// and counts as failed. The timeout does not cover COMMIT. A handler may have its own,
+    /// [`HandlerOptions::timeout`].
     pub fn handler_timeout(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
@@ -205,7 +237,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
-    /// Sets when and how often a message whose handler failed runs again; 5 attempts by default.
+    /// Sets when and how often a message whose handler failed runs again; 5 attempts by default. A handler
+    /// may have its own policy, [`HandlerOptions::retry`].
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
@@ -245,6 +278,17 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 }
 
+fn bound<H, S, St, C>(state: Arc<St>, codec: Arc<C>, limits: HandlerLimits) -> Arc<dyn Registered<S>>
+where
+    H: Handler,
+    S: Store + HasConnection<H::Connection>,
+    H::Params: Extract<St>,
+    St: Send + Sync + 'static,
+    C: Codec<H::Message>,
+{
+    Arc::new(Bound::<H, St, C> { state, codec, limits, handler: PhantomData })
+}
+
 /// The stage of a worker that can run.
 #[diagnostic::on_unimplemented(
     message = "this worker has no handlers",
@@ -264,7 +308,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     ///
     /// # Errors
     /// At the start: settings that would lose or repeat messages; a broker that can redeliver messages older than the
-    /// retained claims; a pool that is too small; two handlers with the same name or event type; inbox rows of handlers
+    /// retained claims; a pool that is too small; two handlers with the same name, or for one event
+    /// without [`fan_out`](Self::fan_out); inbox rows of handlers
     /// that this worker does not have and that no worker has had for a day
     /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the worker
     /// runs, only `shutdown` ends it, or a panic in one of its own tasks, which is a defect of idem, of a store or of a

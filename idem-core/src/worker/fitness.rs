@@ -38,9 +38,11 @@ pub(super) fn keys<S: Store>(
     Ok(())
 }
 
-/// Checks that names and event types are distinct. Two handlers with the same name would share their claims; of two
-/// handlers for one event type, only one would ever run.
-pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &RouteBy) -> Result<(), Error> {
+/// Checks that names and event types are distinct. Two handlers with the same name would share their claims. Two handlers
+/// for one event type need [`fan_out`](crate::Worker::fan_out): it changes how their messages are taken, which must not
+/// happen by accident.
+pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], settings: &Settings) -> Result<(), Error> {
+    let by = &settings.route_by;
     for (at, handler) in handlers.iter().enumerate() {
         let (name, event) = (handler.name(), handler.event());
         if name.is_empty() || name.len() > 200 || name.contains('\0') {
@@ -59,6 +61,9 @@ pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &Route
                     "two handlers have the name {name:?}: give one of them another, `#[idempotent(name = \"..\")]`"
                 )));
             }
+            if settings.fan_out {
+                continue;
+            }
             if *by == RouteBy::Subject
                 && let (Some(pattern), Some(other)) = (event, earlier.event())
             {
@@ -67,7 +72,7 @@ pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], by: &Route
                 let event = event.map_or_else(|| "no type of event".to_owned(), |event| format!("the event {event:?}"));
                 return Err(Error::Config(format!(
                     "the handlers {:?} and {name:?} both name {event}: give each its own, `#[idempotent(event = \
-                     \"..\")]`",
+                     \"..\")]`, or let each of them handle every message, `.fan_out()`",
                     earlier.name()
                 )));
             }
@@ -83,8 +88,21 @@ fn apart((name, pattern): (&str, &str), (earlier, other): (&str, &str)) -> Resul
     }
     Err(Error::Config(format!(
         "the handlers {earlier:?} and {name:?} take the subjects {other:?} and {pattern:?}, and there are subjects of both: \
-         give them patterns that have none in common, or make one of both handlers"
+         give them patterns that have none in common, or let each of them handle those messages, `.fan_out()`"
     )))
+}
+
+/// Checks that a handler's own timeout lets it run at all. Otherwise every message would be retried and become a dead
+/// letter.
+pub(super) fn timeouts<S: Store>(handlers: &[Arc<dyn Registered<S>>]) -> Result<(), Error> {
+    match handlers.iter().find(|handler| handler.limits().timeout.is_some_and(|timeout| timeout.is_zero())) {
+        None => Ok(()),
+        Some(handler) => Err(Error::Config(format!(
+            "the timeout of the handler {:?} is zero: give its `HandlerOptions::timeout(..)` a longer time, or leave it out \
+             for the worker's",
+            handler.name()
+        ))),
+    }
 }
 
 /// Checks that the source has subjects if they choose the handler. Otherwise every message would go to the handler

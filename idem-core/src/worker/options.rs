@@ -54,6 +54,34 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
+    /// Lets several handlers take one message: all that name its event type or subject pattern, or else all that name
+    /// none. Each of them has its own claim, attempts and dead letter. Without this option, two handlers for one event
+    /// are an error when the worker starts.
+    ///
+    /// A message that several handlers take is stored in the inbox for all of them, in one transaction, and then acked.
+    /// From there each handler runs it by itself, so the failure of one neither repeats nor delays another. If it
+    /// cannot be decoded for one of them, or has no key for it, that is a dead letter of this handler, and the others
+    /// run. The cost for such a message is that of [`inbox`](Self::inbox): one more transaction for the delivery, and a
+    /// row written and deleted for each handler. A message that one handler takes runs as without this option.
+    ///
+    /// A handler that is added later gets the messages that are delivered from then on. Those that were acked before are
+    /// not run for it, nor those that an older version of the service takes during a deployment.
+    ///
+    /// The observer and the metrics have one outcome for each handler. Combining it with an order is an error when the
+    /// worker starts.
+    ///
+    /// ```no_run
+    /// # use idem_core::{Worker, Store, Source, Handler, HasConnection};
+    /// # fn add<S: Store + HasConnection<Bill::Connection> + HasConnection<Mail::Connection>, Bill: Handler<Params = (), Message: serde::de::DeserializeOwned>, Mail: Handler<Params = (), Message: serde::de::DeserializeOwned>>(store: S, orders: impl Source) {
+    /// // Both have `event = "order.paid"`.
+    /// Worker::new("billing", store, orders).handler::<Bill>().handler::<Mail>().fan_out();
+    /// # }
+    /// ```
+    pub fn fan_out(mut self) -> Self {
+        self.settings.fan_out = true;
+        self
+    }
+
     /// Starts without a check for inbox rows of handlers that this worker does not have. The rows stay in the inbox.
     ///
     /// Without this option, the worker warns of such rows when it starts if a worker of this consumer had their handler

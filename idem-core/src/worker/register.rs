@@ -40,6 +40,8 @@ pub(super) async fn register<S: Store>(
         id,
         retention,
         meters: Meters::new(consumer, handler.name()),
+        timeout: handler.limits().timeout.unwrap_or(settings.deadline),
+        retry: handler.limits().retry.unwrap_or(settings.retry),
         handler: handler.clone(),
     };
     Ok(Routes {
@@ -47,6 +49,7 @@ pub(super) async fn register<S: Store>(
         nobody,
         nobody_meters: Meters::new(consumer, ""),
         route_by: settings.route_by.clone(),
+        fan_out: settings.fan_out,
     })
 }
 

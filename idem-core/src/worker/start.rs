@@ -46,7 +46,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
         max_unsettled: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
-        handler_timeout: parts.settings.deadline,
+        handler_timeout: routes.longest_timeout(),
         order: parts.settings.order,
         has_history: register::has_history(&parts.consumer, &parts.store).await?,
     };
@@ -81,6 +81,7 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         inbox_concurrency = settings.inbox_concurrency(),
         batch = settings.batch,
         inbox = settings.inbox,
+        fan_out = settings.fan_out,
         order = ?settings.order,
         version = env!("CARGO_PKG_VERSION"),
         "the worker has started"
@@ -90,7 +91,8 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
 /// Checks that settings, handlers and source are compatible.
 fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
     parts.settings.check(&parts.consumer)?;
-    fitness::distinct(&parts.handlers, &parts.settings.route_by)?;
+    fitness::distinct(&parts.handlers, &parts.settings)?;
+    fitness::timeouts(&parts.handlers)?;
     fitness::subjects(&parts.source, &parts.settings.route_by)?;
     fitness::keys(&parts.source, &parts.handlers, &parts.settings)
 }

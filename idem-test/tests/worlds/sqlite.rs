@@ -46,6 +46,7 @@ impl World for SqliteWorld {
         check_constraints: None,
         long: LONG,
         stuck: LONG,
+        lasts: "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT count(*) FROM n",
     };
 
     async fn make() -> Option<Self> {

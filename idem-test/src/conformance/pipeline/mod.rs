@@ -14,11 +14,13 @@ mod endings;
 mod events;
 mod facts;
 mod failures;
+mod fan_out;
 mod faulty;
 mod handovers;
 mod lanes;
 mod line;
 mod mode;
+mod options;
 mod orders;
 mod panics;
 mod redelivered;
@@ -47,9 +49,11 @@ pub use endings::*;
 pub use events::*;
 pub use facts::*;
 pub use failures::*;
+pub use fan_out::*;
 pub use handovers::*;
 pub use lanes::*;
 pub use mode::{InBatches, InInbox, InInboxBatches, Mode};
+pub use options::*;
 pub use panics::*;
 pub use redelivered::*;
 pub use refusals::*;
@@ -110,6 +114,8 @@ macro_rules! pipeline_suite {
             a_set_is_what_is_new
             a_set_that_fails_is_split_until_the_bad_one_is_alone
             a_batch_refuses_an_order
+            // options of one handler
+            in_a_batch_each_handler_has_its_own_timeout
             // refusals
             a_refused_message_of_a_batch_costs_no_lane
         }
@@ -256,6 +262,24 @@ macro_rules! pipeline_suite {
             a_subject_chooses_the_handler_by_its_pattern
             patterns_that_overlap_or_make_no_sense_refuse_the_start
             routing_by_subject_refuses_a_broker_without_subjects
+            // several handlers for one event
+            each_of_several_handlers_runs_a_message_once
+            several_handlers_run_many_messages_and_their_copies_once
+            the_failure_of_one_handler_repeats_no_other
+            a_lost_ack_repeats_no_handler
+            a_crash_as_it_is_stored_for_several_handlers_loses_nothing
+            what_one_handler_cannot_take_is_a_dead_letter_of_that_one
+            the_codec_of_one_handler_that_prepares_delays_no_other
+            a_replay_of_an_unknown_type_reaches_several_handlers
+            a_subject_of_two_patterns_reaches_both_handlers
+            several_handlers_for_one_event_must_be_asked_for
+            // options of one handler
+            a_timeout_of_its_own_ends_only_its_handler
+            a_handler_may_run_for_longer_than_its_worker_allows_the_others
+            a_retry_policy_of_its_own_decides_attempts_and_delay
+            a_codec_of_its_own_decodes_for_its_handler_only
+            a_timeout_of_zero_refuses_the_start
+            the_source_is_told_the_longest_timeout
             // unprepared
             a_codec_sees_the_headers_and_the_content_type
             a_registry_that_is_away_costs_no_attempt_and_no_dead_letter

@@ -66,6 +66,8 @@ pub(super) enum Act {
     Suicide,
     /// Runs slowly.
     Slow,
+    /// Waits for two and a half seconds, and then runs a statement that lasts.
+    Lasts,
     /// Writes one of the rows that others write too.
     Touch(usize),
 }
@@ -209,6 +211,10 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             }
             Act::LostRace => W::execute(tx, W::FEATURES.lost_race.unwrap()).await?,
             Act::Slow => tokio::time::sleep(Duration::from_millis(300)).await,
+            Act::Lasts => {
+                tokio::time::sleep(Duration::from_millis(2500)).await;
+                W::execute(tx, W::FEATURES.lasts).await?;
+            }
             Act::Touch(row) => {
                 let touch = format!("UPDATE {} SET name = name WHERE name = 'hot {row}'", desk.effects);
                 W::execute(tx, &touch).await?;

@@ -68,7 +68,7 @@ const PATTERNS: [Option<&str>; 6] =
     [Some("orders.*.paid"), Some("orders.*.sent"), Some("refunds.>"), None, Some("orders.42.*"), Some("orders.#")];
 
 /// Takes the subjects that match its pattern, and writes its number with the id.
-struct Routed<W, const N: usize>(PhantomData<fn() -> W>);
+pub(super) struct Routed<W, const N: usize>(PhantomData<fn() -> W>);
 
 impl<W: World, const N: usize> Handler for Routed<W, N> {
     const NAME: &'static str = ["paid", "sent", "refunds", "others", "one", "odd"][N];

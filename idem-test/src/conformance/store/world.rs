@@ -83,6 +83,9 @@ pub struct Features {
     pub long: &'static str,
     /// A statement that runs that long regardless of the session's limits.
     pub stuck: &'static str,
+    /// A statement that runs for two and a half seconds; less where the time limits of statements count from the
+    /// beginning of the transaction.
+    pub lasts: &'static str,
 }
 
 /// The settings of a store.

@@ -1,0 +1,148 @@
+//! The options of one handler of a worker.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Codec, RetryPolicy};
+
+/// Options of one handler of a worker, for [`Worker::handler_with`](crate::Worker::handler_with). What they do not set
+/// is as the worker has it.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use idem_core::{Worker, HandlerOptions, RetryPolicy, Store, Source, Handler, HasConnection};
+/// # fn add<S: Store + HasConnection<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
+/// #     store: S, orders: impl Source) {
+/// let slow = HandlerOptions::new()
+///     .timeout(Duration::from_secs(300))
+///     .retry(RetryPolicy::new().max_attempts(2));
+/// Worker::new("billing", store, orders).handler_with::<H>(slow);
+/// # }
+/// ```
+///
+/// They belong to the worker, not to the message: an attempt follows the options of the worker that makes it. The key
+/// and the fingerprint of a message are part of its claim, on which all workers must agree, so they are the handler's
+/// own: `#[idempotent(key = .., fingerprint = ..)]`.
+#[must_use = "options do nothing until `handler_with`"]
+#[non_exhaustive]
+pub struct HandlerOptions<C = WorkerCodec> {
+    codec: C,
+    limits: HandlerLimits,
+}
+
+/// The limits of one handler; `None`: the worker's.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HandlerLimits {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: Option<RetryPolicy>,
+}
+
+impl HandlerOptions {
+    /// Returns options that set nothing.
+    pub fn new() -> Self {
+        Self { codec: WorkerCodec { _private: () }, limits: HandlerLimits::default() }
+    }
+}
+
+impl Default for HandlerOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C> HandlerOptions<C> {
+    /// Sets how long the handler may run, instead of the worker's
+    /// [`handler_timeout`](crate::Worker::handler_timeout). A handler that runs longer is dropped, which rolls back,
+    /// and counts as failed.
+    ///
+    /// It may be longer than the worker's. A row of the inbox needs no longer
+    /// [lease](crate::Worker::lease_duration) for that, since it is locked while it runs, and the lease of a delivery is
+    /// extended. A broker with a fixed limit, like RabbitMQ's consumer timeout, needs a higher limit, and
+    /// the source warns if it is too low for the longest timeout of the worker. A shutdown waits only for the
+    /// [`shutdown_timeout`](crate::Worker::shutdown_timeout): a handler that then still runs is rolled back, and its
+    /// message runs again.
+    ///
+    /// In a [batch](crate::Worker::batch), it bounds each call of this handler. The database bounds a single statement
+    /// by the longest timeout of the handlers that share the transaction.
+    ///
+    /// Zero is an error when the worker starts.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.limits.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets when and how often a message whose handler failed runs again, instead of the worker's
+    /// [`retry`](crate::Worker::retry). With an order, messages behind it wait for as long.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.limits.retry = Some(policy);
+        self
+    }
+
+    /// Sets the codec of this handler, instead of the worker's [`codec`](crate::Worker::codec), for a queue on which
+    /// event types differ in their encoding. Its [`prepare`](Codec::prepare) has the worker's
+    /// [`prepare_timeout`](crate::Worker::prepare_timeout).
+    pub fn codec<D>(self, codec: D) -> HandlerOptions<OwnCodec<D>> {
+        HandlerOptions { codec: OwnCodec(codec), limits: self.limits }
+    }
+
+    pub(crate) fn into_parts(self) -> (C, HandlerLimits) {
+        (self.codec, self.limits)
+    }
+}
+
+impl<C> fmt::Debug for HandlerOptions<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HandlerLimits { timeout, retry } = self.limits;
+        f.debug_struct("HandlerOptions").field("timeout", &timeout).field("retry", &retry).finish_non_exhaustive()
+    }
+}
+
+/// The handler decodes with the codec of its worker.
+#[derive(Debug)]
+pub struct WorkerCodec {
+    _private: (),
+}
+
+/// The handler has its own codec.
+pub struct OwnCodec<D>(D);
+
+impl<D> fmt::Debug for OwnCodec<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnCodec")
+    }
+}
+
+/// The codec of a handler of `M`: its own, or that of its worker, `C`. Only [`WorkerCodec`] and [`OwnCodec`] implement
+/// it.
+pub trait HandlerCodec<C, M>: sealed::Sealed {
+    /// The codec that decodes.
+    type Codec: Codec<M>;
+
+    /// Returns the codec that decodes.
+    #[doc(hidden)]
+    fn or_of_worker(self, worker: &Arc<C>) -> Arc<Self::Codec>;
+}
+
+impl<C: Codec<M>, M> HandlerCodec<C, M> for WorkerCodec {
+    type Codec = C;
+
+    fn or_of_worker(self, worker: &Arc<C>) -> Arc<C> {
+        worker.clone()
+    }
+}
+
+impl<D: Codec<M>, C, M> HandlerCodec<C, M> for OwnCodec<D> {
+    type Codec = D;
+
+    fn or_of_worker(self, _: &Arc<C>) -> Arc<D> {
+        Arc::new(self.0)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for super::WorkerCodec {}
+    impl<D> Sealed for super::OwnCodec<D> {}
+}

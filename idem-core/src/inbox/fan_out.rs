@@ -1,0 +1,44 @@
+//! Replayed rows that belonged to no handler, and that several handlers take now.
+
+use crate::record::{Shared, Shares, settled};
+use crate::registry::Route;
+use crate::runtime::Pipeline;
+use crate::store::{Row, StoreError};
+use crate::{Outcome, Store};
+
+impl<S: Store> Pipeline<S> {
+    /// Replaces a row without a key by one for each of these handlers. Reports the outcome of each of them.
+    pub(super) async fn readmit_to_all(&self, row: &Row, routes: &[&Route<S>]) -> Option<Outcome> {
+        let shares = self.share(&row.delivery, routes);
+        if shares.unprepared {
+            return self.leave_to_prepare_row(row).await;
+        }
+        match self.replace(row, &shares).await {
+            Ok(Some(Shared { outcomes, .. })) => {
+                self.refusals.forget(row.id);
+                for (handler, outcome) in outcomes {
+                    self.wrote(&outcome);
+                    self.emit(self.routes.meters(handler), &row.delivery, &outcome);
+                }
+                None
+            }
+            Ok(None) => None,
+            Err(fault) => self.give_back(row, fault).await,
+        }
+    }
+
+    /// Returns `None` if another process has the row now.
+    async fn replace(&self, row: &Row, shares: &Shares) -> Result<Option<Shared>, StoreError> {
+        let mut txn = self.store.begin(self.settings.deadline).await?;
+        let written = self.write_shares(&mut txn, &row.delivery, shares).await?;
+        if written.is_gone() {
+            return Err(StoreError::LockTimeout);
+        }
+        if !self.store.remove(&mut txn, row).await? {
+            self.store.rollback(txn).await?;
+            return Ok(None);
+        }
+        settled(self.store.commit(txn).await)?;
+        Ok(Some(self.shared(&row.delivery, shares, &written)))
+    }
+}

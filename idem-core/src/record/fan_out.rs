@@ -1,0 +1,148 @@
+//! Takes one delivery over for several handlers.
+
+use std::time::Duration;
+
+use crate::registry::{NoJob, Route, Unfit};
+use crate::runtime::{HoldReason, Pipeline, Progress};
+use crate::store::{HandlerId, NewRow, StoreError};
+use crate::{Delivery, Outcome, Store, telemetry};
+
+use super::classify::Classified;
+use super::dead::claimless;
+use super::many::Known;
+use super::settled::settled;
+
+/// A delivery as each of its handlers sees it.
+pub(crate) struct Shares {
+    /// The messages whose keys are known, in claim order.
+    pub(crate) known: Vec<Known>,
+    /// The handlers that can never take it, and why.
+    unfit: Vec<(HandlerId, Unfit)>,
+    /// Whether the codec of a further handler has to prepare first.
+    pub(crate) unprepared: bool,
+}
+
+/// What a transaction wrote for these shares.
+pub(crate) struct Written {
+    classified: Vec<Classified>,
+    /// The rows of the handlers that can never take it.
+    unfit: Vec<i64>,
+}
+
+impl Written {
+    /// Returns whether one of the claims was removed meanwhile. The transaction must not be committed then, and the
+    /// delivery starts over.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.classified.contains(&Classified::Gone)
+    }
+}
+
+/// The outcome of a delivery for each of its handlers.
+pub(crate) struct Shared {
+    pub(crate) outcomes: Vec<(HandlerId, Outcome)>,
+    /// Whether no handler had taken the message before.
+    pub(crate) is_new: bool,
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Decodes a delivery and computes its key for each of these handlers. What rejects it for one of them does not
+    /// concern the others.
+    pub(crate) fn share(&self, delivery: &Delivery, routes: &[&Route<S>]) -> Shares {
+        let mut shares = Shares { known: Vec::new(), unfit: Vec::new(), unprepared: false };
+        for route in routes {
+            match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.receive_for(route, delivery)) {
+                Ok(work) => shares.known.push(Known { delivery: delivery.clone(), identity: work.identity }),
+                Err(NoJob::Unfit(unfit)) => shares.unfit.push((route.id, unfit)),
+                Err(NoJob::Unprepared | NoJob::Several) => shares.unprepared = true,
+            }
+        }
+        shares.unfit.sort_by_key(|(handler, _)| handler.0);
+        shares.known.sort_by(|one, other| one.place().cmp(&other.place()));
+        shares
+    }
+
+    /// Stores a delivery for all of its handlers, in one transaction: after it, the delivery may be acked, and each row
+    /// runs, is retried and dies by itself.
+    ///
+    /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
+    /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.
+    pub(crate) async fn store_shares(&self, delivery: &Delivery, mut shares: Shares) -> Progress {
+        if shares.unprepared {
+            // Written with the rest, so that they are counted once.
+            shares.unfit.clear();
+            return match self.store_ready(delivery, &shares).await {
+                Progress::Shared(_) => Progress::Unprepared,
+                step => step,
+            };
+        }
+        self.store_ready(delivery, &shares).await
+    }
+
+    async fn store_ready(&self, delivery: &Delivery, shares: &Shares) -> Progress {
+        // As for any other delivery for which no handler can be called.
+        let unfit = shares.unfit.first().map(|(_, unfit)| unfit).filter(|_| shares.known.is_empty());
+        if unfit.is_some_and(|unfit| self.brake.holds(unfit)) {
+            return Progress::Hold(HoldReason::Unfit);
+        }
+        let mut txn = match self.store.begin(self.settings.deadline).await {
+            Ok(txn) => txn,
+            Err(fault) => return self.outage.hold_for(fault),
+        };
+        let written = match self.write_shares(&mut txn, delivery, shares).await {
+            Ok(written) => written,
+            Err(fault) => return self.abandon(txn, fault).await,
+        };
+        if written.is_gone() {
+            return match self.store.rollback(txn).await {
+                Ok(_) => Progress::Hold(HoldReason::Again),
+                Err(fault) => self.outage.hold_for(fault),
+            };
+        }
+        if let Err(fault) = settled(self.store.commit(txn).await) {
+            return self.outage.hold_for(fault);
+        }
+        unfit.into_iter().for_each(|unfit| self.brake.unfit(unfit));
+        Progress::Shared(self.shared(delivery, shares, &written))
+    }
+
+    /// Writes the claims and rows of these shares.
+    pub(crate) async fn write_shares(
+        &self,
+        txn: &mut S::Txn,
+        delivery: &Delivery,
+        shares: &Shares,
+    ) -> Result<Written, StoreError> {
+        let known: Vec<&Known> = shares.known.iter().collect();
+        let classified = if known.is_empty() { Vec::new() } else { self.keep_many(txn, &known).await? };
+        let mut rows = Vec::with_capacity(shares.unfit.len());
+        for (handler, unfit) in &shares.unfit {
+            let identity = claimless(*handler, delivery);
+            let (state, error) = (Err(unfit.reason), unfit.error.as_str());
+            let row = NewRow { identity: &identity, delivery, attempts: 0, state, error };
+            rows.push(self.store.insert(txn, &row).await?);
+        }
+        Ok(Written { classified, unfit: rows })
+    }
+
+    /// Reports shares whose transaction has committed, and returns their outcomes.
+    pub(crate) fn shared(&self, delivery: &Delivery, shares: &Shares, written: &Written) -> Shared {
+        let mut outcomes = Vec::with_capacity(shares.known.len() + shares.unfit.len());
+        for (Known { identity, .. }, classified) in shares.known.iter().zip(&written.classified) {
+            classified.tell();
+            let stored = Outcome::Scheduled { attempt: 0, due: Duration::ZERO };
+            let outcome = match classified {
+                // This delivery itself stored it, before it was left to a preparation.
+                Classified::Duplicate(_) if delivery.preparation.tries() > 0 => stored,
+                other => other.outcome(self.routes.meters(identity.handler)).unwrap_or(stored),
+            };
+            outcomes.push((identity.handler, outcome));
+        }
+        for ((handler, unfit), row) in shares.unfit.iter().zip(&written.unfit) {
+            telemetry::tell(Some(*row), 0, Err(unfit.reason), &unfit.error);
+            outcomes.push((*handler, Outcome::Dead { reason: unfit.reason }));
+        }
+        self.scheduled.notify_one();
+        let is_new = !written.classified.is_empty() && written.classified.iter().all(|it| *it == Classified::New);
+        Shared { outcomes, is_new }
+    }
+}

@@ -1,0 +1,117 @@
+//! The handlers of a worker, and which of them take a delivery.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::registry::{Registered, Unfit};
+use crate::store::{HandlerId, Row};
+use crate::subject;
+use crate::telemetry::Meters;
+use crate::{Delivery, Reason, RetryPolicy, Store};
+
+/// A handler with its id and limits.
+pub(crate) struct Route<S> {
+    pub(crate) id: HandlerId,
+    pub(crate) handler: Arc<dyn Registered<S>>,
+    pub(crate) meters: Meters,
+    /// How long the handler may run.
+    pub(crate) timeout: Duration,
+    /// When and how often its messages run again.
+    pub(crate) retry: RetryPolicy,
+    /// How long its claims were kept when the worker started; `None`: forever.
+    pub(crate) retention: Option<Duration>,
+}
+
+/// The part of a delivery that selects its handler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RouteBy {
+    /// The event type.
+    EventType,
+    /// The header with this name.
+    Header(String),
+    /// The subject, by patterns.
+    Subject,
+}
+
+/// Selects the handler of a delivery.
+pub(crate) struct Routes<S> {
+    pub(crate) routes: Vec<Route<S>>,
+    /// Stands for "no handler known" in rows that no handler takes.
+    pub(crate) nobody: HandlerId,
+    pub(crate) nobody_meters: Meters,
+    pub(crate) route_by: RouteBy,
+    /// Whether several handlers may take one delivery.
+    pub(crate) fan_out: bool,
+}
+
+impl<S: Store> Routes<S> {
+    /// Returns the handler that names this delivery's event type or subject, or else the one that names none. If there
+    /// are several, returns the first.
+    pub(crate) fn find(&self, delivery: &Delivery) -> Result<&Route<S>, Unfit> {
+        self.takers(delivery).next().ok_or_else(|| {
+            let (what, event) = self.named_by(delivery);
+            let event = event.map_or_else(|| format!("no {what}"), |event| format!("the {what} {event:?}"));
+            Unfit::new(Reason::UnknownType, format!("no handler of this worker takes a delivery with {event}"))
+        })
+    }
+
+    /// Returns all handlers that name this delivery's event type or subject, or else all that name none.
+    pub(crate) fn takers(&self, delivery: &Delivery) -> impl Iterator<Item = &Route<S>> {
+        let (_, event) = self.named_by(delivery);
+        let takes = move |route: &&Route<S>| match (&self.route_by, route.handler.event(), event) {
+            (RouteBy::Subject, Some(pattern), Some(subject)) => subject::matches(pattern, subject),
+            (_, Some(wanted), Some(event)) => wanted == event,
+            _ => false,
+        };
+        let any = self.routes.iter().any(|route| takes(&route));
+        self.routes.iter().filter(move |route| if any { takes(route) } else { route.handler.event().is_none() })
+    }
+
+    /// Returns whether several handlers take this delivery.
+    pub(crate) fn are_several(&self, delivery: &Delivery) -> bool {
+        self.fan_out && self.takers(delivery).nth(1).is_some()
+    }
+
+    /// Returns the handlers for which a replayed row without a key goes back through decode and key: the one that the
+    /// row belongs to, or all that take it now if that one does not.
+    pub(crate) fn takers_of_row<'a>(&'a self, row: &'a Row) -> Vec<&'a Route<S>> {
+        let takers: Vec<_> = self.takers(&row.delivery).collect();
+        match takers.iter().find(|route| route.id == row.identity.handler) {
+            Some(route) => vec![*route],
+            None => takers,
+        }
+    }
+
+    /// Returns the part of a delivery that selects its handlers, and what it is.
+    fn named_by<'a>(&self, delivery: &'a Delivery) -> (&'static str, Option<&'a str>) {
+        match &self.route_by {
+            RouteBy::EventType => ("event type", delivery.event_type()),
+            RouteBy::Header(name) => ("event type", delivery.headers().get_str(name)),
+            RouteBy::Subject => ("subject", delivery.subject()),
+        }
+    }
+
+    /// How long claims of all these handlers were kept when the worker started; `None`: forever. The shortest retention
+    /// counts, because a message of any of them may be redelivered.
+    pub(crate) fn retention(&self) -> Option<Duration> {
+        self.routes.iter().filter_map(|route| route.retention).min()
+    }
+
+    /// The longest time that a handler may run: how long a delivery normally stays unsettled.
+    pub(crate) fn longest_timeout(&self) -> Duration {
+        self.routes.iter().map(|route| route.timeout).max().unwrap_or_default()
+    }
+
+    pub(crate) fn get(&self, id: HandlerId) -> Option<&Route<S>> {
+        self.routes.iter().find(|route| route.id == id)
+    }
+
+    pub(crate) fn meters(&self, id: HandlerId) -> &Meters {
+        self.get(id).map_or(&self.nobody_meters, |route| &route.meters)
+    }
+
+    /// The ids of all handlers whose inbox rows this worker runs.
+    pub(crate) fn ids(&self) -> Vec<HandlerId> {
+        self.routes.iter().map(|route| route.id).chain([self.nobody]).collect()
+    }
+}
