@@ -11,13 +11,12 @@ use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, SuspectLock};
 use uuid::Uuid;
 
 use crate::conformance::soon;
-use crate::conformance::store::Setup;
+use crate::conformance::store::{Setup, World};
 use crate::harness::{Crash, Trial};
 
 use super::line::Line;
-use super::orders::{Act, Desk, Orders};
+use super::orders::{Act, Desk, Order, Orders};
 use super::settings::Settings;
-use super::{Order, World};
 
 /// A trial of the suite's handler; each process has a separate store.
 pub(super) async fn trial<W: World>(world: Arc<W>, desk: Desk) -> Trial<W::Store>

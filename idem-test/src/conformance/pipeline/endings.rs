@@ -7,10 +7,11 @@ use idem_core::store::Transactions;
 use idem_core::{HasConnection, Key, Reason};
 
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::line::Running;
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::{Line, Running};
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// Short enough for a test that waits for it, long enough for one that does not.
 fn hasty() -> Settings {

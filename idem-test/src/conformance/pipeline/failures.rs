@@ -5,9 +5,11 @@ use std::time::Duration;
 use idem_core::Reason;
 
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// Fails once with `act`. The second attempt fails too and the third succeeds; only the last one has an effect.
 async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &str) {

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
 use super::lanes::{a_while, hurry, lane, ordered, patient, runs, waits};
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// A process ends within an ordering key, while a message runs and while its retry waits: the next process continues
 /// there.

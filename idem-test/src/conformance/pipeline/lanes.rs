@@ -6,9 +6,11 @@ use idem_core::{DeliveryOrder, RetryPolicy, Source, SubscribeOptions};
 
 use crate::Publication;
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// Ordered by key, with immediate retries.
 pub(super) fn ordered() -> Settings {

@@ -16,10 +16,9 @@ use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Queue};
 
 use super::faulty::{Do, Faulty};
+use super::handlers::{Rows, Sets};
 use super::orders::{Desk, Order, Orders};
-use super::sets::Sets;
 use super::settings::Settings;
-use super::tombstones::Rows;
 
 const QUEUE: &str = "orders";
 
@@ -113,6 +112,18 @@ impl<W: World> Line<W> {
         self.publish_raw(message);
         soon(queue.next()).await.unwrap();
         queue.close().await;
+    }
+
+    // ===== the database =====
+
+    /// Makes the database reject `what` on one of idem's tables: for this key, or for all rows.
+    pub(super) async fn refuse(&self, what: &str, table: &str, key: Option<&str>) {
+        self.world.run(&self.world.refuse(what, table, key)).await;
+    }
+
+    /// Undoes [`refuse`](Self::refuse).
+    pub(super) async fn allow(&self, table: &str) {
+        self.world.run(&self.world.allow(table)).await;
     }
 
     // ===== workers =====

@@ -8,9 +8,11 @@ use tokio::sync::watch;
 
 use crate::Queue;
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// The message behind the first one is stored although the only lane is busy: for single messages, in batches, and
 /// where all messages are stored. A handler keeps the lane busy for as long as it takes; an ack without an answer does so

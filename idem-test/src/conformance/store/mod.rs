@@ -35,8 +35,6 @@ pub use suspects::*;
 pub use transactions::*;
 pub use world::{End, Features, Setup, World};
 
-use stage::{LEASE, Stage, committed, settled};
-
 /// Generates the suite for a [`World`]: `store_suite!(path::to::World);`
 ///
 /// The crate needs tokio with its macros.

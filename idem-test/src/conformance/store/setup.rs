@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use idem_core::Reason;
 use idem_core::store::{Claims, Identity, Operator, Transactions};
 
-use super::stage::register;
-use super::{Setup, Stage, World};
+use super::stage::{Stage, register};
+use super::world::{Setup, World};
 
 /// A name keeps one number, in the order of registration.
 pub async fn register_is_stable<W: World>(world: W) {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
 
-use super::{Setup, Stage, World, committed, settled};
+use super::stage::{Stage, committed, settled};
+use super::world::{Setup, World};
 
 /// The claim and the handler's writes are atomic.
 pub async fn claim_and_write_commit_together_or_not_at_all<W: World>(world: W) {
