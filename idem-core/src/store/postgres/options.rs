@@ -8,10 +8,11 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::Error;
 
+use super::handle::{Inner, Postgres};
 use super::pool::Pool;
 use super::sql::Statements;
 use super::statement::quoted;
-use super::{Inner, Postgres, check, migrate};
+use super::{check, migrate};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 #[derive(Clone)]

@@ -24,11 +24,6 @@ SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" W
 
 const REOPEN: &str = r#"UPDATE "idem_processed_messages" SET processed_at = NULL WHERE handler_id = ?1 AND key = ?2"#;
 
-const DATED: &str = r#"
-SELECT EXISTS (
-    SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL
-)"#;
-
 pub(super) async fn claim_many(
     store: &Sqlite,
     txn: &mut Txn,
@@ -63,16 +58,6 @@ pub(super) async fn insert(
         .fetch_optional(connection)
         .await?;
     Ok(inserted.map_or(Claimed::Found, |through| Claimed::New { pruned_through: through.map(time) }))
-}
-
-/// Returns whether the claim exists and is processed.
-pub(super) async fn is_dated(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    handler: HandlerId,
-    key: &Key,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(store.prefix.sql(DATED)).bind(handler.0).bind(key.as_bytes()).fetch_one(connection).await
 }
 
 impl Claims for Sqlite {
