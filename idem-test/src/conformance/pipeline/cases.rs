@@ -55,25 +55,25 @@ macro_rules! pipeline_suite {
     ($world:ty) => {
         $crate::pipeline_suite!(@both $world);
         $crate::__suite! { $world, pipeline:
-            // lanes
-            a_lane_keeps_its_order_over_failures
+            // delivery order by key
+            a_key_keeps_its_order_over_failures
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order
-            other_lanes_go_on_while_one_waits
+            other_keys_go_on_while_one_waits
             a_hot_key_costs_one_lane
             what_waits_for_its_row_costs_no_lane
-            a_dead_letter_moves_its_lane
-            a_lane_waits_for_the_row_of_a_known_message
+            a_dead_letter_lets_its_key_go_on
+            a_key_waits_for_the_row_of_a_known_message
             what_is_redelivered_keeps_its_order
             a_redelivered_message_is_stored_before_its_turn
             a_crash_in_the_middle_keeps_the_order
-            a_drain_gives_a_lane_back_that_waits
-            a_drain_finishes_what_runs_before_its_lane_moves_on
-            the_end_of_the_patience_leaves_a_lane_to_the_next
+            a_drain_releases_a_key_that_waits
+            a_drain_finishes_what_runs_before_its_key_goes_on
+            the_end_of_the_shutdown_timeout_leaves_a_key_to_the_next
             a_lost_broker_keeps_the_order
-            what_is_no_longer_ours_leaves_its_lane
-            a_lane_is_woken_when_its_row_has_run
-            what_waits_in_a_lane_keeps_its_lease
-            lanes_keep_their_order_over_two_workers
+            what_is_no_longer_ours_lets_its_key_go_on
+            a_key_is_woken_when_its_row_has_run
+            what_waits_for_its_key_keeps_its_lease
+            keys_keep_their_order_over_two_workers
             the_source_is_told_what_was_stored
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
@@ -99,7 +99,7 @@ macro_rules! pipeline_suite {
             // failures
             an_error_rolls_back_and_schedules
             a_panic_rolls_back_and_schedules
-            a_deadline_rolls_back_and_schedules
+            a_handler_timeout_rolls_back_and_schedules
             a_panic_as_a_late_handler_is_dropped_is_its_failure
             retries_end_as_exhausted_after_five_attempts
             a_permanent_error_is_dead_at_once
@@ -114,7 +114,7 @@ macro_rules! pipeline_suite {
             lost_races_without_end_are_a_failure
             a_message_that_breaks_its_connection_is_given_up_and_others_go_on
             // endings
-            a_commit_before_the_deadline_is_dead
+            a_commit_before_the_handler_timeout_is_dead
             a_commit_before_the_connection_is_lost_is_dead
             a_commit_before_the_end_of_the_patience_is_dead
             a_commit_harms_no_other_message

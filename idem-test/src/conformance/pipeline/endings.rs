@@ -15,7 +15,7 @@ use super::settings::Settings;
 
 /// Short enough for a test that waits for it, long enough for one that does not.
 fn hasty() -> Settings {
-    Settings { deadline: Duration::from_secs(2), ..Settings::default() }
+    Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() }
 }
 
 /// The message of a handler that commits is dead, whatever the handler does after its COMMIT.
@@ -48,7 +48,7 @@ async fn cut_off<W: World>(world: W, act: Act) {
 }
 
 /// COMMIT, then the handler timeout elapses.
-pub async fn a_commit_before_the_deadline_is_dead<W: World>(world: W) {
+pub async fn a_commit_before_the_handler_timeout_is_dead<W: World>(world: W) {
     cut_off(world, Act::CommitHang).await;
 }
 

@@ -187,7 +187,7 @@ impl<W: World> Line<W> {
             .linger(settings.linger)
             .concurrency(settings.concurrency)
             .inbox_concurrency(2)
-            .handler_timeout(settings.deadline)
+            .handler_timeout(settings.handler_timeout)
             .prepare_timeout(settings.prepare_timeout)
             .retry(settings.retry)
             .max_payload(settings.max_payload)

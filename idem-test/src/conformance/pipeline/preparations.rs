@@ -121,17 +121,17 @@ pub async fn what_its_codec_prepares_for_keeps_its_place<W: World>(world: W) {
     let line = Line::new(world).await;
     let registry = Registry::default();
     registry.answers("v1", Answer::Hang);
-    let lane = |lane: u64, message: Publication| message.ordering_key(lane);
+    let keyed = |key: u64, message: Publication| message.ordering_key(key);
     let plain = |id: &str| Publication::from(Order::ok(id));
-    line.publish_redelivered(lane(1, of_schema("v1", Order::ok("again")))).await;
-    line.publish(lane(1, plain("behind it")));
-    line.publish(lane(2, of_schema("v1", Order::ok("first"))));
-    line.publish(lane(2, plain("behind the first")));
+    line.publish_redelivered(keyed(1, of_schema("v1", Order::ok("again")))).await;
+    line.publish(keyed(1, plain("behind it")));
+    line.publish(keyed(2, of_schema("v1", Order::ok("first"))));
+    line.publish(keyed(2, plain("behind the first")));
     let settings = Settings { concurrency: 1, order: DeliveryOrder::Key, ..patient() };
     let worker = line.start_with_codec(registry.codec(), settings);
     registry.asked(2).await;
     for n in 0..10 {
-        line.publish(lane(3, plain(&n.to_string())));
+        line.publish(keyed(3, plain(&n.to_string())));
     }
     assert!(line.outcomes(10).await.iter().all(|outcome| outcome == "processed"));
     assert_eq!(line.desk.runs("behind it") + line.desk.runs("behind the first"), 0);

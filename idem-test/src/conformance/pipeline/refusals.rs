@@ -104,7 +104,7 @@ pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
 pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     line.refuse("INSERT", "processed_messages", Some("bad")).await;
-    let publish = |id: &str, lane: u64| line.publish(Publication::from(Order::ok(id)).ordering_key(lane));
+    let publish = |id: &str, key: u64| line.publish(Publication::from(Order::ok(id)).ordering_key(key));
     publish("bad", 1);
     publish("behind", 1);
     let (settings, shown) = watched(1);
