@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use idem::store::HasConnection;
 use idem::store::{
-    ClaimState, Claimed, Claims, CommitResult, Cures, DueRows, ExistingClaim, Filter, HandlerId, Identity, InboxRows,
-    Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed, RollbackResult, Row, Share, Shares, Stats, StoreError,
-    Transactions, Waiting,
+    ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
+    Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed,
+    RollbackResult, Row, Stats, StoreError, Transactions, Waiting,
 };
 use idem::{Error, Key};
 use uuid::Uuid;
@@ -32,8 +32,8 @@ impl Transactions for Nothing {
         Ok(())
     }
 
-    fn share(&self, connections: usize) -> Result<Share, Error> {
-        Ok(Shares::new(connections).add(connections))
+    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
+        Ok(ConnectionShares::new(connections).add(connections))
     }
 
     async fn begin(&self, _: Duration) -> Answer<Nowhere> {

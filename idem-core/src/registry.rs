@@ -51,7 +51,7 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
 
     /// Decodes the message and determines its key: if `key` is empty, the message's own key is written to it.
-    fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob>;
+    fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob>;
 
     /// Lets the codec fetch the data that decoding this delivery needs.
     fn prepare_codec<'a>(&'a self, delivery: &'a Delivery) -> Preparing<'a>;
@@ -143,7 +143,7 @@ where
         Preparing::new(async move { self.codec.prepare(delivery).await })
     }
 
-    fn prepare(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
+    fn decode(&self, delivery: &Delivery, key: &mut Key) -> Result<Box<dyn Job<S>>, NoJob> {
         let message = caught(Reason::Undecodable, "decoding", || {
             self.decode(delivery).map_err(|error| match error {
                 DecodeError::Unprepared => NoJob::Unprepared,

@@ -2,6 +2,8 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "postgres_store/batches.rs"]
+mod batches;
 #[path = "postgres_store/connect.rs"]
 mod connect;
 #[path = "postgres_store/fate.rs"]
@@ -14,10 +16,14 @@ mod guard;
 mod inbox;
 #[path = "postgres_store/lanes.rs"]
 mod lanes;
+#[path = "postgres_store/limits.rs"]
+mod limits;
 #[path = "postgres_store/proxy.rs"]
 mod proxy;
 #[path = "postgres_store/prune.rs"]
 mod prune;
+#[path = "postgres_store/roles.rs"]
+mod roles;
 #[path = "postgres_store/round_trips.rs"]
 mod round_trips;
 #[path = "postgres_store/sessions.rs"]

@@ -70,8 +70,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn together(&self, deliveries: &[Delivery]) -> Vec<Verdict> {
+        let _beside = self.gate.direct().await;
         let items = self.items(deliveries);
-        let _room = self.gate.direct().await;
         let facts: Vec<&Delivery> = deliveries.iter().collect();
         self.verdicts(items, &facts, Opening::Claims).await
     }

@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn items(&self, deliveries: &[Delivery]) -> Vec<Item<'_, S>> {
         let fits = |delivery: &Delivery| !delivery.redelivered() && delivery.refused.tries() == 0;
         let fit = deliveries.iter().enumerate().filter(|(_, delivery)| fits(delivery));
-        let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.receive(it).ok()?))).collect();
+        let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?))).collect();
         let identity = |place: usize| &works[place].1.identity;
         // Sorts indices, since the items are large. The sort is stable: the first of a key is the one that arrived
         // first.

@@ -39,9 +39,12 @@ impl<S: Store> Pipeline<S> {
     ) -> Vec<Arrived<A>> {
         let mut alone = Vec::new();
         let mut batch = Vec::with_capacity(arrived.len());
+        // A suspect that has the process to itself is not blamed for what a codec or a key does.
+        let beside = self.gate.direct().await;
         for arrived in arrived {
             self.identify(arrived).map_or_else(|unfit| alone.push(unfit), |item| batch.push(item));
         }
+        drop(beside);
         // The sort is stable, so that of several copies the one that arrived first is stored.
         batch.sort_by(|one, other| one.message.place().cmp(&other.message.place()));
         let (mut room, mut parts) = (Some(room), vec![batch]);
@@ -62,7 +65,7 @@ impl<S: Store> Pipeline<S> {
     #[expect(clippy::result_large_err, reason = "an error is the way back of what was given, and as large")]
     fn identify<A>(&self, arrived: Arrived<A>) -> Result<Item<A>, Arrived<A>> {
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
-        let identity = span.in_scope(|| self.receive(&arrived.delivery).map(|work| work.identity));
+        let identity = span.in_scope(|| self.decode(&arrived.delivery).map(|work| work.identity));
         let Ok(identity) = identity else { return Err(arrived) };
         let flight = match self.settings.inbox {
             true => None,

@@ -1,6 +1,6 @@
 //! Replayed rows that belonged to no handler, and that several handlers take now.
 
-use crate::record::{Shared, Shares, settled};
+use crate::record::{Shared, Shares, committed};
 use crate::registry::Route;
 use crate::runtime::Pipeline;
 use crate::store::{Row, StoreError};
@@ -29,7 +29,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Returns `None` if another process has the row now.
     async fn replace(&self, row: &Row, shares: &Shares) -> Result<Option<Shared>, StoreError> {
-        let mut txn = self.store.begin(self.settings.deadline).await?;
+        let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         let written = self.write_shares(&mut txn, &row.delivery, shares).await?;
         if written.is_gone() {
             return Err(StoreError::LockTimeout);
@@ -38,7 +38,7 @@ impl<S: Store> Pipeline<S> {
             self.store.rollback(txn).await?;
             return Ok(None);
         }
-        settled(self.store.commit(txn).await)?;
+        committed(self.store.commit(txn).await)?;
         Ok(Some(self.shared(&row.delivery, shares, &written)))
     }
 }

@@ -111,7 +111,7 @@ impl<S: Store> Pipeline<S> {
             [only] => Some(only),
             several => {
                 let unprepared =
-                    |route: &&&Route<S>| matches!(self.receive_for(route, &row.delivery), Err(NoJob::Unprepared));
+                    |route: &&&Route<S>| matches!(self.decode_for(route, &row.delivery), Err(NoJob::Unprepared));
                 several.iter().find(unprepared).copied()
             }
         }

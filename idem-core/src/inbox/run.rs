@@ -9,7 +9,7 @@ use tracing::{Instrument, Span};
 
 use crate::batch::Verdict;
 use crate::execute::{Charge, Conclusion};
-use crate::record::{Classified, settled};
+use crate::record::{Classified, committed};
 use crate::registry::{NoJob, Route};
 use crate::runtime::{Isolated, Pipeline, Progress, warn_of_refusal};
 use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Note, Row, StoreError};
@@ -134,7 +134,7 @@ impl<S: Store> Pipeline<S> {
         }
         let keyed = self.limit(&row.delivery).map_err(NoJob::from).and_then(|()| {
             let route = routes.first().map_or_else(|| self.routes.find(&row.delivery), |route| Ok(*route))?;
-            Ok((route, self.receive_for(route, &row.delivery)?.identity))
+            Ok((route, self.decode_for(route, &row.delivery)?.identity))
         });
         let (route, identity) = match keyed {
             Ok(keyed) => keyed,
@@ -152,7 +152,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Inserts the undated claim and the keyed row, and deletes the row without a key, in one transaction.
     async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, StoreError> {
-        let mut txn = self.store.begin(self.settings.deadline).await?;
+        let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
         let classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
         let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
@@ -172,7 +172,7 @@ impl<S: Store> Pipeline<S> {
             self.store.rollback(txn).await?;
             return Ok(None);
         }
-        settled(self.store.commit(txn).await)?;
+        committed(self.store.commit(txn).await)?;
         classified.tell();
         Ok(Some(outcome))
     }
@@ -203,7 +203,7 @@ impl<S: Store> Pipeline<S> {
             return given_up.then_some(Outcome::Dead { reason: Reason::BrokeConnection });
         }
         let read = || async {
-            let mut txn = self.store.begin(self.settings.deadline).await?;
+            let mut txn = self.store.begin(self.settings.handler_timeout).await?;
             let standing = self.store.standing(&mut txn, row.identity.handler, &row.identity.key).await?;
             self.store.rollback(txn).await?;
             Ok(standing)

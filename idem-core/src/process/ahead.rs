@@ -62,7 +62,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn try_store_ahead(&self, delivery: &Delivery) -> (Progress, Option<Box<Identity>>) {
-        let work = match self.receive(delivery) {
+        let work = match self.decode_beside(delivery).await {
             Ok(work) => work,
             Err(NoJob::Unprepared) => return (Progress::Unprepared, None),
             // Refused with an order when the worker starts.

@@ -139,7 +139,7 @@ impl<S: Store> Pipeline<S> {
     /// Makes one attempt; the database's response decides the result.
     async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Progress {
         // Decode, key.
-        let work = match self.receive(delivery) {
+        let work = match self.decode_beside(delivery).await {
             Ok(work) => work,
             Err(NoJob::Unprepared) => return Progress::Unprepared,
             Err(NoJob::Several) => return self.fan_out(room, delivery).await,

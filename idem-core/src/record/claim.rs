@@ -8,7 +8,7 @@ use crate::store::{ClaimState, Claimed, Identity, NewRow, StoreError};
 use crate::{Delivery, Reason, Store};
 
 use super::classify::Classified;
-use super::settled::settled;
+use super::committed::committed;
 
 impl<S: Store> Pipeline<S> {
     /// Begins a transaction with the claim, bounded by `timeout`, and classifies the message. Unless it is new, the transaction contains only
@@ -18,9 +18,9 @@ impl<S: Store> Pipeline<S> {
         timeout: Duration,
         delivery: &Delivery,
         identity: &Identity,
-        promise: ClaimState,
+        state: ClaimState,
     ) -> Result<(S::Txn, Classified), Progress> {
-        let begun = self.store.begin_with_claim(timeout, identity, promise).await;
+        let begun = self.store.begin_with_claim(timeout, identity, state).await;
         let (mut txn, claimed) = begun.map_err(|fault| self.outage.hold_for(fault))?;
         match self.classify_in(&mut txn, delivery, identity, claimed).await {
             Ok(classified) => Ok((txn, classified)),
@@ -58,7 +58,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Commits what was written for a message that is not new, and returns its outcome.
     pub(crate) async fn answer(&self, txn: S::Txn, route: &Route<S>, classified: &Classified) -> Progress {
-        if let Err(fault) = settled(self.store.commit(txn).await) {
+        if let Err(fault) = committed(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
         }
         classified.tell();

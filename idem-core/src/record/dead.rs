@@ -5,7 +5,7 @@ use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{HandlerId, Identity, NewRow};
 use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store, telemetry};
 
-use super::settled::settled;
+use super::committed::committed;
 
 impl<S: Store> Pipeline<S> {
     /// Stores a complete delivery for which no key could be determined. It is identified by the hash of everything that
@@ -18,7 +18,7 @@ impl<S: Store> Pipeline<S> {
         let identity = claimless(handler, delivery);
         let state = Err(unfit.reason);
         let row = NewRow { identity: &identity, delivery, attempts: 0, state, error: &unfit.error };
-        let mut txn = match self.store.begin(self.settings.deadline).await {
+        let mut txn = match self.store.begin(self.settings.handler_timeout).await {
             Ok(txn) => txn,
             Err(fault) => return self.outage.hold_for(fault),
         };
@@ -26,7 +26,7 @@ impl<S: Store> Pipeline<S> {
             Ok(id) => id,
             Err(fault) => return self.abandon(txn, fault).await,
         };
-        match settled(self.store.commit(txn).await) {
+        match committed(self.store.commit(txn).await) {
             Ok(()) => {
                 self.brake.unfit(&unfit);
                 telemetry::tell(Some(id), 0, state, &unfit.error);
@@ -43,10 +43,10 @@ impl<S: Store> Pipeline<S> {
         let error = "the handler ended the transaction by COMMIT, so that effects may stand: let idem commit";
         let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error };
         let write = || async {
-            let mut txn = self.store.begin(self.settings.deadline).await?;
+            let mut txn = self.store.begin(self.settings.handler_timeout).await?;
             self.store.reopen(&mut txn, identity.handler, &identity.key).await?;
             let id = self.store.insert(&mut txn, &row).await?;
-            settled(self.store.commit(txn).await)?;
+            committed(self.store.commit(txn).await)?;
             telemetry::tell(Some(id), attempts, row.state, error);
             Ok(())
         };

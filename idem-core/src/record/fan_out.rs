@@ -8,9 +8,9 @@ use crate::store::{HandlerId, NewRow, StoreError};
 use crate::{Delivery, Outcome, Store, telemetry};
 
 use super::classify::Classified;
+use super::committed::committed;
 use super::dead::claimless;
 use super::many::Known;
-use super::settled::settled;
 
 /// A delivery as each of its handlers sees it.
 pub(crate) struct Shares {
@@ -50,7 +50,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) fn share(&self, delivery: &Delivery, routes: &[&Route<S>]) -> Shares {
         let mut shares = Shares { known: Vec::new(), unfit: Vec::new(), unprepared: false };
         for route in routes {
-            match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.receive_for(route, delivery)) {
+            match self.limit(delivery).map_err(NoJob::from).and_then(|()| self.decode_for(route, delivery)) {
                 Ok(work) => shares.known.push(Known { delivery: delivery.clone(), identity: work.identity }),
                 Err(NoJob::Unfit(unfit)) => shares.unfit.push((route.id, unfit)),
                 Err(NoJob::Unprepared | NoJob::Several) => shares.unprepared = true,
@@ -84,7 +84,7 @@ impl<S: Store> Pipeline<S> {
         if unfit.is_some_and(|unfit| self.brake.holds(unfit)) {
             return Progress::Hold(HoldReason::Unfit);
         }
-        let mut txn = match self.store.begin(self.settings.deadline).await {
+        let mut txn = match self.store.begin(self.settings.handler_timeout).await {
             Ok(txn) => txn,
             Err(fault) => return self.outage.hold_for(fault),
         };
@@ -98,7 +98,7 @@ impl<S: Store> Pipeline<S> {
                 Err(fault) => self.outage.hold_for(fault),
             };
         }
-        if let Err(fault) = settled(self.store.commit(txn).await) {
+        if let Err(fault) = committed(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
         }
         unfit.into_iter().for_each(|unfit| self.brake.unfit(unfit));

@@ -7,7 +7,7 @@ use crate::store::{ClaimState, Claimed, ExistingClaim, Identity, NewRow, StoreEr
 use crate::{Delivery, Reason, Store};
 
 use super::classify::Classified;
-use super::settled::settled;
+use super::committed::committed;
 
 /// A message whose key is known.
 pub(crate) struct Known {
@@ -40,11 +40,11 @@ impl<S: Store> Pipeline<S> {
         &self,
         txn: &mut S::Txn,
         messages: &[&Known],
-        promise: ClaimState,
+        state: ClaimState,
     ) -> Result<Vec<Classified>, StoreError> {
         let groups: Vec<&[&Known]> = messages.chunk_by(|one, next| one.place() == next.place()).collect();
         let firsts: Vec<&Identity> = groups.iter().map(|group| &group[0].identity).collect();
-        let claimed = self.store.claim_many(txn, &firsts, promise).await?;
+        let claimed = self.store.claim_many(txn, &firsts, state).await?;
         let is_found = |at: &usize| claimed[*at] == Claimed::Found;
         let found: Vec<&Identity> = (0..firsts.len()).filter(is_found).map(|at| firsts[at]).collect();
         let existing = if found.is_empty() { Vec::new() } else { self.store.standing_many(txn, &found).await? };
@@ -76,12 +76,13 @@ impl<S: Store> Pipeline<S> {
     /// Stores sorted messages in the inbox, in one transaction: claims first, then rows. On error, returns the
     /// [`Progress`] that holds all of them.
     pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Classified>, Progress> {
-        let mut txn = self.store.begin(self.settings.deadline).await.map_err(|fault| self.outage.hold_for(fault))?;
+        let mut txn =
+            self.store.begin(self.settings.handler_timeout).await.map_err(|fault| self.outage.hold_for(fault))?;
         let kept = match self.keep_many(&mut txn, messages).await {
             Ok(kept) => kept,
             Err(fault) => return Err(self.abandon(txn, fault).await),
         };
-        settled(self.store.commit(txn).await).map_err(|fault| self.outage.hold_for(fault))?;
+        committed(self.store.commit(txn).await).map_err(|fault| self.outage.hold_for(fault))?;
         if kept.contains(&Classified::New) {
             self.scheduled.notify_one();
         }

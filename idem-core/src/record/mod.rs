@@ -8,17 +8,17 @@
 //! | `fan_out` | one message for several handlers, in one transaction |
 //! | `row` | the row of a message that has a key |
 //! | `dead` | the row of a message that has none, or whose handler has committed |
-//! | `settled` | the commit of a transaction in which no handler ran |
+//! | `committed` | the commit of a transaction in which no handler ran |
 
 mod claim;
 mod classify;
+mod committed;
 mod dead;
 mod fan_out;
 mod many;
 mod row;
-mod settled;
 
 pub(crate) use classify::Classified;
+pub(crate) use committed::committed;
 pub(crate) use fan_out::{Shared, Shares};
 pub(crate) use many::Known;
-pub(crate) use settled::settled;

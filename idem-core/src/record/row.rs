@@ -8,7 +8,7 @@ use crate::store::{ClaimState, Identity, NewRow};
 use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
 use super::classify::Classified;
-use super::settled::settled;
+use super::committed::committed;
 
 impl<S: Store> Pipeline<S> {
     /// Stores a redelivered message before it runs: a process may have died on it, and only the inbox counts that.
@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Progress {
         let Some(route) = self.routes.get(identity.handler) else { return Progress::Stopped };
         let (mut txn, classified) =
-            match self.claim(self.settings.deadline, delivery, identity, ClaimState::Waiting).await {
+            match self.claim(self.settings.handler_timeout, delivery, identity, ClaimState::Waiting).await {
                 Ok(claimed) => claimed,
                 Err(step) => return step,
             };
@@ -85,7 +85,7 @@ impl<S: Store> Pipeline<S> {
             Ok(id) => id,
             Err(fault) => return self.abandon(txn, fault).await,
         };
-        if let Err(fault) = settled(self.store.commit(txn).await) {
+        if let Err(fault) = committed(self.store.commit(txn).await) {
             return self.outage.hold_for(fault);
         }
         telemetry::tell(Some(id), attempts, state, error);

@@ -11,21 +11,28 @@ use super::pipeline::Pipeline;
 impl<S: Store> Pipeline<S> {
     /// Checks the limits, decodes the message and computes the key: everything that can reject a delivery before a
     /// transaction starts.
-    pub(crate) fn receive(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
+    pub(crate) fn decode(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
         if self.routes.are_several(delivery) {
             return Err(NoJob::Several);
         }
         self.limit(delivery)?;
-        self.receive_for(self.routes.find(delivery)?, delivery)
+        self.decode_for(self.routes.find(delivery)?, delivery)
+    }
+
+    /// As [`decode`](Self::decode), but never beside a suspect that has the process to itself: the code of a codec, a key
+    /// or a fingerprint may end the process as well, and the suspect would be blamed.
+    pub(crate) async fn decode_beside(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
+        let _beside = self.gate.direct().await;
+        self.decode(delivery)
     }
 
     /// Decodes the message and computes the key for this handler.
-    pub(crate) fn receive_for<'a>(&self, route: &'a Route<S>, delivery: &Delivery) -> Result<Work<'a, S>, NoJob> {
+    pub(crate) fn decode_for<'a>(&self, route: &'a Route<S>, delivery: &Delivery) -> Result<Work<'a, S>, NoJob> {
         if let Some(why) = delivery.preparation.undecodable(route.id) {
             return Err(Unfit::new(Reason::Undecodable, why).into());
         }
         let mut key = Key::empty();
-        let job = route.handler.prepare(delivery, &mut key)?;
+        let job = route.handler.decode(delivery, &mut key)?;
         let span = Span::current();
         span.record("idem.handler", route.handler.name());
         span.record("idem.key", tracing::field::display(&key));
@@ -48,7 +55,7 @@ impl<S: Store> Pipeline<S> {
         if !self.routes.are_several(delivery) {
             return takers.next();
         }
-        takers.find(|route| matches!(self.receive_for(route, delivery), Err(NoJob::Unprepared)))
+        takers.find(|route| matches!(self.decode_for(route, delivery), Err(NoJob::Unprepared)))
     }
 
     /// Checks whether the delivery can be accepted at all.
@@ -74,6 +81,6 @@ impl<S: Store> Pipeline<S> {
         delivery: &Delivery,
         identity: &Identity,
     ) -> Result<Box<dyn Job<S>>, NoJob> {
-        route.handler.prepare(delivery, &mut identity.key.clone())
+        route.handler.decode(delivery, &mut identity.key.clone())
     }
 }

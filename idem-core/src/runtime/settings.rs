@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     /// If `None`, the default depends on the mode.
     pub(crate) inbox_concurrency: Option<usize>,
     pub(crate) inbox: bool,
-    pub(crate) deadline: Duration,
+    pub(crate) handler_timeout: Duration,
     pub(crate) prepare_timeout: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) max_payload: usize,
@@ -43,7 +43,7 @@ impl Default for Settings {
             linger: Duration::ZERO,
             inbox_concurrency: None,
             inbox: false,
-            deadline: Duration::from_secs(30),
+            handler_timeout: Duration::from_secs(30),
             prepare_timeout: Duration::from_secs(10),
             retry: RetryPolicy::default(),
             max_payload: 1024 * 1024,
@@ -167,7 +167,7 @@ impl Settings {
         if self.inbox_concurrency() == 0 {
             return refuse("`.inbox_concurrency(..)` must be at least 1: retries run from the inbox");
         }
-        if [self.deadline, self.prepare_timeout, self.lease, self.poll].iter().any(Duration::is_zero) {
+        if [self.handler_timeout, self.prepare_timeout, self.lease, self.poll].iter().any(Duration::is_zero) {
             return refuse(
                 "`.handler_timeout(..)`, `.prepare_timeout(..)`, `.lease_duration(..)` and `.poll_interval(..)` must be longer than zero",
             );

@@ -37,7 +37,7 @@ pub trait Claims: Transactions {
         &self,
         txn: &mut Self::Txn,
         identity: &Identity,
-        promise: ClaimState,
+        state: ClaimState,
     ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
 
     /// Begins a transaction and claims, as every first delivery does. A store that can do both in one round trip saves
@@ -46,13 +46,13 @@ pub trait Claims: Transactions {
     /// On a fault, no transaction is left open.
     fn begin_with_claim(
         &self,
-        deadline: Duration,
+        handler_timeout: Duration,
         identity: &Identity,
-        promise: ClaimState,
+        state: ClaimState,
     ) -> impl Future<Output = Result<(Self::Txn, Claimed), StoreError>> + Send {
         async move {
-            let mut txn = self.begin(deadline).await?;
-            match self.claim(&mut txn, identity, promise).await {
+            let mut txn = self.begin(handler_timeout).await?;
+            match self.claim(&mut txn, identity, state).await {
                 Ok(claimed) => Ok((txn, claimed)),
                 Err(fault) if !fault.is_answered() => Err(fault),
                 Err(fault) => self.rollback(txn).await.and(Err(fault)),
@@ -79,12 +79,12 @@ pub trait Claims: Transactions {
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
-        promise: ClaimState,
+        state: ClaimState,
     ) -> impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send {
         async move {
             let mut claimed = Vec::with_capacity(identities.len());
             for identity in identities {
-                claimed.push(self.claim(txn, identity, promise).await?);
+                claimed.push(self.claim(txn, identity, state).await?);
             }
             Ok(claimed)
         }

@@ -7,12 +7,13 @@
 //! | `waiting` | handlers with inbox rows |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
-//! | `share` | the connections, which workers share |
+//! | `connection_share` | the connections, which workers share |
 //! | `migration`, `ledger`, `tables` | the SQL that creates the tables, the versions that may use them, and their columns |
 //! | `postgres`, `sqlite` | the stores |
 
 mod claim;
 mod claims;
+mod connection_share;
 pub mod envelope;
 mod error;
 mod filter;
@@ -23,7 +24,6 @@ mod ledger;
 mod migration;
 mod operator;
 mod row;
-mod share;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod tables;
 mod transactions;
@@ -36,6 +36,7 @@ pub mod sqlite;
 
 pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, HandlerId, Identity, RollbackResult, Ticket};
 pub use claims::Claims;
+pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use error::StoreError;
 pub use filter::Filter;
 pub use inbox_rows::InboxRows;
@@ -46,7 +47,6 @@ pub use row::{
     DueRows, Isolation, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
     ReplayedAll, Row, Since, Stats,
 };
-pub use share::{Share, Shares};
 pub use transactions::Transactions;
 pub use waiting::{Cures, SEEN_RECENTLY, Waiting};
 

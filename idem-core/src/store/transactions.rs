@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-use super::{CommitResult, Fate, RollbackResult, Share, StoreError, Ticket};
+use super::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket};
 
 /// The transactions of a store, and its connections.
 pub trait Transactions: Clone + Send + Sync + 'static {
@@ -26,11 +26,11 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// The store has too few connections for one worker. The text tells how to get more.
-    fn share(&self, connections: usize) -> Result<Share, Error>;
+    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error>;
 
-    /// Begins a transaction. No statement in it may run for longer than `deadline`, the handler timeout; in a batch the
+    /// Begins a transaction. No statement in it may run for longer than `handler_timeout`; in a batch the
     /// longest timeout of its handlers.
-    fn begin(&self, deadline: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
+    fn begin(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
 
     /// Called between two handlers that share a transaction, to prepare it for the next one. `false` if the store knows
     /// that the previous handler has ended or aborted the transaction: nothing more may run in it then. A store in

@@ -224,8 +224,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets how long a handler may run; 30 seconds by default. A handler that runs longer is dropped, which rolls back,
     /// and counts as failed. The timeout does not cover COMMIT. A handler may have its own,
     /// [`HandlerOptions::timeout`].
-    pub fn handler_timeout(mut self, deadline: Duration) -> Self {
-        self.settings.deadline = deadline;
+    pub fn handler_timeout(mut self, handler_timeout: Duration) -> Self {
+        self.settings.handler_timeout = handler_timeout;
         self
     }
 

@@ -40,7 +40,7 @@ pub(super) async fn register<S: Store>(
         id,
         retention,
         meters: Meters::new(consumer, handler.name()),
-        timeout: handler.limits().timeout.unwrap_or(settings.deadline),
+        timeout: handler.limits().timeout.unwrap_or(settings.handler_timeout),
         retry: handler.limits().retry.unwrap_or(settings.retry),
         handler: handler.clone(),
     };

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::registry::Routes;
 use crate::runtime::{BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Pipeline, Preparations, Refusals, Rows};
-use crate::store::Share;
+use crate::store::ConnectionShare;
 use crate::telemetry::{self, Gauges};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
@@ -24,7 +24,7 @@ pub(super) struct Started<S: Store, Src> {
     pub(super) source: Src,
     pub(super) options: SubscribeOptions,
     /// The worker's share of the store's connections, reserved until this is dropped.
-    pub(super) connections: Share,
+    pub(super) connections: ConnectionShare,
 }
 
 /// Checks, registers and subscribes. Returns `None` if `shutdown` came first.
@@ -33,7 +33,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Option<Started<S, Src>>, Error> {
     check(&parts)?;
-    let connections = parts.store.share(parts.settings.connections())?;
+    let connections = parts.store.share_connections(parts.settings.connections())?;
     if let Some(wanted) = connections.wanted() {
         tracing::info!(
             consumer = parts.consumer,

@@ -6,7 +6,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::process::waiting;
 use crate::runtime::{LeasedAcker, Pipeline, Queue};
-use crate::store::Share;
+use crate::store::ConnectionShare;
 use crate::{DeliveryOrder, Source, Store, SubscribeOptions};
 
 use super::receive::Arrivals;
@@ -21,7 +21,7 @@ pub(super) struct Tasks<S: Store, Src: Source> {
     /// Tasks that must finish their deliveries or rows before the worker ends.
     pub(super) working: JoinSet<()>,
     _beside: JoinSet<()>,
-    _connections: Share,
+    _connections: ConnectionShare,
 }
 
 impl<S: Store, Src: Source> Tasks<S, Src> {

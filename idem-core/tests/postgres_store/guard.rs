@@ -1,8 +1,8 @@
 //! Ways in which a handler can break its transaction, and how the commit detects them.
 
 use futures_util::FutureExt;
-use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, RollbackResult, StoreError, Transactions};
-use sqlx::{AssertSqlSafe, Connection, Executor};
+use idem_core::store::{CommitResult, InboxRows, RollbackResult, StoreError, Transactions};
+use sqlx::{Connection, Executor};
 
 use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};
 
@@ -71,82 +71,6 @@ abuse! {
         "CREATE TEMP TABLE parent (id int PRIMARY KEY);
          CREATE TEMP TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
          INSERT INTO child VALUES (1)" => CommitResult::Refused(_), 0;
-}
-
-/// Begins and makes three claims at once, as a batch does.
-async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
-    let ids: Vec<_> = (0..3).map(|n| world.identity(&format!("{name} {n}"))).collect();
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
-    txn
-}
-
-#[tokio::test]
-async fn a_batch_is_committed_by_nobody_but_idem() {
-    let Some(mut world) = world().await else { return };
-    let claims = format!("{}.processed_messages", world.schema);
-    let disabled = format!("ALTER TABLE {claims} DISABLE TRIGGER ALL; COMMIT");
-    let ends: [&[&str]; 16] = [
-        &["COMMIT"],
-        &["END"],
-        &["COMMIT AND CHAIN"],
-        &["PREPARE TRANSACTION 'idem'"],
-        &[&disabled],
-        &["SET CONSTRAINTS ALL IMMEDIATE", "COMMIT"],
-        &["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL IMMEDIATE", "COMMIT"],
-        &["SET CONSTRAINTS ALL IMMEDIATE; COMMIT"],
-        &["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED", "COMMIT"],
-        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "ROLLBACK TO a", "COMMIT"],
-        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "RELEASE a", "COMMIT"],
-        &["SET LOCAL search_path = nowhere", "COMMIT"],
-        &["SET LOCAL TimeZone = 'Asia/Tokyo'", "SET CONSTRAINTS ALL IMMEDIATE", "SET LOCAL TimeZone = 'UTC'", "COMMIT"],
-        &["SET ROLE pg_monitor", "COMMIT"],
-        &["SET TRANSACTION READ ONLY", "COMMIT"],
-        &["RESET ALL; COMMIT"],
-    ];
-    for statements in ends {
-        let mut txn = batch(&world, "ended").await;
-        let (last, before) = statements.split_last().unwrap();
-        for statement in before {
-            lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
-        }
-        let refused = lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*last))).await.unwrap_err().to_string();
-        let named = [
-            "let idem commit",
-            "prepared transactions are disabled",
-            "pending trigger events",
-            "permission denied",
-            "read-only",
-        ];
-        assert!(named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
-        let undone = world.store.rollback(txn).await.unwrap();
-        assert_ne!(undone, idem_core::store::RollbackResult::CommittedEarly, "{statements:?}");
-        assert_eq!(world.claims().await, 0, "{statements:?}");
-    }
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_handler_in_a_batch_looks_at_its_constraints_and_idem_commits() {
-    let Some(mut world) = world().await else { return };
-    let looks: [&[&str]; 6] = [
-        &["SET CONSTRAINTS ALL IMMEDIATE"],
-        &["SET CONSTRAINTS ALL IMMEDIATE", "SELECT 1", "SET CONSTRAINTS ALL IMMEDIATE"],
-        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "ROLLBACK TO a"],
-        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "RELEASE a"],
-        &["SET LOCAL search_path = nowhere", "SET CONSTRAINTS ALL IMMEDIATE"],
-        &["SET LOCAL ROLE pg_monitor"],
-    ];
-    for (n, statements) in looks.into_iter().enumerate() {
-        let mut txn = batch(&world, &n.to_string()).await;
-        for statement in statements {
-            lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
-        }
-        let answer = world.store.commit(txn).await;
-        assert!(matches!(answer, CommitResult::Done), "{statements:?}: {answer:?}");
-        assert_eq!(world.claims().await, 3 * (n as i64 + 1));
-    }
-    world.end().await;
 }
 
 #[tokio::test]
@@ -311,73 +235,5 @@ async fn a_started_row_is_guarded_as_a_claim_is() {
     let answer = world.store.commit(txn).await;
     assert!(matches!(answer, CommitResult::RolledBack), "{answer:?}");
     assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 1);
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_handlers_lost_race_is_known_through_wrappers() {
-    let Some(world) = world().await else { return };
-    let mut txn = world.claimed("race").await;
-    let error = lend(&mut txn)
-        .execute(sqlx::raw_sql("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40P01'; END $$"))
-        .await
-        .unwrap_err();
-    assert!(world.store.lost_race(&std::io::Error::other(error)));
-    assert!(!world.store.lost_race(&std::io::Error::other("40P01")));
-    world.store.rollback(txn).await.unwrap();
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_has_its_own_lock_timeout() {
-    let Some(mut world) = world().await else { return };
-    // The session's setting, as a role's default would be.
-    let url = format!("{}{}options=-c%20lock_timeout%3D7s", world.url, if world.url.contains('?') { '&' } else { '?' });
-    world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
-    let mut holder = world.claimed("held").await;
-    let lock_timeout: String = sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(&mut holder)).await.unwrap();
-    assert_eq!(lock_timeout, "7s");
-    let mut second = world.store.begin(DEADLINE).await.unwrap();
-    let answer = world.store.claim(&mut second, &world.identity("held"), ClaimState::Processed).await;
-    assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
-    world.store.rollback(second).await.unwrap();
-    // A handler timeout shorter than the lock wait is not an outage.
-    let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
-    let answer = world.store.claim(&mut third, &world.identity("held"), ClaimState::Processed).await;
-    assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
-    world.store.rollback(third).await.unwrap();
-    assert!(matches!(world.store.commit(holder).await, CommitResult::Done));
-    world.end().await;
-}
-
-#[tokio::test]
-async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
-    let Some(world) = world().await else { return };
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    let show =
-        async |txn: &mut _| -> String { sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(txn)).await.unwrap() };
-    assert_eq!(show(&mut txn).await, "1s");
-    let ids = [world.identity("a"), world.identity("b")];
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
-    assert_eq!(show(&mut txn).await, "0", "the session's own");
-    world.store.rollback(txn).await.unwrap();
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_transaction_has_the_limits_of_its_handler() {
-    let Some(world) = world().await else { return };
-    let mut txn = world.claimed("limits").await;
-    for (setting, value) in [
-        ("statement_timeout", "30s"),
-        ("idle_in_transaction_session_timeout", "40s"),
-        ("synchronous_commit", "on"),
-        ("transaction_isolation", "read committed"),
-        ("client_connection_check_interval", "1s"),
-    ] {
-        let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
-        assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
-    }
-    world.store.rollback(txn).await.unwrap();
     world.end().await;
 }

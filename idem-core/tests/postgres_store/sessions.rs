@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Executor};
 use crate::world::{DEADLINE, World, backend, lend, raw, world, world_with};
 
 /// One connection for all handlers, so that each message uses the session of the previous one.
-async fn narrow() -> Option<World> {
+pub(crate) async fn narrow() -> Option<World> {
     world_with(|options| options.connections(2)).await
 }
 
@@ -22,7 +22,7 @@ const CLEAN: &str = "
            (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
            (SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()))";
 
-async fn state(txn: &mut idem_core::store::postgres::Txn) -> String {
+pub(crate) async fn state(txn: &mut idem_core::store::postgres::Txn) -> String {
     sqlx::query_scalar(CLEAN).fetch_one(lend(txn)).await.unwrap()
 }
 
@@ -203,78 +203,6 @@ async fn a_database_that_answers_but_cannot_be_written_is_not_well() {
     world.other.execute(run("ALTER TABLE elsewhere RENAME TO processed_messages")).await.unwrap();
     world.store.ping().await.unwrap();
     assert_eq!(world.claims().await, 0, "it leaves nothing");
-    world.end().await;
-}
-
-/// Two claims in one transaction: the first handler does this, and the second one is about to begin.
-async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core::store::postgres::Txn {
-    let ids = [world.identity(&format!("{key} 1")), world.identity(&format!("{key} 2"))];
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
-    raw(&mut txn, does).await;
-    assert!(world.store.between(&mut txn).await.unwrap());
-    txn
-}
-
-#[tokio::test]
-async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
-    let Some(mut world) = narrow().await else { return };
-    for change in [
-        "SET LOCAL ROLE pg_read_all_stats",
-        "SET LOCAL search_path TO nowhere",
-        "SET search_path TO nowhere",
-        "SET LOCAL row_security = off",
-        "SET LOCAL session_replication_role = replica",
-        "SET LOCAL TIME ZONE 'Asia/Tokyo'",
-        "SET LOCAL DateStyle = 'German'",
-        "CREATE TEMP TABLE IF NOT EXISTS staged (what text) ON COMMIT DROP",
-    ] {
-        let txn = first_of_two(&world, change, change).await;
-        let answer = world.store.commit(txn).await;
-        assert!(matches!(answer, CommitResult::Refused(_)), "{change}: {answer:?}");
-        // In a transaction with a single claim it may do so.
-        let mut alone = world.claimed(change).await;
-        raw(&mut alone, change).await;
-        assert!(matches!(world.store.commit(alone).await, CommitResult::Done), "{change}");
-    }
-    let txn = first_of_two(&world, "tenant", "SET LOCAL app.tenant = 'acme'").await;
-    assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "as the documentation says");
-    assert_eq!(world.claims().await, 8 + 2);
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_batch_can_reset_between_its_messages() {
-    let Some(world) = world_with(|options| options.connections(2).reset_between_messages()).await else { return };
-    let mut clean = world.claimed("clean").await;
-    let state_of_one = state(&mut clean).await;
-    world.store.rollback(clean).await.unwrap();
-    for (n, change) in [
-        "SET LOCAL app.tenant = 'acme'",
-        "SET LOCAL ROLE pg_read_all_stats",
-        "SET SESSION AUTHORIZATION pg_read_all_stats",
-        "SET LOCAL search_path TO nowhere; SET LOCAL TIME ZONE 'Asia/Tokyo'; SET lock_timeout = 1",
-        "SET LOCAL statement_timeout = 1; SET LOCAL idle_in_transaction_session_timeout = 7000",
-        "CREATE TEMP TABLE staged (what text) ON COMMIT DROP; DECLARE rows CURSOR FOR SELECT * FROM staged",
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let mut txn = first_of_two(&world, &n.to_string(), change).await;
-        assert_eq!(state(&mut txn).await, state_of_one, "{change}");
-        for (setting, value) in [("statement_timeout", "30s"), ("idle_in_transaction_session_timeout", "40s")] {
-            let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
-            assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
-        }
-        assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "{change}");
-    }
-    // A handler that has ended the transaction is detected at once.
-    let ids = [world.identity("a"), world.identity("b")];
-    let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
-    raw(&mut txn, "ROLLBACK").await;
-    assert!(!world.store.between(&mut txn).await.unwrap());
-    world.store.rollback(txn).await.unwrap();
     world.end().await;
 }
 

@@ -31,10 +31,10 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identity: &Identity,
-        promise: ClaimState,
+        state: ClaimState,
     ) -> Result<Claimed, StoreError> {
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let claimed = self.within.claim(&mut txn.within, identity, promise).await?;
+        let claimed = self.within.claim(&mut txn.within, identity, state).await?;
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -43,13 +43,13 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
 
     async fn begin_with_claim(
         &self,
-        deadline: Duration,
+        handler_timeout: Duration,
         identity: &Identity,
-        promise: ClaimState,
+        state: ClaimState,
     ) -> Result<(TappedTxn<S::Txn, T>, Claimed), StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
         self.tap.before("claim", identity.key.as_bytes()).await?;
-        let (within, claimed) = self.within.begin_with_claim(deadline, identity, promise).await?;
+        let (within, claimed) = self.within.begin_with_claim(handler_timeout, identity, state).await?;
         if claimed.is_new() {
             self.tap.reach(Crash::AfterClaim).await;
         }
@@ -69,12 +69,12 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
-        promise: ClaimState,
+        state: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
         for identity in identities {
             self.tap.before("claim", identity.key.as_bytes()).await?;
         }
-        let claimed = self.within.claim_many(&mut txn.within, identities, promise).await?;
+        let claimed = self.within.claim_many(&mut txn.within, identities, state).await?;
         if claimed.iter().any(Claimed::is_new) {
             self.tap.reach(Crash::AfterClaim).await;
         }

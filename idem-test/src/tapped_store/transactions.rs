@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{CommitResult, Fate, RollbackResult, Share, StoreError, Ticket, Transactions};
+use idem_core::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions};
 use idem_core::{Error, Store};
 
 use crate::harness::Crash;
@@ -21,13 +21,13 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         self.within.ping().await
     }
 
-    fn share(&self, connections: usize) -> Result<Share, Error> {
-        self.within.share(connections)
+    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
+        self.within.share_connections(connections)
     }
 
-    async fn begin(&self, deadline: Duration) -> Result<Self::Txn, StoreError> {
+    async fn begin(&self, handler_timeout: Duration) -> Result<Self::Txn, StoreError> {
         self.tap.reach(Crash::BeforeBegin).await;
-        let within = self.within.begin(deadline).await?;
+        let within = self.within.begin(handler_timeout).await?;
         Ok(TappedTxn { within, tap: self.tap.clone() })
     }
 

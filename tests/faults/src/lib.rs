@@ -14,6 +14,7 @@
 //! | `process` | a worker in a separate process |
 //! | `lines` | counts log lines |
 //! | `panics` | says at once why a test failed |
+//! | `threads` | long runs that begin together |
 //! | `wait` | waiting with a limit |
 
 mod journal;
@@ -26,6 +27,7 @@ mod relay;
 mod scene;
 mod site;
 mod stage;
+mod threads;
 mod unacked;
 mod wait;
 mod world;
@@ -40,6 +42,7 @@ pub use relay::Relay;
 pub use scene::{Scene, orders};
 pub use site::{InProcess, Real, Site};
 pub use stage::{Run, Stage};
+pub use threads::Threads;
 pub use unacked::{Asked, Unacked};
 pub use wait::{until, within};
 pub use world::{Running, Tuned, World, answers, fresh, quick, variable};

@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
-use crate::Load;
 use crate::faults::Fault;
+use crate::load::Load;
 use crate::mode::Mode;
 use crate::run::{directory, run};
 use crate::servers::Servers;

@@ -3,10 +3,11 @@
 use anyhow::Result;
 use fastrand::Rng;
 
-use crate::Load;
 use crate::crew::Crew;
+use crate::due::Due;
 use crate::faults::{Fault, Faults};
 use crate::kills::Kills;
+use crate::load::Load;
 use crate::moves::Moves;
 use crate::plan::Plan;
 use crate::servers::Servers;
@@ -18,22 +19,6 @@ pub(crate) struct Deeds {
     pub(crate) kills: Kills,
     pub(crate) moves: Moves,
     pub(crate) faults: Faults,
-}
-
-/// What is due now.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Due {
-    /// The number of messages that were processed.
-    pub(crate) done: u64,
-    /// Whatever comes next is due, because the workers have run out of work and hold what they get.
-    pub(crate) all: bool,
-}
-
-impl Due {
-    /// Returns whether what was planned for this moment is due.
-    pub(crate) fn is(self, moment: u64) -> bool {
-        self.all || self.done >= moment
-    }
 }
 
 impl Deeds {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use sqlx::{Connection, PgConnection};
 
-use crate::deeds::Due;
+use crate::due::Due;
 use crate::servers::Servers;
 
 /// A fault of a server.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use crate::crew::Crew;
-use crate::deeds::Due;
+use crate::due::Due;
 use crate::journal::Sum;
 use crate::plan::Plan;
 use crate::tables::Tables;

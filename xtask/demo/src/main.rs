@@ -5,24 +5,27 @@
 //! |---|---|
 //! | `fate` | what a handler does with a message, and the required outcome |
 //! | `plan`, `supply` | the messages, the order in which they are published, and when |
-//! | `handler`, `careless` | the handlers: ordinary and careless actions |
+//! | `handler`, `careless`, `effects` | the handlers: ordinary and careless actions, and what they write |
 //! | `mode`, `worker` | the process that is killed |
 //! | `watched` | its instrumented source, with the failpoint between commit and ack |
 //! | `journal` | the journal of a process, which survives a kill |
 //! | `crew` | the processes |
 //! | `hold` | signals to them: keep work in hand, end between commit and ack |
-//! | `deeds` | all that is done to workers and servers |
+//! | `deeds`, `due` | all that is done to workers and servers, and when |
 //! | `kills` | when each of them is killed |
 //! | `moves` | when a worker joins, and when one leaves |
 //! | `servers`, `faults` | the servers, and their faults |
 //! | `tables` | queries of the database |
 //! | `verdict`, `ledger` | the outcome of each message, and the totals |
+//! | `load` | the amount of work |
 //! | `run`, `campaign` | one complete run, and one for each broker and mode |
 
 mod campaign;
 mod careless;
 mod crew;
 mod deeds;
+mod due;
+mod effects;
 mod fate;
 mod faults;
 mod handler;
@@ -30,6 +33,7 @@ mod hold;
 mod journal;
 mod kills;
 mod ledger;
+mod load;
 mod mode;
 mod moves;
 mod plan;
@@ -49,6 +53,7 @@ use clap::{Parser, Subcommand};
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
 
 use crate::faults::Fault;
+use crate::load::Load;
 use crate::mode::Mode;
 use crate::servers::Servers;
 
@@ -89,23 +94,6 @@ enum Command {
         #[command(flatten)]
         mode: Mode,
     },
-}
-
-/// The amount of work.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Load {
-    /// The number of messages.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
-    messages: u64,
-    /// The percentage of messages that are published twice.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=100))]
-    duplicates: u64,
-    /// How often a worker is killed; some of the kills are between commit and ack.
-    #[arg(long, default_value_t = 5)]
-    kills: usize,
-    /// How many workers run concurrently.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=5))]
-    workers: u64,
 }
 
 /// The settings of one run.

@@ -4,7 +4,7 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use crate::crew::Crew;
-use crate::deeds::Due;
+use crate::due::Due;
 
 /// The planned and completed moves.
 #[derive(Debug)]

@@ -7,11 +7,12 @@ use anyhow::{Context, Result};
 use fastrand::Rng;
 use idem_brokers::Broker;
 
-use crate::Load;
 use crate::crew::Crew;
-use crate::deeds::{Deeds, Due};
+use crate::deeds::Deeds;
+use crate::due::Due;
 use crate::faults::Fault;
 use crate::ledger::{Done, Ledger};
+use crate::load::Load;
 use crate::mode::Mode;
 use crate::plan::Plan;
 use crate::servers::{DATABASE, Servers};

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{self, Info, pull};
 use async_nats::jetstream::{self, Context, stream};
-use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
+use idem_core::{BoxError, Delivery, Error, Source, SubscribeOptions};
 use idem_nats::{Nats, NatsAcker, Stream};
 use tokio::time::timeout;
 
@@ -192,4 +192,12 @@ pub(crate) async fn loss(stream: &mut Stream) -> BoxError {
 pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |error| error.source());
     chain.map(|error| format!("{error}\n{error:?}\n")).collect()
+}
+
+/// Returns the message with which the subscription is refused.
+pub(crate) async fn refusal(mut stream: Stream, options: SubscribeOptions) -> String {
+    let error = stream.subscribe(options).await.unwrap_err();
+    let error = error.downcast_ref::<Error>().unwrap_or_else(|| panic!("{error:?}"));
+    assert!(matches!(error, Error::Config(_)), "{error:?}");
+    error.to_string()
 }

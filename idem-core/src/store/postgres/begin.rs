@@ -22,21 +22,21 @@ const MARGIN: Duration = Duration::from_secs(10);
 ///
 /// READ WRITE, because a lent session is read-only outside of idem's transactions. The session's sequence values are
 /// discarded: the last value would be that of another message, or of an inbox row.
-pub(super) fn text(session: &Session, kind: Kind, deadline: Duration) -> String {
-    let lock = lock_wait(session, deadline);
+pub(super) fn text(session: &Session, kind: Kind, handler_timeout: Duration) -> String {
+    let lock = lock_wait(session, handler_timeout);
     format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; DISCARD SEQUENCES; {}",
-        limits(session, kind, deadline, &lock.to_string())
+        limits(session, kind, handler_timeout, &lock.to_string())
     )
 }
 
 /// Returns the statements that set the limits of a transaction.
-pub(super) fn limits(session: &Session, kind: Kind, deadline: Duration, lock_timeout: &str) -> String {
+pub(super) fn limits(session: &Session, kind: Kind, handler_timeout: Duration, lock_timeout: &str) -> String {
     let mut text = format!(
         "SET LOCAL lock_timeout = {lock_timeout}; SET LOCAL statement_timeout = {}; \
          SET LOCAL idle_in_transaction_session_timeout = {};",
-        statement_timeout(session, deadline),
-        millis(deadline.saturating_add(MARGIN)),
+        statement_timeout(session, handler_timeout),
+        millis(handler_timeout.saturating_add(MARGIN)),
     );
     if kind.pooled {
         text += &session.pooled();
@@ -47,16 +47,16 @@ pub(super) fn limits(session: &Session, kind: Kind, deadline: Duration, lock_tim
     text
 }
 
-fn statement_timeout(session: &Session, deadline: Duration) -> u64 {
+fn statement_timeout(session: &Session, handler_timeout: Duration) -> u64 {
     match session.statement_timeout {
-        0 => millis(deadline),
-        set => set.min(millis(deadline)),
+        0 => millis(handler_timeout),
+        set => set.min(millis(handler_timeout)),
     }
 }
 
 /// Shorter than the statement timeout; otherwise a claim that waits for a lock would look like a slow server.
-pub(super) fn lock_wait(session: &Session, deadline: Duration) -> u64 {
-    (statement_timeout(session, deadline) / 2).clamp(1, LOCK_WAIT)
+pub(super) fn lock_wait(session: &Session, handler_timeout: Duration) -> u64 {
+    (statement_timeout(session, handler_timeout) / 2).clamp(1, LOCK_WAIT)
 }
 
 /// Converts to whole milliseconds, from 1 (0 would mean no limit) to the highest value that the server accepts.

@@ -11,35 +11,6 @@ use super::answer::About;
 use super::rows::time;
 use super::{Postgres, Txn, begin, commit, limits};
 
-/// `WHERE NOT EXISTS` returns at once if a committed claim is being updated by an inbox run; a plain ON CONFLICT would
-/// wait for that update. It still waits for an uncommitted insert. The lock timeout is restored to the session's own
-/// for the handler, in the same round trip; the transaction id is for the guard.
-///
-/// How far claims were pruned comes from the snapshot in which NOT EXISTS searches for the claim: a claim that is not
-/// in it was either never made, or deleted by a prune whose date is in it. A plain ON CONFLICT sees the current rows,
-/// and would miss the date of a prune that committed after the snapshot.
-pub(super) const CLAIM: &str = "
-    INSERT INTO {schema}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
-    SELECT $1, $2, $3, CASE WHEN $4 THEN now() END
-    WHERE NOT EXISTS (SELECT FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2)
-    ON CONFLICT (handler_id, key) DO NOTHING
-    RETURNING pg_current_xact_id()::text,
-              set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true),
-              (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {schema}.handlers WHERE id = $1)";
-
-pub(super) const STANDING: &str = "
-    SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint
-    FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2 FOR KEY SHARE";
-
-pub(super) const REOPEN: &str = "
-    UPDATE {schema}.processed_messages SET processed_at = NULL WHERE handler_id = $1 AND key = $2";
-
-/// The same statement for the simple protocol, in which it can follow BEGIN in one string. It is prepared once per
-/// connection, since the server would otherwise parse and plan it for each message.
-pub(super) fn prepare() -> String {
-    format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {CLAIM}")
-}
-
 impl Txn {
     /// Decodes the answer to the claim: the transaction id, and how far claims were pruned.
     fn claimed(&mut self, rows: &[sqlx::postgres::PgRow], identity: &Identity) -> Result<Claimed, StoreError> {
@@ -75,31 +46,31 @@ impl Claims for Postgres {
         self.retentions(handlers).await
     }
 
-    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: ClaimState) -> Result<Claimed, StoreError> {
-        let lock_timeout = match promise {
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, state: ClaimState) -> Result<Claimed, StoreError> {
+        let lock_timeout = match state {
             ClaimState::Processed => Some(txn.lock_timeout()),
             // No handler follows, only idem's own statements.
             ClaimState::Waiting => None,
         };
         let query = self.sql().claim.query();
         let query = query.bind(identity.handler.0).bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
-        let rows = txn.ask(query.bind(promise == ClaimState::Processed).bind(lock_timeout)).await?;
+        let rows = txn.ask(query.bind(state == ClaimState::Processed).bind(lock_timeout)).await?;
         txn.claimed(&rows, identity)
     }
 
     /// Runs BEGIN, the settings of the transaction and the claim in one round trip.
     async fn begin_with_claim(
         &self,
-        deadline: Duration,
+        handler_timeout: Duration,
         identity: &Identity,
-        promise: ClaimState,
+        state: ClaimState,
     ) -> Result<(Txn, Claimed), StoreError> {
         let mut connection = self.pool().lent().await?;
         if !connection.is_pooled() {
             connection.prepare_claim(&self.sql().prepare_claim).await?;
         }
-        let begin = begin::text(connection.session(), connection.kind(), deadline);
-        let lock_timeout = match promise {
+        let begin = begin::text(connection.session(), connection.kind(), handler_timeout);
+        let lock_timeout = match state {
             // The server's own number in milliseconds.
             ClaimState::Processed => format!("'{}'", connection.session().lock_timeout),
             ClaimState::Waiting => "NULL".to_owned(),
@@ -109,7 +80,7 @@ impl Claims for Postgres {
             identity.handler.0.to_string(),
             format!("'\\x{}'::bytea", hex::encode(identity.key.as_bytes())),
             format!("'\\x{}'::bytea", hex::encode(identity.fingerprint.as_bytes())),
-            (promise == ClaimState::Processed).to_string(),
+            (state == ClaimState::Processed).to_string(),
             lock_timeout,
         ];
         let claim = match connection.is_pooled() {
@@ -117,7 +88,7 @@ impl Claims for Postgres {
             false => format!("EXECUTE idem_claim({})", values.join(", ")),
         };
         let answer = connection.ask(limits::OWN, sqlx::raw_sql(AssertSqlSafe(format!("{begin} {claim}")))).await;
-        let mut txn = Txn::of(connection, deadline);
+        let mut txn = Txn::of(connection, handler_timeout);
         match answer {
             Ok(rows) => {
                 let claimed = txn.claimed(&rows, identity)?;
@@ -147,9 +118,9 @@ impl Claims for Postgres {
         &self,
         txn: &mut Txn,
         ids: &[&Identity],
-        promise: ClaimState,
+        state: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
-        self.make_claims(txn, ids, promise).await
+        self.make_claims(txn, ids, state).await
     }
 
     async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<ExistingClaim>>, StoreError> {

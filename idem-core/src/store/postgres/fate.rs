@@ -11,11 +11,6 @@ use super::connection::Connection;
 
 const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 
-/// Whether a claim exists as this transaction wrote it (PostgreSQL manual, 5.6, xmin).
-pub(super) const STANDS: &str = "
-    SELECT FROM {schema}.processed_messages
-    WHERE handler_id = $1 AND key = $2 AND xmin = ($3::text::pg_catalog.xid8)::pg_catalog.xid";
-
 /// Identifies the backend by the transaction id and the session, so that no other one is terminated, even behind a
 /// pooler.
 const END: &str = "

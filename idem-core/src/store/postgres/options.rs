@@ -7,12 +7,13 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::Error;
-use crate::store::Shares;
+use crate::store::ConnectionShares;
 
+use super::handle::{Inner, Postgres};
 use super::pool::Pool;
 use super::sql::Statements;
 use super::statement::quoted;
-use super::{Inner, Postgres, check, migrate};
+use super::{check, migrate};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
@@ -182,7 +183,7 @@ impl PostgresOptions {
             schema: self.schema,
             connections: self.connections,
             retention: self.retention,
-            shares: Shares::new(self.connections),
+            shares: ConnectionShares::new(self.connections),
         };
         Ok(Postgres(std::sync::Arc::new(inner)))
     }

@@ -20,8 +20,3 @@ pub(super) async fn ping(store: &Postgres) -> Result<(), StoreError> {
     connection.put_back();
     Ok(())
 }
-
-/// Inserts a row and deletes it again.
-pub(super) const PING: &str = "
-    INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint) VALUES (0, $1, '');
-    DELETE FROM {schema}.processed_messages WHERE handler_id = 0 AND key = $1";

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::store::Claims;
 
 use super::statement::quoted;
-use super::{Postgres, inbox_sql, many, prune};
+use super::{Postgres, inbox_sql, many_sql, prune_sql};
 
 /// Half of each million belongs to another consumer, which no worker serves at the moment.
 const FILL: &str = "
@@ -126,9 +126,9 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
         "('{1}', '{a}', '{b}', true, '1', '1', '1', '{1}')",
     );
     let statements = [
-        ("alone", many::claim_alone(), claim, values),
-        ("beside", many::claim_beside(), claim, values),
-        ("known", many::known(), "(int[], bytea[])", "('{1}', '{a}')"),
+        ("alone", many_sql::claim_alone(), claim, values),
+        ("beside", many_sql::claim_beside(), claim, values),
+        ("known", many_sql::known(), "(int[], bytea[])", "('{1}', '{a}')"),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();
@@ -163,7 +163,7 @@ async fn prune_reads_nothing_of_what_another_handler_keeps() {
         if analyzed {
             conn.execute(sqlx::raw_sql(in_schema("ANALYZE {schema}.processed_messages"))).await.unwrap();
         }
-        let prepare = format!("PREPARE find_{analyzed} (bigint) AS {}", prune::FIND);
+        let prepare = format!("PREPARE find_{analyzed} (bigint) AS {}", prune_sql::FIND);
         conn.execute(sqlx::raw_sql(in_schema(&prepare))).await.unwrap();
         conn.execute("BEGIN").await.unwrap();
         let (buffers, indexes) = explain(conn, &format!("EXECUTE find_{analyzed}(5000)")).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Error;
-use crate::store::{CommitResult, Fate, RollbackResult, Share, StoreError, Ticket, Transactions};
+use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions};
 
 use super::{Postgres, Txn, answer, commit, ping, txn};
 
@@ -18,7 +18,7 @@ impl Transactions for Postgres {
         ping::ping(self).await
     }
 
-    fn share(&self, connections: usize) -> Result<Share, Error> {
+    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
         if self.0.connections < 2 {
             return Err(Error::Config(
                 "a worker needs at least 2 connections, one for its handlers and one for its own statements, and the store has \
@@ -29,8 +29,8 @@ impl Transactions for Postgres {
         Ok(self.0.shares.add(connections))
     }
 
-    async fn begin(&self, deadline: Duration) -> Result<Txn, StoreError> {
-        txn::begin(self.pool(), deadline).await
+    async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
+        txn::begin(self.pool(), handler_timeout).await
     }
 
     async fn between(&self, txn: &mut Txn) -> Result<bool, StoreError> {

@@ -29,7 +29,7 @@ pub struct Txn {
     // How long one of idem's own statements waits for a lock, in milliseconds.
     lock_wait: u64,
     // The handler timeout.
-    deadline: Duration,
+    handler_timeout: Duration,
     // Whether no statement has run in it yet.
     fresh: bool,
     // Whether a handler has used the connection.
@@ -45,12 +45,12 @@ impl std::fmt::Debug for Txn {
 }
 
 /// Begins, with the limits for a handler with this timeout.
-pub(super) async fn begin(pool: &Pool, deadline: Duration) -> Result<Txn, StoreError> {
+pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let mut connection = pool.lent().await?;
-    let text = begin::text(connection.session(), connection.kind(), deadline);
+    let text = begin::text(connection.session(), connection.kind(), handler_timeout);
     // On any failure the connection is dropped: a transaction may be open in it.
     connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await?;
-    Ok(Txn::of(connection, deadline))
+    Ok(Txn::of(connection, handler_timeout))
 }
 
 /// Prepares the transaction for the next of several handlers. Returns `false` if the previous handler ended or aborted
@@ -70,7 +70,7 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, StoreError> {
             begin::limits(
                 txn.connection.session(),
                 txn.connection.kind(),
-                txn.deadline,
+                txn.handler_timeout,
                 &txn.connection.session().lock_timeout
             )
         );
@@ -92,15 +92,15 @@ pub(super) fn not_answered() -> StoreError {
 
 impl Txn {
     /// Wraps a connection in which a transaction has begun.
-    pub(super) fn of(connection: Connection, deadline: Duration) -> Self {
-        let lock_wait = begin::lock_wait(connection.session(), deadline);
+    pub(super) fn of(connection: Connection, handler_timeout: Duration) -> Self {
+        let lock_wait = begin::lock_wait(connection.session(), handler_timeout);
         Self {
             connection,
             xid: None,
             claim: None,
             batch: false,
             lock_wait,
-            deadline,
+            handler_timeout,
             fresh: true,
             lent: false,
             shared: false,
@@ -134,7 +134,7 @@ impl Txn {
             Err(failure) if failure.code() == Some("23505") => {
                 let again = format!(
                     "ROLLBACK; {}",
-                    begin::text(self.connection.session(), self.connection.kind(), self.deadline)
+                    begin::text(self.connection.session(), self.connection.kind(), self.handler_timeout)
                 );
                 self.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(again))).await?;
                 Ok(None)

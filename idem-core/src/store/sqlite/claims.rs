@@ -24,26 +24,21 @@ SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" W
 
 const REOPEN: &str = r#"UPDATE "idem_processed_messages" SET processed_at = NULL WHERE handler_id = ?1 AND key = ?2"#;
 
-const DATED: &str = r#"
-SELECT EXISTS (
-    SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL
-)"#;
-
 pub(super) async fn claim_many(
     store: &Sqlite,
     txn: &mut Txn,
     identities: &[&Identity],
-    promise: ClaimState,
+    state: ClaimState,
 ) -> Result<Vec<Claimed>, StoreError> {
     let mut claimed = Vec::with_capacity(identities.len());
     for identity in identities {
-        let one = insert(store, txn.connection(), identity, promise).await;
+        let one = insert(store, txn.connection(), identity, state).await;
         claimed.push(one.map_err(|error| store.file.fault_of_message(error))?);
     }
     // A handler runs only after a claim in state `Processed`. All claims commit together, so the fate of one is the
     // fate of all.
     let new = identities.iter().zip(&claimed).find(|(_, claimed)| claimed.is_new());
-    if let (Some((identity, _)), ClaimState::Processed) = (new, promise) {
+    if let (Some((identity, _)), ClaimState::Processed) = (new, state) {
         txn.guard(identity.handler, &identity.key).await.map_err(|error| store.file.fault(error))?;
     }
     Ok(claimed)
@@ -53,26 +48,16 @@ pub(super) async fn insert(
     store: &Sqlite,
     connection: &mut SqliteConnection,
     identity: &Identity,
-    promise: ClaimState,
+    state: ClaimState,
 ) -> Result<Claimed, sqlx::Error> {
     let inserted = sqlx::query_scalar::<_, Option<i64>>(store.prefix.sql(CLAIM))
         .bind(identity.handler.0)
         .bind(identity.key.as_bytes())
         .bind(identity.fingerprint.as_bytes())
-        .bind(promise == ClaimState::Processed)
+        .bind(state == ClaimState::Processed)
         .fetch_optional(connection)
         .await?;
     Ok(inserted.map_or(Claimed::Found, |through| Claimed::New { pruned_through: through.map(time) }))
-}
-
-/// Returns whether the claim exists and is processed.
-pub(super) async fn is_dated(
-    store: &Sqlite,
-    connection: &mut SqliteConnection,
-    handler: HandlerId,
-    key: &Key,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(store.prefix.sql(DATED)).bind(handler.0).bind(key.as_bytes()).fetch_one(connection).await
 }
 
 impl Claims for Sqlite {
@@ -92,8 +77,8 @@ impl Claims for Sqlite {
         register::retention(self, handlers).await
     }
 
-    async fn claim(&self, txn: &mut Txn, identity: &Identity, promise: ClaimState) -> Result<Claimed, StoreError> {
-        let claimed = claim_many(self, txn, &[identity], promise).await?;
+    async fn claim(&self, txn: &mut Txn, identity: &Identity, state: ClaimState) -> Result<Claimed, StoreError> {
+        let claimed = claim_many(self, txn, &[identity], state).await?;
         Ok(claimed.first().copied().unwrap_or(Claimed::Found))
     }
 
@@ -119,9 +104,9 @@ impl Claims for Sqlite {
         &self,
         txn: &mut Txn,
         ids: &[&Identity],
-        promise: ClaimState,
+        state: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
-        claim_many(self, txn, ids, promise).await
+        claim_many(self, txn, ids, state).await
     }
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), StoreError> {

@@ -11,7 +11,7 @@ use super::file::File;
 use super::sql::Prefix;
 use super::{Sqlite, answer, migrate};
 use crate::Error;
-use crate::store::Shares;
+use crate::store::ConnectionShares;
 
 /// How long processes wait for each other's transactions.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -121,7 +121,7 @@ impl SqliteOptions {
             file: File::of(canonical.clone(), options.filename(canonical)),
             prefix: Arc::new(prefix),
             retention: self.retention,
-            shares: Shares::new(usize::MAX),
+            shares: ConnectionShares::new(usize::MAX),
         })
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Sqlite, Txn, register, txn};
 use crate::Error;
-use crate::store::{CommitResult, Fate, RollbackResult, Share, StoreError, Ticket, Transactions};
+use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions};
 
 impl Transactions for Sqlite {
     type Txn = Txn;
@@ -18,12 +18,12 @@ impl Transactions for Sqlite {
     }
 
     /// Callers wait in the queue for the writer.
-    fn share(&self, connections: usize) -> Result<Share, Error> {
+    fn share_connections(&self, connections: usize) -> Result<ConnectionShare, Error> {
         Ok(self.shares.add(connections))
     }
 
-    async fn begin(&self, deadline: Duration) -> Result<Txn, StoreError> {
-        txn::begin(self, deadline).await
+    async fn begin(&self, handler_timeout: Duration) -> Result<Txn, StoreError> {
+        txn::begin(self, handler_timeout).await
     }
 
     async fn commit(&self, txn: Txn) -> CommitResult {

@@ -7,9 +7,14 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::Connection;
-use super::{Sqlite, claims};
+use super::handle::Sqlite;
 use crate::Key;
 use crate::store::{CommitResult, HandlerId, RollbackResult, StoreError};
+
+const DATED: &str = r#"
+SELECT EXISTS (
+    SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2 AND processed_at IS NOT NULL
+)"#;
 
 /// An open transaction, begun with `BEGIN IMMEDIATE`; it is the single writer of the file until it ends. Dropping it
 /// interrupts the running statement and closes the connection.
@@ -47,7 +52,7 @@ impl Txn {
     }
 }
 
-pub(super) async fn begin(store: &Sqlite, deadline: Duration) -> Result<Txn, StoreError> {
+pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let mut connection = store.file.writer().await?;
     if let Err(error) = connection.run("BEGIN IMMEDIATE").await {
         let fault = store.file.fault(error);
@@ -56,7 +61,7 @@ pub(super) async fn begin(store: &Sqlite, deadline: Duration) -> Result<Txn, Sto
         }
         return Err(fault);
     }
-    connection.watch().limit(deadline);
+    connection.watch().limit(handler_timeout);
     Ok(Txn { connection, guarded: None })
 }
 
@@ -101,7 +106,7 @@ async fn ended(store: &Sqlite, mut txn: Txn, (handler, key): (HandlerId, Key)) -
     // Fails if no other transaction was begun.
     let _ = txn.connection.run("ROLLBACK").await;
     txn.connection.watch().release();
-    match claims::is_dated(store, txn.connection(), handler, &key).await {
+    match is_dated(store, txn.connection(), handler, &key).await {
         Ok(true) => CommitResult::CommittedEarly,
         Ok(false) => CommitResult::RolledBack,
         Err(error) => CommitResult::Unknown(unknown(store.file.path(), error)),
@@ -137,5 +142,40 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackRes
             None => Ok(RollbackResult::RolledBack),
         },
         Err(error) => Err(unknown(store.file.path(), error)),
+    }
+}
+
+/// Returns whether the claim exists and is processed.
+async fn is_dated(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    handler: HandlerId,
+    key: &Key,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(store.prefix.sql(DATED)).bind(handler.0).bind(key.as_bytes()).fetch_one(connection).await
+}
+
+impl Sqlite {
+    /// Begins one of idem's own transactions, in which no handler runs.
+    pub(super) async fn transaction(&self) -> Result<Txn, StoreError> {
+        begin(self, Duration::MAX).await
+    }
+
+    /// Ends one of idem's own transactions.
+    pub(super) async fn finish(&self, txn: Txn, commits: bool) -> Result<(), StoreError> {
+        if !commits {
+            return rollback(self, txn).await.map(drop);
+        }
+        match commit(self, txn).await {
+            CommitResult::Done => Ok(()),
+            CommitResult::Retry(_) => Err(StoreError::LockTimeout),
+            CommitResult::Unknown(fault) => Err(fault),
+            CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
+            // No handler has used the connection.
+            CommitResult::Swallowed
+            | CommitResult::RolledBack
+            | CommitResult::CommittedEarly
+            | CommitResult::CommitRefused => Err(StoreError::LockTimeout),
+        }
     }
 }

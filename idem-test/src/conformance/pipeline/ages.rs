@@ -6,10 +6,11 @@ use idem_core::store::{Operator, Replayed};
 use idem_core::{Reason, ReplayWindow, RetryPolicy};
 
 use crate::Publication;
-use crate::conformance::store::Setup;
+use crate::conformance::store::{Setup, World};
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -10,11 +10,13 @@ use tokio::sync::watch;
 
 use crate::Tapped;
 use crate::conformance::soon;
+use crate::conformance::store::World;
 use crate::tap::Tap;
 
 use super::faulty::Do;
 use super::line::Line;
-use super::{Order, Settings, World};
+use super::orders::Order;
+use super::settings::Settings;
 
 /// A database that a test makes unavailable.
 #[derive(Clone)]

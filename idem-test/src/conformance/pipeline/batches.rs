@@ -7,14 +7,14 @@ use idem_core::{Fingerprint, HasConnection, Key, Reason};
 
 use crate::Tapped;
 use crate::conformance::soon;
-use crate::conformance::store::Setup;
+use crate::conformance::store::{Setup, World};
 use crate::harness::Crash;
 
 use super::crashes::{order, trial};
 use super::duplicates::Witness;
-use super::line::Running;
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::{Line, Running};
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// Prefetches what the cases publish. The poll interval is long: storing a message wakes the worker.
 fn wide() -> Settings {

@@ -8,8 +8,11 @@ use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::Order;
+use super::settings::Settings;
 
 fn unknown(n: usize) -> Publication {
     Publication::new(n.to_string()).event_type("Invoice")

@@ -10,14 +10,14 @@ use idem_core::store::{
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, SuspectLock};
 use uuid::Uuid;
 
+use crate::Publication;
 use crate::conformance::soon;
-use crate::conformance::store::Setup;
+use crate::conformance::store::{Setup, World};
 use crate::harness::{Crash, Trial};
 
 use super::line::Line;
-use super::orders::{Act, Desk, Orders};
+use super::orders::{Act, Desk, Order, Orders};
 use super::settings::Settings;
-use super::{Order, World};
 
 /// A trial of the suite's handler; each process has a separate store.
 pub(super) async fn trial<W: World>(world: Arc<W>, desk: Desk) -> Trial<W::Store>
@@ -122,17 +122,22 @@ pub async fn direct_deliveries_go_on_beside_a_row_with_one_start<W: World>(world
     worker.stop().await;
 }
 
-/// A message on which processes have died runs while nothing else does, so that no other message can be blamed.
+/// A message on which processes have died runs while nothing else does, so that no other message can be blamed: no handler,
+/// and no key either.
 pub async fn a_row_with_two_starts_has_the_process_to_itself<W: World>(world: W) {
     let line = Line::new(world).await;
     suspect(&line, 2).await;
     let worker = line.start();
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     line.publish(Order::ok("neighbour"));
-    soon(line.queue.delivered(1)).await;
+    line.publish(Publication::from(Order::ok("keyless")).header("panics", "key"));
+    soon(line.queue.delivered(2)).await;
     never_runs(&line, "neighbour").await;
+    assert!(line.dead().await.is_empty(), "its key was computed");
     line.desk.go.send_replace(true);
-    assert_eq!(line.outcomes(2).await, ["processed", "processed"]);
+    let mut outcomes = line.outcomes(3).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["dead: no key", "processed", "processed"]);
     worker.stop().await;
     assert_eq!((line.effects("suspect").await, line.effects("neighbour").await), (1, 1));
 }

@@ -3,8 +3,11 @@
 use idem_core::{Headers, Reason};
 
 use crate::Publication;
+use crate::conformance::store::World;
 
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::Order;
+use super::settings::Settings;
 
 /// Publishes it twice. It becomes one dead letter with this reason and two sightings, kept unchanged.
 async fn dead_and_whole<W: World>(line: &Line<W>, publication: Publication, settings: Settings, reason: Reason) {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// Running messages finish, messages that have not begun are released, and nothing is lost.
 pub async fn a_drain_finishes_what_runs_and_releases_the_rest<W: World>(world: W) {

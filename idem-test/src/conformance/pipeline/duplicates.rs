@@ -7,10 +7,12 @@ use idem_core::{Acker, BoxError, Delivery, Reason, RetryPolicy, Settled};
 
 use crate::Tapped;
 use crate::conformance::soon;
+use crate::conformance::store::World;
 use crate::tap::{AckTap, Tap};
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// The simplest case.
 pub async fn a_message_is_processed_and_acked<W: World>(world: W) {

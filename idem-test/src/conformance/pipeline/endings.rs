@@ -7,14 +7,15 @@ use idem_core::store::Transactions;
 use idem_core::{HasConnection, Key, Reason};
 
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::line::Running;
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::{Line, Running};
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// Short enough for a test that waits for it, long enough for one that does not.
 fn hasty() -> Settings {
-    Settings { deadline: Duration::from_secs(2), ..Settings::default() }
+    Settings { handler_timeout: Duration::from_secs(2), ..Settings::default() }
 }
 
 /// The message of a handler that commits is dead, whatever the handler does after its COMMIT.
@@ -47,7 +48,7 @@ async fn cut_off<W: World>(world: W, act: Act) {
 }
 
 /// COMMIT, then the handler timeout elapses.
-pub async fn a_commit_before_the_deadline_is_dead<W: World>(world: W) {
+pub async fn a_commit_before_the_handler_timeout_is_dead<W: World>(world: W) {
     cut_off(world, Act::CommitHang).await;
 }
 

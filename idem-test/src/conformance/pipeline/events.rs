@@ -8,10 +8,11 @@ use serde_json::json;
 
 use crate::Publication;
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::line::Running;
-use super::orders::Desk;
-use super::{Line, Order, Settings, World};
+use super::line::{Line, Running};
+use super::orders::{Desk, Order};
+use super::settings::Settings;
 
 /// Takes events of the type `order.paid`, or with `SENT` those of `order.sent`, keyed by their CloudEvent identity.
 struct Events<W, const SENT: bool>(PhantomData<fn() -> W>);

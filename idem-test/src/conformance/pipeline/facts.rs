@@ -7,9 +7,11 @@ use idem_core::store::Replayed;
 use idem_core::{BoxError, Delivery, Handler, Headers, Key, KeyError, State, Worker, permanent};
 
 use crate::Publication;
+use crate::conformance::store::World;
 
-use super::orders::Desk;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Desk, Order};
+use super::settings::Settings;
 
 /// A handler that logs the properties of each delivery. Until `go` it fails at its first attempt, and gives up at its
 /// second.

@@ -5,9 +5,11 @@ use std::time::Duration;
 use idem_core::Reason;
 
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// Fails once with `act`. The second attempt fails too and the third succeeds; only the last one has an effect.
 async fn fails_once<W: World>(world: W, act: Act, settings: Settings, error: &str) {
@@ -43,14 +45,14 @@ pub async fn a_panic_rolls_back_and_schedules<W: World>(world: W) {
 }
 
 /// A handler that exceeds the handler timeout is dropped.
-pub async fn a_deadline_rolls_back_and_schedules<W: World>(world: W) {
-    let settings = Settings { deadline: Duration::from_secs(1), ..Settings::default() };
+pub async fn a_handler_timeout_rolls_back_and_schedules<W: World>(world: W) {
+    let settings = Settings { handler_timeout: Duration::from_secs(1), ..Settings::default() };
     fails_once(world, Act::Hang, settings, "exceeded its timeout").await;
 }
 
 /// Dropping it runs the handler's own code: a panic there ends neither the lane nor the worker.
 pub async fn a_panic_as_a_late_handler_is_dropped_is_its_failure<W: World>(world: W) {
-    let settings = Settings { deadline: Duration::from_secs(1), ..Settings::default() };
+    let settings = Settings { handler_timeout: Duration::from_secs(1), ..Settings::default() };
     fails_once(world, Act::HangBomb, settings, "exceeded its timeout").await;
 }
 

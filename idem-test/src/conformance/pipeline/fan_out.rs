@@ -17,10 +17,13 @@ use crate::tapped_store::{Over, TappedStore};
 use crate::{Publication, Queue};
 
 use super::faulty::{Do, Faulty};
+use super::line::Line;
+use super::orders::Order;
 use super::orders::{Act, Desk, Orders};
 use super::routes::Routed;
 use super::schemas::{Answer, Registry};
-use super::{Line, Order, Settings, World};
+use super::settings::Settings;
+use crate::conformance::store::World;
 
 /// An order as the second handler sees it.
 #[derive(Deserialize)]

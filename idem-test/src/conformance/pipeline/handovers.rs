@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::lanes::{a_while, hurry, lane, ordered, patient, runs, waits};
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::key_order::{a_while, hurry, keyed, ordered, patient, runs, waits};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// A process ends within an ordering key, while a message runs and while its retry waits: the next process continues
 /// there.
@@ -44,7 +46,7 @@ pub async fn a_crash_in_the_middle_keeps_the_order<W: World>(world: W) {
 }
 
 /// It releases what waits for its turn or for its row, and loses nothing.
-pub async fn a_drain_gives_a_lane_back_that_waits<W: World>(world: W) {
+pub async fn a_drain_releases_a_key_that_waits<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Fail, Act::Ok]));
     line.publish(Order::ok("b"));
@@ -61,7 +63,7 @@ pub async fn a_drain_gives_a_lane_back_that_waits<W: World>(world: W) {
 }
 
 /// While a worker finishes a running message, no other worker begins the next one of its ordering key.
-pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world: W) {
+pub async fn a_drain_finishes_what_runs_before_its_key_goes_on<W: World>(world: W) {
     // Where one transaction writes at a time, nothing could begin beside it anyway.
     if !W::FEATURES.concurrent {
         return;
@@ -78,7 +80,7 @@ pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world
     soon(line.queue.delivered(32)).await;
     // The first worker has no room for `x`, so its delivery shows that the second one is running.
     let second = line.start_with(ordered());
-    line.publish(lane(2, Order::ok("x")));
+    line.publish(keyed(2, Order::ok("x")));
     soon(line.queue.delivered(33)).await;
     let ended = first.shut_down();
     line.publish(Order::ok("c"));
@@ -95,7 +97,7 @@ pub async fn a_drain_finishes_what_runs_before_its_lane_moves_on<W: World>(world
 }
 
 /// A handler that does not end is rolled back, and its ordering key continues elsewhere from there.
-pub async fn the_end_of_the_patience_leaves_a_lane_to_the_next<W: World>(world: W) {
+pub async fn the_end_of_the_shutdown_timeout_leaves_a_key_to_the_next<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Hang, Act::Ok]));
     line.publish(Order::ok("b"));
@@ -127,15 +129,15 @@ pub async fn a_lost_broker_keeps_the_order<W: World>(world: W) {
 }
 
 /// Deliveries that are no longer ours leave the queue of their ordering key, so that the redelivered ones find room.
-pub async fn what_is_no_longer_ours_leaves_its_lane<W: World>(world: W) {
+pub async fn what_is_no_longer_ours_lets_its_key_go_on<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));
-    line.publish(lane(1, Order::ok("b")));
+    line.publish(keyed(1, Order::new("a", &[Act::Fail, Act::Ok])));
+    line.publish(keyed(1, Order::ok("b")));
     let worker = line.start_with(Settings { concurrency: 3, ..patient() });
     line.outcomes(1).await;
     soon(line.queue.delivered(2)).await;
     line.broker.disconnect();
-    line.publish(lane(2, Order::ok("x")));
+    line.publish(keyed(2, Order::ok("x")));
     line.outcomes(2).await;
     assert_eq!(line.desk.log(), ["a", "x"]);
     hurry(&line).await;

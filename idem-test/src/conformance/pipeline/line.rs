@@ -16,10 +16,9 @@ use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Queue};
 
 use super::faulty::{Do, Faulty};
+use super::handlers::{Rows, Sets};
 use super::orders::{Desk, Order, Orders};
-use super::sets::Sets;
 use super::settings::Settings;
-use super::tombstones::Rows;
 
 const QUEUE: &str = "orders";
 
@@ -115,6 +114,18 @@ impl<W: World> Line<W> {
         queue.close().await;
     }
 
+    // ===== the database =====
+
+    /// Makes the database reject `what` on one of idem's tables: for this key, or for all rows.
+    pub(super) async fn refuse(&self, what: &str, table: &str, key: Option<&str>) {
+        self.world.run(&self.world.refuse(what, table, key)).await;
+    }
+
+    /// Undoes [`refuse`](Self::refuse).
+    pub(super) async fn allow(&self, table: &str) {
+        self.world.run(&self.world.allow(table)).await;
+    }
+
     // ===== workers =====
 
     pub(super) fn start(&self) -> Running {
@@ -176,7 +187,7 @@ impl<W: World> Line<W> {
             .linger(settings.linger)
             .concurrency(settings.concurrency)
             .inbox_concurrency(2)
-            .handler_timeout(settings.deadline)
+            .handler_timeout(settings.handler_timeout)
             .prepare_timeout(settings.prepare_timeout)
             .retry(settings.retry)
             .max_payload(settings.max_payload)

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use idem_core::{BoxError, Error};
 
-use super::World;
-use crate::conformance::store::{End, Features, Setup};
+use crate::conformance::store::{End, Features, Setup, World};
 
 /// A world whose workers run with `.inbox()`, or with `.batch(..)`, or with both.
 #[derive(Debug)]

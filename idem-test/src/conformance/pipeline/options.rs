@@ -9,9 +9,12 @@ use crate::conformance::soon;
 use crate::tap::Tap;
 use crate::{Publication, Queue, Tapped};
 
+use super::line::Line;
+use super::orders::Order;
 use super::orders::{Act, Desk, Orders};
 use super::schemas::{Answer, BACKWARDS, Registry};
-use super::{Line, Order, Settings, World};
+use super::settings::Settings;
+use crate::conformance::store::World;
 
 /// Shorter than the time that [`Act::Lasts`] takes.
 const SHORT: Duration = Duration::from_secs(2);
@@ -32,7 +35,7 @@ pub async fn a_timeout_of_its_own_ends_only_its_handler<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(SHORT);
     let worker = worker(&line).handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
-    let worker = line.run_until_told(worker, Settings { deadline: LONG, ..Settings::default() });
+    let worker = line.run_until_told(worker, Settings { handler_timeout: LONG, ..Settings::default() });
     line.publish(Order::new("a", &[Act::Hang, Act::Hang, Act::Permanent]));
     assert_eq!(line.outcomes(3).await, ["scheduled 1", "scheduled 2", "dead: permanent"]);
     line.publish_raw(refund("b", &[Act::Lasts]));
@@ -47,7 +50,7 @@ pub async fn a_handler_may_run_for_longer_than_its_worker_allows_the_others<W: W
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(LONG);
     let worker = worker(&line).handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
-    let worker = line.run_until_told(worker, Settings { deadline: SHORT, ..Settings::default() });
+    let worker = line.run_until_told(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
     line.publish_raw(refund("b", &[Act::Lasts]));
     assert_eq!(line.outcomes(1).await, ["processed"]);
     line.publish_raw(refund("c", &[Act::Fail, Act::Lasts]));
@@ -65,7 +68,7 @@ pub async fn in_a_batch_each_handler_has_its_own_timeout<W: World>(world: W) {
     let own = HandlerOptions::new().timeout(LONG);
     let worker = worker(&line).handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
     line.publish_raw(refund("before", &[Act::Wait]));
-    let settings = Settings { deadline: SHORT, concurrency: 1, ..Settings::default() };
+    let settings = Settings { handler_timeout: SHORT, concurrency: 1, ..Settings::default() };
     let worker = line.run_until_told(worker, settings);
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     line.publish(Order::ok("a"));
@@ -165,7 +168,7 @@ pub async fn the_source_is_told_the_longest_timeout<W: World>(world: W) {
         let source = Tapped::new(line.queue.clone(), Told(told.clone()));
         let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
         let worker = worker.handler_with::<Orders<W>>(HandlerOptions::new().timeout(own)).handler::<Orders<W, true>>();
-        let worker = line.run_until_told(worker, Settings { deadline: SHORT, ..Settings::default() });
+        let worker = line.run_until_told(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
         soon(async {
             while told.lock().unwrap().is_none() {
                 tokio::time::sleep(Duration::from_millis(10)).await;

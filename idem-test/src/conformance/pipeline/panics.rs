@@ -7,9 +7,12 @@ use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
 use super::faulty::Do;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::Order;
+use super::settings::Settings;
 
 /// A panic in a key or a fingerprint: the message is kept in full, other messages go on, and the source stays open.
 pub async fn a_key_or_fingerprint_that_panics_is_a_dead_letter<W: World>(world: W) {

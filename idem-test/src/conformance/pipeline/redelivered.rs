@@ -6,11 +6,13 @@ use std::time::Duration;
 use idem_core::{Acker, BoxError, Delivery, DeliveryOrder, RetryPolicy, Settled, Source, SubscribeOptions};
 use tokio::sync::watch;
 
-use crate::Queue;
 use crate::conformance::soon;
+use crate::conformance::store::World;
+use crate::tap::{AckTap, Tap, Tapped};
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// The message behind the first one is stored although the only lane is busy: for single messages, in batches, and
 /// where all messages are stored. A handler keeps the lane busy for as long as it takes; an ack without an answer does so
@@ -19,9 +21,10 @@ pub async fn a_redelivered_message_is_stored_while_no_lane_is_free<W: World>(wor
     let line = Line::new(world).await;
     line.publish(if W::FEATURES.concurrent { Order::new("a", &[Act::Wait]) } else { Order::ok("a") });
     line.publish(Order::ok("redelivered"));
-    let source = Again::new(&line);
+    let source = Again::new();
     let go = source.go.clone();
-    let worker = line.start_at(source, Settings { concurrency: 1, ..Settings::default() });
+    let worker =
+        line.start_at(Tapped::new(line.queue.clone(), source), Settings { concurrency: 1, ..Settings::default() });
     stored(&line).await;
     line.desk.go.send_replace(true);
     go.send_replace(true);
@@ -36,9 +39,10 @@ pub async fn an_ack_that_is_never_answered_ends<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("a"));
     line.publish(Order::ok("b"));
-    let source = Again { marks: false, ..Again::new(&line) };
+    let source = Again { marks: false, ..Again::new() };
     let never = source.go.clone();
-    let worker = line.start_at(source, Settings { concurrency: 1, ..Settings::default() });
+    let worker =
+        line.start_at(Tapped::new(line.queue.clone(), source), Settings { concurrency: 1, ..Settings::default() });
     let claims = line.world.own("processed_messages");
     until(&line, 2, &format!("SELECT count(*) FROM {claims} WHERE processed_at IS NOT NULL")).await;
     worker.stop().await;
@@ -54,7 +58,7 @@ pub async fn a_redelivered_message_is_stored_before_its_turn<W: World>(world: W)
     let hour = Duration::from_secs(3600);
     let retry = RetryPolicy::new().min_delay(hour).max_delay(hour);
     let settings = Settings { order: DeliveryOrder::Key, retry, ..Settings::default() };
-    let first = line.start_at(Again::new(&line), settings.clone());
+    let first = line.start_at(Tapped::new(line.queue.clone(), Again::new()), settings.clone());
     stored(&line).await;
     line.outcomes(1).await;
     first.crash().await;
@@ -84,10 +88,9 @@ async fn until<W: World>(line: &Line<W>, number: i64, query: &str) {
     .await;
 }
 
-/// A source that hands out one delivery more than asked for, may mark all after the first as redelivered, and delays
-/// the ack of the first one until `go`.
+/// Hands out one delivery more than asked for, may mark all after the first as redelivered, and delays the ack of the
+/// first one until `go`.
 struct Again {
-    queue: Queue,
     first: bool,
     /// Whether all after the first are marked as redelivered.
     marks: bool,
@@ -95,61 +98,34 @@ struct Again {
 }
 
 impl Again {
-    fn new<W: World>(line: &Line<W>) -> Self {
-        Self { queue: line.queue.clone(), first: true, marks: true, go: watch::Sender::new(false) }
+    fn new() -> Self {
+        Self { first: true, marks: true, go: watch::Sender::new(false) }
     }
 }
 
-struct AgainAcker {
-    within: <Queue as Source>::Acker,
-    go: Option<watch::Receiver<bool>>,
-}
+impl Tap for Again {
+    type Ack = Delayed;
 
-impl Source for Again {
-    type Acker = AgainAcker;
-
-    fn system(&self) -> &'static str {
-        self.queue.system()
-    }
-
-    fn name(&self) -> &str {
-        self.queue.name()
-    }
-
-    async fn subscribe(&mut self, mut options: SubscribeOptions) -> Result<(), BoxError> {
-        options.max_unsettled += 1;
-        self.queue.subscribe(options).await
-    }
-
-    async fn next(&mut self) -> Result<(Delivery, AgainAcker), BoxError> {
-        let (delivery, within) = self.queue.next().await?;
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, Delayed) {
         let first = std::mem::take(&mut self.first);
         let go = first.then(|| self.go.subscribe());
-        Ok((delivery.with_redelivered(self.marks && !first), AgainAcker { within, go }))
+        (delivery.with_redelivered(self.marks && !first), Delayed(go))
     }
 
-    async fn drain(&mut self) {
-        self.queue.drain().await;
-    }
-
-    async fn close(&mut self) {
-        self.queue.close().await;
+    async fn subscribe<S: Source>(&mut self, source: &mut S, mut options: SubscribeOptions) -> Result<(), BoxError> {
+        options.max_unsettled += 1;
+        source.subscribe(options).await
     }
 }
 
-impl Acker for AgainAcker {
-    async fn ack(self) -> Result<Settled, BoxError> {
-        if let Some(mut go) = self.go {
+/// Delays an ack until it is told to go on.
+struct Delayed(Option<watch::Receiver<bool>>);
+
+impl AckTap for Delayed {
+    async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {
+        if let Some(mut go) = self.0 {
             let _ = go.wait_for(|go| *go).await;
         }
-        self.within.ack().await
-    }
-
-    async fn release(self) -> Result<Settled, BoxError> {
-        self.within.release().await
-    }
-
-    fn is_live(&self) -> bool {
-        self.within.is_live()
+        acker.ack().await
     }
 }

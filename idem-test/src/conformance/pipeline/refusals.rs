@@ -4,33 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use idem_core::DeliveryOrder;
 use idem_core::store::StoreError;
-use idem_core::{BoxError, Delivery, DeliveryOrder, Source, SubscribeOptions};
 use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::soon;
-use crate::tap::{Tap, Tapped};
+use crate::conformance::store::World;
 
 use super::faulty::Do;
-use super::orders::Act;
-use super::watched::{Watched, is_ready, watched};
-use super::{Line, Order, Settings, World};
-
-async fn refuse<W: World>(line: &Line<W>, what: &str, table: &str, key: Option<&str>) {
-    line.world.run(&line.world.refuse(what, table, key)).await;
-}
-
-async fn allow<W: World>(line: &Line<W>, table: &str) {
-    line.world.run(&line.world.allow(table)).await;
-}
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
+use super::watched::{Watched, watched};
 
 /// All other messages are processed meanwhile. The refused one stays with the worker, unacked, and is processed once
 /// nothing refuses it.
 pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_secs(2)));
-    refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
+    line.refuse("INSERT", "processed_messages", Some("bad")).await;
     let (settings, shown) = watched(2);
     line.publish(Order::ok("bad"));
     let worker = line.start_with(settings);
@@ -46,7 +39,7 @@ pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: W
     assert_eq!((counts.unsettled, counts.ready, counts.redeliveries), (1, 0, 0), "{counts:?}");
     assert_eq!(line.effects("bad").await, 0);
     watched.was_always_ready();
-    allow(&line, "processed_messages").await;
+    line.allow("processed_messages").await;
     assert_eq!(line.outcomes(51).await[50], "processed");
     soon(line.queue.idle()).await;
     worker.stop().await;
@@ -88,7 +81,7 @@ pub async fn what_is_tried_again_and_again_keeps_its_lease<W: World>(world: W) {
 /// There is one lane, and more deliveries than it processes: a refused message leaves the lane to the others.
 pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
-    refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
+    line.refuse("INSERT", "processed_messages", Some("bad")).await;
     let (settings, shown) = watched(1);
     for n in 0..60 {
         line.publish(Order::ok(&if n == 4 { "bad".to_owned() } else { n.to_string() }));
@@ -97,7 +90,7 @@ pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
     let watched = Watched::of(shown).await;
     assert!(line.outcomes(59).await.iter().all(|outcome| outcome == "processed"));
     watched.was_always_ready();
-    allow(&line, "processed_messages").await;
+    line.allow("processed_messages").await;
     assert_eq!(line.outcomes(60).await[59], "processed");
     soon(line.queue.idle()).await;
     worker.stop().await;
@@ -110,8 +103,8 @@ pub async fn a_refused_message_of_a_batch_costs_no_lane<W: World>(world: W) {
 /// No message of its key passes it, and other keys do not wait for it.
 pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
-    refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
-    let publish = |id: &str, lane: u64| line.publish(Publication::from(Order::ok(id)).ordering_key(lane));
+    line.refuse("INSERT", "processed_messages", Some("bad")).await;
+    let publish = |id: &str, key: u64| line.publish(Publication::from(Order::ok(id)).ordering_key(key));
     publish("bad", 1);
     publish("behind", 1);
     let (settings, shown) = watched(1);
@@ -123,7 +116,7 @@ pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world
     line.outcomes(10).await;
     assert_eq!(line.desk.runs("behind"), 0);
     watched.was_always_ready();
-    allow(&line, "processed_messages").await;
+    line.allow("processed_messages").await;
     line.outcomes(12).await;
     soon(line.queue.idle()).await;
     worker.stop().await;
@@ -134,7 +127,7 @@ pub async fn a_refused_message_keeps_its_place_and_costs_no_lane<W: World>(world
 /// A drain releases held deliveries.
 pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
     let line = Line::new(world).await;
-    refuse(&line, "INSERT", "processed_messages", Some("bad")).await;
+    line.refuse("INSERT", "processed_messages", Some("bad")).await;
     line.publish(Order::ok("bad"));
     let worker = line.start();
     line.publish(Order::ok("other"));
@@ -142,7 +135,7 @@ pub async fn a_drain_releases_what_the_database_refuses<W: World>(world: W) {
     worker.stop().await;
     let counts = line.queue.counts();
     assert_eq!((counts.acks, counts.ready, counts.unsettled), (1, 1, 0));
-    allow(&line, "processed_messages").await;
+    line.allow("processed_messages").await;
     line.runs_to(Settings::default(), &["scheduled 0", "processed"]).await;
 }
 
@@ -152,7 +145,7 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
         return;
     }
     let line = Line::new(world).await;
-    refuse(&line, "INSERT", "inbox_messages", Some("bad")).await;
+    line.refuse("INSERT", "inbox_messages", Some("bad")).await;
     let (settings, shown) = watched(2);
     let tries = watch::Sender::new(0);
     let tried = tries.clone();
@@ -175,7 +168,7 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
     soon(tries.subscribe().wait_for(|tries| *tries > 3)).await.unwrap();
     assert_eq!((line.queue.counts().unsettled, line.desk.runs("bad")), (1, runs));
     watched.was_always_ready();
-    allow(&line, "inbox_messages").await;
+    line.allow("inbox_messages").await;
     // The run that could not be recorded was not charged.
     assert_eq!(line.outcomes(53).await[50..], ["scheduled 0", "scheduled 1", "processed"]);
     soon(line.queue.idle()).await;
@@ -186,7 +179,7 @@ pub async fn a_failure_that_the_database_refuses_to_record_harms_no_other<W: Wor
 /// A row whose claim cannot be dated waits longer and longer, and is not charged.
 pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) {
     let line = Line::new(world).await;
-    refuse(&line, "UPDATE", "processed_messages", Some("bad")).await;
+    line.refuse("UPDATE", "processed_messages", Some("bad")).await;
     line.publish_redelivered(Order::ok("bad")).await;
     let (settings, shown) = watched(2);
     let worker = line.start_with(settings);
@@ -200,147 +193,8 @@ pub async fn a_row_that_the_database_refuses_harms_no_other<W: World>(world: W) 
     watched.was_always_ready();
     let row = line.scheduled().await.remove(0);
     assert_eq!((row.attempts, row.breaks), (0, 0));
-    allow(&line, "processed_messages").await;
+    line.allow("processed_messages").await;
     assert_eq!(line.outcomes(51 + first).await[50 + first], "processed");
     worker.stop().await;
     assert_eq!((line.effects("bad").await, line.desk.runs("bad")), (1, 1));
-}
-
-/// The fault is then the database's: no further delivery can be taken. The worker recovers by itself.
-pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: World>(world: W) {
-    let line = Line::new(world).await;
-    refuse(&line, "INSERT", "processed_messages", None).await;
-    let (settings, shown) = watched(1);
-    let all = 2 * W::BATCH;
-    let worker = line.start_with(settings);
-    let health = shown.borrow().clone().unwrap();
-    is_ready(&health, true).await;
-    (0..all).for_each(|n| line.publish(Order::ok(&n.to_string())));
-    is_ready(&health, false).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(!health.is_ready() && health.broker());
-    allow(&line, "processed_messages").await;
-    line.outcomes(all).await;
-    is_ready(&health, true).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
-    assert_eq!(line.queue.counts().redeliveries, 0);
-}
-
-/// Each queue has its own limit of unsettled deliveries, so others can still be taken when one is full.
-pub async fn several_queues_may_hold_more_refused_messages_than_one<W: World>(world: W) {
-    let line = Line::new(world).await;
-    refuse(&line, "INSERT", "processed_messages", None).await;
-    let (settings, shown) = watched(1);
-    let worker = line.start_at(Tapped::new(line.queue.clone(), TwoQueues), settings);
-    let watched = Watched::of(shown.clone()).await;
-    let of_one = if W::BATCH > 1 { 2 * W::BATCH } else { 1 };
-    (0..of_one).for_each(|n| line.publish(Order::ok(&n.to_string())));
-    soon(line.queue.delivered(of_one)).await;
-    // There is no signal that all have been refused.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    watched.was_always_ready();
-    (of_one..2 * of_one).for_each(|n| line.publish(Order::ok(&n.to_string())));
-    let health = shown.borrow().clone().unwrap();
-    is_ready(&health, false).await;
-    allow(&line, "processed_messages").await;
-    line.outcomes(2 * of_one).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
-}
-
-/// Acts as two queues, each of which may have as many deliveries unsettled as the worker says.
-struct TwoQueues;
-
-impl Tap for TwoQueues {
-    type Ack = ();
-
-    fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
-        (delivery, ())
-    }
-
-    async fn subscribe<S: Source>(&mut self, source: &mut S, mut options: SubscribeOptions) -> Result<(), BoxError> {
-        options.max_unsettled *= 2;
-        source.subscribe(options).await
-    }
-
-    fn queues<S: Source>(&self, _: &S) -> usize {
-        2
-    }
-}
-
-/// A full disk, for example: the database answers each query and refuses each claim. The worker is not ready as long as
-/// that lasts, and tries one message at a time, less and less often.
-pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<W: World>(world: W) {
-    let line = Line::new(world).await;
-    let all = 40 * W::BATCH;
-    (0..all).for_each(|n| line.publish(Order::ok(&n.to_string())));
-    let (tries, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
-    let hook = {
-        let (tries, full) = (tries.clone(), full.clone());
-        move |at: &str, _: &[u8]| {
-            if at != "claim" || !full.load(SeqCst) {
-                return Do::Work;
-            }
-            tries.fetch_add(1, SeqCst);
-            Do::Fail(StoreError::Unavailable("no space left on device".into()))
-        }
-    };
-    let (settings, shown) = watched(8);
-    let worker = line.start_over(hook, settings);
-    let health = shown.borrow().clone().unwrap();
-    soon(async {
-        while tries.load(SeqCst) == 0 || health.is_ready() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
-    for _ in 0..200 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(!health.is_ready(), "after {} tries", tries.load(SeqCst));
-    }
-    let tries = tries.load(SeqCst);
-    assert!(tries < 25, "{tries} tries in 4 seconds");
-    full.store(false, SeqCst);
-    line.outcomes(all).await;
-    is_ready(&health, true).await;
-    soon(line.queue.idle()).await;
-    worker.stop().await;
-    assert_eq!(line.queue.counts().redeliveries, 0);
-}
-
-/// A single lost connection: the database is pinged before anything stops, and answers.
-pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>(world: W) {
-    if W::FEATURES.suicide.is_none() {
-        return;
-    }
-    let line = Line::new(world).await;
-    let (settings, shown) = watched(2);
-    let (pings, paused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let hook = {
-        let (pings, paused, shown) = (pings.clone(), paused.clone(), shown.clone());
-        move |at: &str, _: &[u8]| {
-            if at == "ping" {
-                pings.fetch_add(1, SeqCst);
-                paused.fetch_or(shown.borrow().as_ref().is_some_and(|health| !health.is_ready()), SeqCst);
-            }
-            Do::Work
-        }
-    };
-    let worker = line.start_over(hook, settings);
-    let watched = Watched::of(shown).await;
-    line.publish(Order::new("breaker", &[Act::Suicide, Act::Ok]));
-    for n in 0..20 {
-        line.publish(Order::ok(&n.to_string()));
-    }
-    line.outcomes(if W::INBOX { 21 } else { 22 }).await;
-    soon(async {
-        while line.effects("breaker").await == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    watched.was_always_ready();
-    assert!(pings.load(SeqCst) > 0 && !paused.load(SeqCst), "it was asked, and nothing stood still meanwhile");
-    worker.stop().await;
 }

@@ -4,9 +4,11 @@ use idem_core::Key;
 use idem_core::store::Replayed;
 
 use crate::Publication;
+use crate::conformance::store::World;
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// The cause is fixed, and the message runs once.
 pub async fn a_replay_runs_it_once<W: World>(world: W) {

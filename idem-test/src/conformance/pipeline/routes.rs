@@ -5,9 +5,11 @@ use std::marker::PhantomData;
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Reason, State, Worker};
 
 use crate::Publication;
+use crate::conformance::store::World;
 
-use super::orders::{Desk, Orders};
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Desk, Order, Orders};
+use super::settings::Settings;
 
 fn both() -> Settings {
     Settings { both: true, ..Settings::default() }

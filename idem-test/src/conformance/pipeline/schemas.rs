@@ -1,12 +1,21 @@
-//! A codec that needs schemas, and the registry that provides them.
+//! A codec that needs schemas, the registry that provides them, and messages and rows that need a schema.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use idem_core::{BoxError, Codec, DecodeError, Delivery, PrepareError};
+use idem_core::store::{Claims, HandlerId};
+use idem_core::{BoxError, Codec, DecodeError, Delivery, Headers, PrepareError, RetryPolicy};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+
+use crate::Publication;
+use crate::conformance::soon;
+use crate::conformance::store::World;
+
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// The content type of JSON written backwards.
 pub(super) const BACKWARDS: &str = "application/x-backwards";
@@ -110,4 +119,43 @@ impl<M: DeserializeOwned> Codec<M> for Schemas {
         }
         Ok(())
     }
+}
+
+pub(super) fn of_schema(schema: &'static str, order: Order) -> Publication {
+    Publication::from(order).header("schema", schema)
+}
+
+/// With a limit longer than any test.
+pub(super) fn patient() -> Settings {
+    Settings { prepare_timeout: Duration::from_secs(3600), ..Settings::default() }
+}
+
+/// Leaves rows in the inbox whose first attempt has failed and whose worker has ended.
+pub(super) async fn rows<W: World>(line: &Line<W>, schema: &'static str, ids: &[&str]) {
+    let (registry, before) = (Registry::default(), line.outcomes(0).await.len());
+    registry.answers(schema, Answer::Known);
+    let due = Duration::from_secs(1);
+    let retry = RetryPolicy::new().min_delay(due).max_delay(due);
+    let worker = line.start_with_codec(registry.codec(), Settings { retry, ..Settings::default() });
+    for id in ids {
+        line.publish(of_schema(schema, Order::new(id, &[Act::Fail, Act::Ok]).by_attempt()));
+    }
+    let outcomes = line.outcomes(before + ids.len()).await;
+    assert!(outcomes[before..].iter().all(|outcome| outcome == "scheduled 1"), "{outcomes:?}");
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+}
+
+/// The handlers of the suite, as their ids.
+pub(super) async fn handlers<W: World>(line: &Line<W>) -> (HandlerId, HandlerId) {
+    let handlers = line.store.register("billing", &["orders", "refunds"]).await.unwrap();
+    (handlers[0], handlers[1])
+}
+
+pub(super) fn of_schema_v1(id: &str) -> Delivery {
+    Delivery::new("orders", serde_json::to_vec(&Order::ok(id)).unwrap()).with_headers(schema_header("v1"))
+}
+
+pub(super) fn schema_header(schema: &'static str) -> Headers {
+    [("schema", schema)].into_iter().collect()
 }

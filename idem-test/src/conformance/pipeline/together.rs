@@ -6,13 +6,13 @@ use idem_core::store::{ClaimState, Claims, Identity, Transactions};
 use idem_core::{DeliveryOrder, Fingerprint, Key, Reason};
 
 use crate::conformance::soon;
-use crate::conformance::store::Setup;
+use crate::conformance::store::{Setup, World};
 use crate::harness::Crash;
 
 use super::crashes::{order, trial};
-use super::line::Running;
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::{Line, Running};
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// One lane, so that messages published while it is busy are there when it asks again.
 fn one_lane() -> Settings {

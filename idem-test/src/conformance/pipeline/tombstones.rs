@@ -4,41 +4,14 @@ use std::marker::PhantomData;
 
 use idem_core::{BoxError, Delivery, Handler, Key, KeyError, PartitionKey, Reason, Source, State, Subject, Worker};
 
+use crate::conformance::store::World;
 use crate::tap::Tap;
 use crate::{Publication, Tapped};
 
-use super::orders::{Act, Desk};
-use super::{Line, Order, Settings, World};
-
-/// A handler that takes tombstones: for the event type `Row`, keyed by message id. Its effect is that of the order, or
-/// `gone` for a tombstone.
-pub(super) struct Rows<W>(PhantomData<fn() -> W>);
-
-impl<W: World> Handler for Rows<W> {
-    const NAME: &'static str = "rows";
-    const EVENT: Option<&'static str> = Some("Row");
-    const TOMBSTONES: bool = true;
-
-    type Message = Option<Order>;
-    type Input = Option<Order>;
-    type Params = (State<Desk>, Delivery);
-    type Connection = W::Connection;
-
-    fn key(_: &Option<Order>, delivery: &Delivery) -> Result<Key, KeyError> {
-        Key::of(delivery.message_id().unwrap_or_default())
-    }
-
-    async fn handle(
-        order: Option<Order>,
-        (desk, delivery): Self::Params,
-        tx: &mut W::Connection,
-    ) -> Result<(), BoxError> {
-        let fails = delivery.headers().get("fails").is_some();
-        let order = order
-            .unwrap_or_else(|| Order::new("gone", if fails { &[Act::Ok, Act::Fail, Act::Ok] } else { &[Act::Ok] }));
-        super::orders::Orders::<W>::handle(order, (desk, delivery), tx).await
-    }
-}
+use super::handlers::Rows;
+use super::line::Line;
+use super::orders::{Desk, Order};
+use super::settings::Settings;
 
 fn row(id: &str) -> Publication {
     Publication::tombstone().message_id(id).event_type("Row")

@@ -7,12 +7,13 @@ use idem_core::{Reason, RetryPolicy, Worker};
 use tokio::sync::watch;
 
 use crate::conformance::soon;
+use crate::conformance::store::World;
 use crate::{Publication, Queue};
 
 use super::faulty::Do;
-use super::line::Running;
-use super::orders::{Act, Orders};
-use super::{Line, Order, Settings, World};
+use super::line::{Line, Running};
+use super::orders::{Act, Order, Orders};
+use super::settings::Settings;
 
 fn once() -> Settings {
     Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() }

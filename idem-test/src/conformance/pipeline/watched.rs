@@ -7,7 +7,7 @@ use std::time::Duration;
 use idem_core::Health;
 use tokio::sync::watch;
 
-use super::Settings;
+use super::settings::Settings;
 
 /// Settings that expose the health of their worker.
 pub(super) fn watched(concurrency: usize) -> (Settings, watch::Sender<Option<Health>>) {

@@ -4,7 +4,11 @@ use std::pin::pin;
 
 use idem_core::{Lag, Source};
 
-use super::{Publication, World, ack, counted, next, open, soon, subscribe_options, take};
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::steps::{ack, counted, next, open, subscribe_options, take};
+use super::world::World;
 
 /// The lag is reported while a `next` waits, under the source name that deliveries have, and follows settling.
 pub async fn lag_is_what_waits_at_the_broker<W: World>(world: W) {

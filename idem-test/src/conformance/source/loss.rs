@@ -4,7 +4,11 @@ use std::pin::pin;
 
 use idem_core::{Acker, Settled, Source};
 
-use super::{Publication, World, ack, next, nothing_comes, open, soon, subscribe_options, take, until_ready};
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::steps::{ack, next, nothing_comes, open, subscribe_options, take, until_ready};
+use super::world::World;
 
 /// The end of the stream is an error, also for a `next` that waits: a source that has lost its broker never looks idle.
 pub async fn a_lost_connection_is_an_error_of_next<W: World>(world: W) {

@@ -2,7 +2,11 @@
 
 use idem_core::{Acker, Settled, Source};
 
-use super::{Publication, World, ack, counted, next, nothing_comes, open, soon, take, until_ready};
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::steps::{ack, counted, next, nothing_comes, open, take, until_ready};
+use super::world::World;
 
 /// An acked message is never redelivered, not even after the connection has closed.
 pub async fn ack_ends_it<W: World>(world: W) {

@@ -5,7 +5,11 @@ use std::pin::pin;
 
 use idem_core::Source;
 
-use super::{Publication, World, ack, next, nothing_comes, open, soon};
+use crate::Publication;
+use crate::conformance::soon;
+
+use super::steps::{ack, next, nothing_comes, open};
+use super::world::World;
 
 /// Two sources of one queue share the messages, and neither gets a message twice.
 pub async fn two_sources_share_the_work<W: World>(world: W) {

@@ -5,7 +5,10 @@ use std::time::{Duration, SystemTime};
 use idem_core::__private::cloud_event;
 use idem_core::Source;
 
-use super::{Publication, World, next, open, take};
+use crate::Publication;
+
+use super::steps::{ack, next, open, take};
+use super::world::World;
 
 /// Every byte of payload, headers and properties arrives as published.
 pub async fn payload_headers_and_properties_arrive_unchanged<W: World>(world: W) {
@@ -120,6 +123,6 @@ pub async fn messages_arrive_in_order<W: World>(world: W) {
         ackers.push(acker);
     }
     for acker in ackers {
-        super::ack(acker).await;
+        ack(acker).await;
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use idem_core::store::{ClaimState, Claimed, Claims, Identity, InboxRows, StoreError, Transactions};
 use idem_core::{Fingerprint, Key};
 
-use super::stage::register;
-use super::{Stage, World, committed, settled};
+use super::stage::{Stage, committed, register, settled};
+use super::world::{Setup, World};
 
 /// The first claim of a key is new.
 pub async fn first_claim_is_new<W: World>(world: W) {
@@ -18,7 +18,7 @@ pub async fn first_claim_is_new<W: World>(world: W) {
 /// A committed claim is found by this process and by others, whatever claim state they ask for.
 pub async fn a_committed_claim_is_found<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let other = stage.world.store(super::Setup::default()).await.unwrap();
+    let other = stage.world.store(Setup::default()).await.unwrap();
     stage.process("dated").await;
     stage.schedule("waiting").await;
     for store in [&stage.store, &other] {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use idem_core::store::{ClaimState, Claims, InboxRows, Kind, NewRow, Note, Row};
 use idem_core::{Delivery, Headers, Reason};
 
-use super::{Stage, World, committed};
+use super::stage::{Stage, committed};
+use super::world::World;
 
 /// Stores a delivery and returns it as the inbox would run it.
 async fn stored<W: World>(stage: &Stage<W>, key: &str, delivery: &Delivery, error: &str) -> Row {

@@ -3,7 +3,8 @@
 use idem_core::Reason;
 use idem_core::store::{Claims, CommitResult, InboxRows, Kind, RollbackResult, Transactions};
 
-use super::{Stage, World};
+use super::stage::{Stage, committed};
+use super::world::World;
 
 /// Runs `abuse` between two effects in a handler's transaction and returns the commit result. The first effect is
 /// `before`; the last one is `after`, and may fail.
@@ -129,8 +130,8 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
         let _ = stage.execute(&mut txn, abuse).await;
-        let committed = stage.commit(txn).await;
-        assert_eq!(format!("{committed:?}"), after_commit::<W>(), "{abuse}");
+        let result = stage.commit(txn).await;
+        assert_eq!(format!("{result:?}"), after_commit::<W>(), "{abuse}");
         if W::FEATURES.refuses_commit {
             assert_eq!(stage.one_scheduled().await.token, row.token);
             assert!(stage.is_waiting(key).await);
@@ -145,7 +146,7 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
         let new = idem_core::store::NewRow::new(&row.identity, &row.delivery, Err(Reason::Committed))
             .with_attempts(1, "ended by COMMIT");
         stage.store.insert(&mut txn, &new).await.unwrap();
-        super::committed(stage.commit(txn).await);
+        committed(stage.commit(txn).await);
         assert!(stage.is_waiting(key).await);
     }
     assert_eq!(stage.dead().await.len(), 2);

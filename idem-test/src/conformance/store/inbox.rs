@@ -7,8 +7,8 @@ use idem_core::store::{DueRows, Identity, InboxRows, Kind, Limit, NewRow, Operat
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
-use super::stage::register;
-use super::{LEASE, Setup, Stage, World, committed};
+use super::stage::{LEASE, Stage, committed, register};
+use super::world::{Setup, World};
 
 const NOW: Result<Duration, Reason> = Ok(Duration::ZERO);
 

@@ -10,8 +10,8 @@ use idem_core::store::{
 use idem_core::{Delivery, Fingerprint, Key, Reason};
 use tokio::sync::Barrier;
 
-use super::stage::register;
-use super::{Setup, Stage, World, committed, settled};
+use super::stage::{Stage, committed, register, settled};
+use super::world::{Setup, World};
 
 /// Identities, sorted as a caller must sort them.
 fn sorted(mut identities: Vec<Identity>) -> Vec<Identity> {

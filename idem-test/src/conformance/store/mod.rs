@@ -35,8 +35,6 @@ pub use suspects::*;
 pub use transactions::*;
 pub use world::{End, Features, Setup, World};
 
-use stage::{LEASE, Stage, committed, settled};
-
 /// Generates the suite for a [`World`]: `store_suite!(path::to::World);`
 ///
 /// The crate needs tokio with its macros.
@@ -61,7 +59,7 @@ macro_rules! store_suite {
             claim_and_write_commit_together_or_not_at_all
             a_dropped_transaction_is_rolled_back_and_its_claim_free
             a_dropped_future_leaves_no_open_transaction
-            a_statement_ends_at_the_deadline
+            a_statement_ends_at_the_handler_timeout
             a_broken_connection_is_lost_and_the_store_goes_on
             a_commit_without_an_answer_is_unknown
             a_commit_that_is_refused_writes_nothing

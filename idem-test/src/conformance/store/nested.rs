@@ -3,7 +3,8 @@
 use idem_core::HasConnection;
 use idem_core::store::Transactions;
 
-use super::{End, Stage, World, committed};
+use super::stage::{Stage, committed};
+use super::world::{End, World};
 
 async fn nest<W: World>(stage: &Stage<W>, txn: &mut <W::Store as Transactions>::Txn, name: &str, end: End) {
     let tx = <W::Store as HasConnection<W::Connection>>::connection(txn);

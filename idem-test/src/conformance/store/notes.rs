@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use idem_core::Reason;
 use idem_core::store::{InboxRows, Kind, MAX_BREAKS, Note, Row};
 
-use super::{LEASE, Stage, World};
+use super::stage::{LEASE, Stage};
+use super::world::World;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -8,8 +8,8 @@ use idem_core::store::{
 };
 use idem_core::{Fingerprint, Key, Reason};
 
-use super::stage::register;
-use super::{LEASE, Stage, World, committed};
+use super::stage::{LEASE, Stage, committed, register};
+use super::world::World;
 
 /// By state, handler, reason and consumer.
 pub async fn the_list_is_filtered<W: World>(world: W) {

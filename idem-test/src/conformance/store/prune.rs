@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use idem_core::store::{ClaimState, Claimed, Claims, HandlerId, Identity, Operator, Pruned, Transactions};
 use idem_core::{Key, Reason};
 
-use super::stage::register;
-use super::{Setup, Stage, World, committed};
+use super::stage::{Stage, committed, register};
+use super::world::{Setup, World};
 
 const RETENTION: Duration = Duration::from_secs(3600);
 

@@ -7,7 +7,8 @@ use idem_core::store::{ClaimState, Claims, Identity, StoreError, Transactions};
 use idem_core::{Fingerprint, HasConnection, Key};
 use tokio::sync::{Barrier, watch};
 
-use super::{Setup, Stage, World, committed};
+use super::stage::{Stage, committed};
+use super::world::{Setup, World};
 
 const ROUNDS: usize = 1000;
 

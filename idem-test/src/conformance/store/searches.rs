@@ -4,7 +4,8 @@ use idem_core::store::{Filter, Operator, Page, ReplayedAll};
 use idem_core::{Error, Inbox, Key, Reason};
 use uuid::Uuid;
 
-use super::{Stage, World};
+use super::stage::Stage;
+use super::world::World;
 
 /// By the text that a log or a list shows, whatever type the key was made of.
 pub async fn a_row_is_found_by_the_text_of_its_key<W: World>(world: W) {

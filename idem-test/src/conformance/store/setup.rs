@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use idem_core::Reason;
 use idem_core::store::{Claims, Identity, Operator, Transactions};
 
-use super::stage::register;
-use super::{Setup, Stage, World};
+use super::stage::{Stage, register};
+use super::world::{Setup, World};
 
 /// A name keeps one number, in the order of registration.
 pub async fn register_is_stable<W: World>(world: W) {
@@ -155,13 +155,13 @@ pub async fn workers_share_the_connections<W: World>(world: W) {
         return;
     }
     let stage = Stage::with(world, Setup { connections: Some(8), ..Setup::default() }).await;
-    let first = stage.store.share(5).unwrap();
-    let second = stage.store.clone().share(4).unwrap();
+    let first = stage.store.share_connections(5).unwrap();
+    let second = stage.store.clone().share_connections(4).unwrap();
     assert_eq!((first.wanted(), second.wanted()), (None, Some(9)));
     drop(first);
-    assert_eq!(stage.store.share(4).unwrap().wanted(), None);
+    assert_eq!(stage.store.share_connections(4).unwrap().wanted(), None);
     let small = stage.world.store(Setup { connections: Some(1), ..Setup::default() }).await.unwrap();
-    let refused = small.share(1).unwrap_err().to_string();
+    let refused = small.share_connections(1).unwrap_err().to_string();
     assert!(refused.contains(".connections(2)"), "{refused}");
 }
 

@@ -9,7 +9,7 @@ use idem_core::store::{
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
 
-use super::{Setup, World};
+use super::world::{Setup, World};
 
 /// The lease of taken rows.
 pub(super) const LEASE: Duration = Duration::from_secs(10);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use idem_core::Reason;
 use idem_core::store::{ClaimState, Claimed, Claims, InboxRows, Kind, Transactions};
 
-use super::{Stage, World, committed};
+use super::stage::{Stage, committed};
+use super::world::World;
 
 /// Both happen in one statement, and are visible to others only after the commit.
 pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {

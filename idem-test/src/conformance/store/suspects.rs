@@ -5,7 +5,8 @@ use std::time::Duration;
 use idem_core::Reason;
 use idem_core::store::{InboxRows, Isolation, Kind, MAX_STARTS, Note, Row, Transactions};
 
-use super::{LEASE, Stage, World, committed};
+use super::stage::{LEASE, Stage, committed};
+use super::world::World;
 
 /// Takes the row as often as possible, and lets each lease end `over` ago.
 async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {

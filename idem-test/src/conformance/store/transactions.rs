@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, StoreError, Transactions};
 
-use super::{Setup, Stage, World, committed, settled};
+use super::stage::{Stage, committed, settled};
+use super::world::{Setup, World};
 
 /// The claim and the handler's writes are atomic.
 pub async fn claim_and_write_commit_together_or_not_at_all<W: World>(world: W) {
@@ -74,7 +75,7 @@ pub async fn a_dropped_future_leaves_no_open_transaction<W: World>(world: W) {
 }
 
 /// A handler with a hanging statement does not hold its claim beyond its handler timeout.
-pub async fn a_statement_ends_at_the_deadline<W: World>(world: W) {
+pub async fn a_statement_ends_at_the_handler_timeout<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let mut txn = stage.store.begin(Duration::from_millis(200)).await.unwrap();
     stage.store.claim(&mut txn, &stage.id("a"), ClaimState::Processed).await.unwrap();

@@ -4,14 +4,11 @@
 //! can be told apart. The three brokers are tested in parallel. Afterwards work resumes by itself, and nothing is lost
 //! or doubled.
 
-use std::collections::BTreeMap;
-use std::panic::resume_unwind;
-use std::sync::{LazyLock, Mutex};
-use std::thread::JoinHandle;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use idem_brokers::{Broker, Kafka, Nats, RabbitMq};
-use idem_faults::{Act, Mode, Order, Process, Relay, Setting, World, fresh, orders, until, variable};
+use idem_faults::{Act, Mode, Order, Process, Relay, Setting, Threads, World, fresh, orders, until, variable};
 use idem_services::Instance;
 
 /// How soon work must resume.
@@ -20,36 +17,19 @@ const SOON: Duration = Duration::from_secs(10);
 /// Runs all outages of one broker and returns the report.
 type Report = fn() -> String;
 
-/// The threads of the outages, by broker; each returns its report.
-type Running = BTreeMap<&'static str, JoinHandle<String>>;
-
-/// The outages of all three brokers, started by whichever test comes first: only as many tests run at once as there are
-/// processors.
-static OUTAGES: LazyLock<Mutex<Running>> = LazyLock::new(|| {
+/// The outages of all three brokers.
+static OUTAGES: LazyLock<Threads> = LazyLock::new(|| {
     let outages: [(&str, Report); 3] = [
         ("rabbitmq", || outages::<RabbitMq>(idem_services::RabbitMq::start)),
         ("nats", || outages::<Nats>(idem_services::Nats::start)),
         ("kafka", || outages::<Kafka>(idem_services::Kafka::start)),
     ];
-    let begin = |(name, outages): (&'static str, Report)| {
-        (name, std::thread::Builder::new().name(name.into()).spawn(outages).unwrap())
-    };
-    Mutex::new(outages.map(begin).into())
+    Threads::start(outages)
 });
 
 fn the_outages(name: &str) {
-    if variable("DATABASE_URL").is_none() {
-        return;
-    }
-    let outages = OUTAGES.lock().unwrap().remove(name).unwrap();
-    // Output of that thread is captured by the test that started it, so it is printed again here.
-    match outages.join() {
-        Ok(report) => println!("{report}"),
-        Err(panic) => match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-            (Some(text), _) => panic!("{text}"),
-            (_, Some(text)) => panic!("{text}"),
-            _ => resume_unwind(panic),
-        },
+    if variable("DATABASE_URL").is_some() {
+        OUTAGES.join(name);
     }
 }
 

@@ -90,7 +90,7 @@ async fn a_panic_is_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_that_hangs_fails_at_its_deadline() {
+async fn a_handler_that_hangs_fails_at_its_timeout() {
     let Some((world, _, row)) = dies(Act::Hang, Reason::Exhausted, 2, &[]).await else { return };
     assert!(row.error.contains("exceeded its timeout"), "{}", row.error);
     world.end().await;

@@ -3,44 +3,29 @@
 //! The three outages run in parallel. Afterwards everything is processed by itself; no message was charged, and none
 //! went back to the broker.
 
-use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex};
-use std::thread::JoinHandle;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use idem::Outcome;
-use idem_faults::{Act, Lines, Order, Running, World, until, variable};
+use idem_faults::{Act, Lines, Order, Running, Threads, World, until, variable};
 use idem_services::Instance;
 use idem_test::{Publication, Queue};
 use sqlx::Connection;
 use tracing::Level;
 
-/// The three outages, started by whichever test comes first: only as many tests run at once as there are processors.
-static OUTAGES: LazyLock<Mutex<BTreeMap<&str, JoinHandle<String>>>> = LazyLock::new(|| {
+/// The three outages.
+static OUTAGES: LazyLock<Threads> = LazyLock::new(|| {
     let outages: [(&str, Harm, u64); 3] = [("stopped", stopped, 100), ("paused", paused, 100), ("killed", killed, 10)];
-    let begin = |(name, harm, millis): (&'static str, Harm, u64)| {
-        (name, std::thread::Builder::new().name(name.into()).spawn(move || outage(name, harm, millis)).unwrap())
-    };
-    Mutex::new(outages.map(begin).into())
+    Threads::start(outages.map(|(name, harm, millis)| (name, move || outage(name, harm, millis))))
 });
 
 type Harm = fn(&mut Instance, &str);
 
 fn the_outage(name: &str) {
-    if variable("DATABASE_URL").is_none() {
-        return;
-    }
-    let outage = OUTAGES.lock().unwrap().remove(name).unwrap();
-    // Output of that thread is captured by the test that started it, so it is printed again here.
-    match outage.join() {
-        Ok(report) => println!("{report}"),
-        Err(panic) => match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-            (Some(text), _) => panic!("{text}"),
-            (_, Some(text)) => panic!("{text}"),
-            _ => resume_unwind(panic),
-        },
+    if variable("DATABASE_URL").is_some() {
+        OUTAGES.join(name);
     }
 }
 
@@ -113,9 +98,9 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
         let world = World::at(server.url()).await;
         let store = world.options().connections(64).connect().await.unwrap();
         let workers =
-            [("patient", Duration::from_secs(30)), ("hasty", Duration::from_secs(2))].map(|(queue, deadline)| {
+            [("patient", Duration::from_secs(30)), ("hasty", Duration::from_secs(2))].map(|(queue, handler_timeout)| {
                 let source = world.broker.queue(queue);
-                (source.clone(), world.start(&store, source, |worker| worker.handler_timeout(deadline)))
+                (source.clone(), world.start(&store, source, |worker| worker.handler_timeout(handler_timeout)))
             });
         for (_, worker) in &workers {
             until("the worker is ready", || async { worker.health.is_ready() }).await;

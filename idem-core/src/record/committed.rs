@@ -3,8 +3,8 @@
 use crate::store::{CommitResult, StoreError};
 
 /// Converts the commit result of our own transaction, in which no handler ran.
-pub(crate) fn settled(committed: CommitResult) -> Result<(), StoreError> {
-    match committed {
+pub(crate) fn committed(result: CommitResult) -> Result<(), StoreError> {
+    match result {
         CommitResult::Done => Ok(()),
         CommitResult::Retry(error) => Err(StoreError::Serialization(error)),
         CommitResult::Refused(error) => Err(StoreError::Message(error)),

@@ -5,34 +5,34 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Counts how many connections the workers of a store can use at once. Clones count together.
 #[derive(Debug, Clone)]
-pub struct Shares {
+pub struct ConnectionShares {
     available: usize,
     wanted: Arc<AtomicUsize>,
 }
 
-impl Shares {
+impl ConnectionShares {
     /// No worker yet, and a store with so many connections.
     pub fn new(available: usize) -> Self {
         Self { available, wanted: Arc::default() }
     }
 
     /// Adds a worker that can use `connections` at once, until the result is dropped.
-    pub fn add(&self, connections: usize) -> Share {
+    pub fn add(&self, connections: usize) -> ConnectionShare {
         let before = self.wanted.fetch_add(connections, Relaxed);
-        Share { all: self.clone(), connections, together: before.saturating_add(connections) }
+        ConnectionShare { all: self.clone(), connections, together: before.saturating_add(connections) }
     }
 }
 
 /// The connections that one worker can use at once, until it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Share {
-    all: Shares,
+pub struct ConnectionShare {
+    all: ConnectionShares,
     connections: usize,
     together: usize,
 }
 
-impl Share {
+impl ConnectionShare {
     /// How many connections this worker and those that were there before it can use at once, if the store has fewer: they
     /// then wait for each other.
     pub fn wanted(&self) -> Option<usize> {
@@ -40,7 +40,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for ConnectionShare {
     fn drop(&mut self) {
         self.all.wanted.fetch_sub(self.connections, Relaxed);
     }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn workers_are_counted_while_they_run() {
-        let shares = Shares::new(30);
+        let shares = ConnectionShares::new(30);
         let first = shares.add(25);
         let second = shares.clone().add(10);
         assert_eq!((first.wanted(), second.wanted()), (None, Some(35)));

@@ -6,9 +6,11 @@ use idem_core::{DeliveryOrder, RetryPolicy, Source, SubscribeOptions};
 
 use crate::Publication;
 use crate::conformance::soon;
+use crate::conformance::store::World;
 
-use super::orders::Act;
-use super::{Line, Order, Settings, World};
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
 
 /// Ordered by key, with immediate retries.
 pub(super) fn ordered() -> Settings {
@@ -21,8 +23,8 @@ pub(super) fn patient() -> Settings {
     Settings { retry: RetryPolicy::new().min_delay(hour).max_delay(hour), ..ordered() }
 }
 
-pub(super) fn lane(lane: u64, order: Order) -> Publication {
-    Publication::from(order).ordering_key(lane)
+pub(super) fn keyed(key: u64, order: Order) -> Publication {
+    Publication::from(order).ordering_key(key)
 }
 
 /// Makes all rows with an attempt or a start due.
@@ -66,7 +68,7 @@ pub(super) async fn a_while() {
 }
 
 /// A failing message is retried in its place.
-pub async fn a_lane_keeps_its_order_over_failures<W: World>(world: W) {
+pub async fn a_key_keeps_its_order_over_failures<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Fail, Act::Panic, Act::Ok]));
     line.publish(Order::ok("b"));
@@ -92,14 +94,14 @@ pub async fn a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_a
 }
 
 /// While a message waits for its next attempt, unacked, nothing of its ordering key begins; other keys go on.
-pub async fn other_lanes_go_on_while_one_waits<W: World>(world: W) {
+pub async fn other_keys_go_on_while_one_waits<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.publish(lane(1, Order::new("a", &[Act::Fail, Act::Ok])));
-    line.publish(lane(1, Order::ok("b")));
+    line.publish(keyed(1, Order::new("a", &[Act::Fail, Act::Ok])));
+    line.publish(keyed(1, Order::ok("b")));
     let worker = line.start_with(patient());
     assert_eq!(line.outcomes(1).await, ["scheduled 1"]);
     for id in ["x", "y", "z"] {
-        line.publish(lane(2, Order::ok(id)));
+        line.publish(keyed(2, Order::ok(id)));
     }
     line.outcomes(4).await;
     a_while().await;
@@ -120,13 +122,13 @@ pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
         return;
     }
     let line = Line::new(world).await;
-    line.publish(lane(1, Order::new("a", &[Act::Wait])));
+    line.publish(keyed(1, Order::new("a", &[Act::Wait])));
     let behind: Vec<String> = (0..5).map(|n| format!("b{n}")).collect();
     for id in &behind {
-        line.publish(lane(1, Order::ok(id)));
+        line.publish(keyed(1, Order::ok(id)));
     }
     for id in ["x", "y", "z"] {
-        line.publish(lane(2, Order::ok(id)));
+        line.publish(keyed(2, Order::ok(id)));
     }
     let worker = line.start_with(Settings { concurrency: 2, ..ordered() });
     assert_eq!(line.outcomes(3).await, ["processed"; 3]);
@@ -143,11 +145,11 @@ pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
 pub async fn what_waits_for_its_row_costs_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     for n in 0..5 {
-        line.publish(lane(n, Order::new(&format!("fails {n}"), &[Act::Fail, Act::Ok])));
-        line.publish(lane(n, Order::ok(&format!("behind {n}"))));
+        line.publish(keyed(n, Order::new(&format!("fails {n}"), &[Act::Fail, Act::Ok])));
+        line.publish(keyed(n, Order::ok(&format!("behind {n}"))));
     }
     for id in ["x", "y", "z"] {
-        line.publish(lane(9, Order::ok(id)));
+        line.publish(keyed(9, Order::ok(id)));
     }
     let worker = line.start_with(Settings { concurrency: 2, ..patient() });
     let mut outcomes = line.outcomes(8).await;
@@ -164,7 +166,7 @@ pub async fn what_waits_for_its_row_costs_no_lane<W: World>(world: W) {
 }
 
 /// Dead at once, by its last attempt, undecodable, or in conflict: the ordering key goes on.
-pub async fn a_dead_letter_moves_its_lane<W: World>(world: W) {
+pub async fn a_dead_letter_lets_its_key_go_on<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::new("a", &[Act::Permanent]));
     line.publish(Order::new("b", &[Act::Fail]));
@@ -180,15 +182,15 @@ pub async fn a_dead_letter_moves_its_lane<W: World>(world: W) {
 
 /// In an ordered queue, a claim with a waiting row is not a duplicate: a partition's next owner must not run the second
 /// message before the first, neither while the row is scheduled nor while it runs.
-pub async fn a_lane_waits_for_the_row_of_a_known_message<W: World>(world: W) {
+pub async fn a_key_waits_for_the_row_of_a_known_message<W: World>(world: W) {
     let line = Line::new(world).await;
     let a = Order::new("a", &[Act::Fail, Act::Wait]);
     line.publish(a.clone());
     // Unordered, so that it is acked while its row waits.
     line.run_with(Settings { order: DeliveryOrder::None, ..patient() }, 1).await;
-    line.publish(lane(1, a));
-    line.publish(lane(1, Order::ok("b")));
-    line.publish(lane(2, Order::ok("x")));
+    line.publish(keyed(1, a));
+    line.publish(keyed(1, Order::ok("b")));
+    line.publish(keyed(2, Order::ok("x")));
     let worker = line.start_with(patient());
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "processed"]);
     a_while().await;
@@ -218,7 +220,7 @@ pub async fn what_is_redelivered_keeps_its_order<W: World>(world: W) {
 }
 
 /// The run of a row wakes its ordering key, without waiting for a poll.
-pub async fn a_lane_is_woken_when_its_row_has_run<W: World>(world: W) {
+pub async fn a_key_is_woken_when_its_row_has_run<W: World>(world: W) {
     let line = Line::new(world).await;
     again(&line, ["a", "b", "c"].map(Order::ok)).await;
     let worker = line.start_with(Settings { poll: Duration::from_secs(3600), ..ordered() });
@@ -228,7 +230,7 @@ pub async fn a_lane_is_woken_when_its_row_has_run<W: World>(world: W) {
 }
 
 /// A delivery that waits longer than its lease, for its turn or for its row, is extended meanwhile.
-pub async fn what_waits_in_a_lane_keeps_its_lease<W: World>(world: W) {
+pub async fn what_waits_for_its_key_keeps_its_lease<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_millis(300)));
     line.publish(Order::new("a", &[Act::Fail, Act::Wait]));
@@ -247,20 +249,20 @@ pub async fn what_waits_in_a_lane_keeps_its_lease<W: World>(world: W) {
 }
 
 /// Several workers, ordering keys and failures.
-pub async fn lanes_keep_their_order_over_two_workers<W: World>(world: W) {
+pub async fn keys_keep_their_order_over_two_workers<W: World>(world: W) {
     let line = Line::new(world).await;
-    let lanes = 3;
+    let keys = 3;
     for n in 0..45_u64 {
         let acts: &[Act] = if n % 7 == 3 { &[Act::Fail, Act::Ok] } else { &[Act::Ok] };
-        line.publish(lane(n % lanes, Order::new(&format!("{}-{n:02}", n % lanes), acts)));
+        line.publish(keyed(n % keys, Order::new(&format!("{}-{n:02}", n % keys), acts)));
     }
     let workers = [line.start_with(ordered()), line.start_with(ordered())];
     soon(line.queue.idle()).await;
     for worker in workers {
         worker.stop().await;
     }
-    for lane in 0..lanes {
-        let prefix = format!("{lane}-");
+    for key in 0..keys {
+        let prefix = format!("{key}-");
         let mut log = line.desk.log().into_iter().filter(|id| id.starts_with(&prefix)).collect::<Vec<_>>();
         log.dedup();
         assert!(log.is_sorted() && log.len() == 15, "{log:?}");

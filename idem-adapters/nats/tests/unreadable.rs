@@ -1,0 +1,114 @@
+//! Messages that async-nats cannot read.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::relay::{Relay, authority};
+use common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options, texts};
+use idem_core::{Acker, Settled, Source};
+use idem_nats::Nats;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const UNREADABLE: &[u8] = b"NATS/1.0\r\nname: \xff\r\n\r\n";
+
+/// With the payload `x`.
+async fn publish_unreadable(world: &World) {
+    publish_raw(world, world.subject().as_bytes(), UNREADABLE).await;
+}
+
+async fn publish_raw(world: &World, subject: &[u8], headers: &[u8]) {
+    let mut raw = TcpStream::connect(authority(&world.url)).await.unwrap();
+    let mut frame = b"CONNECT {\"headers\":true,\"verbose\":false}\r\n".to_vec();
+    let sizes = format!(" {} {}\r\n", headers.len(), headers.len() + 1);
+    frame.extend([b"HPUB ", subject, sizes.as_bytes(), headers, b"x\r\nPING\r\n"].concat());
+    raw.write_all(&frame).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"PONG\r\n") {
+        assert_ne!(raw.read_buf(&mut answer).await.unwrap(), 0);
+    }
+}
+
+/// Also where it comes in the middle of others, which are handed out meanwhile.
+#[tokio::test]
+async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_out() {
+    let named: (&[u8], _, _) = (b"NATS/1.0\r\n\r\n", b"\xff", "the subject is not UTF-8, or holds white space");
+    let headed: (&[u8], _, _) = (UNREADABLE, b"x", "the headers are not UTF-8");
+    for (max_unsettled, (headers, token, what)) in [(1, headed), (4, headed), (4, named)] {
+        let Some(world) = World::new().await else { return };
+        for n in 0..3 {
+            world.publish(n.to_string()).await;
+        }
+        publish_raw(&world, &[world.stream.as_bytes(), b".", token].concat(), headers).await;
+        for n in 3..6 {
+            world.publish(n.to_string()).await;
+        }
+        let mut stream = world.source().await.ack_wait(SHORT);
+        let (mut fit, mut unfit) = (BTreeSet::new(), 0);
+        let all = async {
+            while fit.len() < 6 || unfit == 0 {
+                stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
+                while let Ok((delivery, acker)) = stream.next().await {
+                    if let Some(why) = delivery.unrepresentable() {
+                        assert_eq!((why, &**delivery.payload()), (what, &b"x"[..]));
+                        assert_eq!(delivery.headers().get("idem-nats-headers"), Some(headers));
+                        let subject = String::from_utf8_lossy(token);
+                        assert_eq!(delivery.subject(), Some(&*format!("{}.{subject}", world.stream)));
+                        unfit += 1;
+                    } else {
+                        fit.insert(delivery.payload().clone());
+                    }
+                    // Where the connection has gone the ack waits for another one, and is not needed here.
+                    let _ = timeout(SHORT / 2, acker.ack()).await;
+                    if fit.len() == 6 && unfit > 0 {
+                        break;
+                    }
+                }
+            }
+        };
+        timeout(2 * LONG, all).await.unwrap();
+        world.until(0, 0).await;
+        world.publish("goes on").await;
+        assert_eq!(next(&mut stream).await.0.payload(), "goes on");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_async_nats_cannot_read_is_left_to_the_consumer_that_takes_it() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.url).await;
+    let stream = Nats::connect(relay.url()).await.unwrap().stream(&world.stream).await.unwrap();
+    let mut stream = stream.filter_subject(world.subject());
+    world.publish("first").await;
+    publish_raw(&world, &[world.stream.as_bytes(), b".other"].concat(), UNREADABLE).await;
+    world.publish("last").await;
+    stream.subscribe(subscribe_options(4)).await.unwrap();
+    let held = [next(&mut stream).await, next(&mut stream).await];
+    for _ in 0..2 {
+        relay.cut();
+        loss(&mut stream).await;
+        stream.subscribe(subscribe_options(4)).await.unwrap();
+    }
+    nothing_for(&mut stream, Duration::from_millis(300)).await;
+    for (_, acker) in held {
+        assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    }
+    world.until(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_message_that_async_nats_cannot_read_is_named_as_a_cause() {
+    let Some(world) = World::new().await else { return };
+    publish_unreadable(&world).await;
+    let mut stream = world.open(1).await;
+    let error = texts(loss(&mut stream).await.as_ref());
+    assert!(error.contains("not UTF-8") && error.contains("rmm"), "{error}");
+    world.jetstream.get_stream(&world.stream).await.unwrap().delete_message(1).await.unwrap();
+    world.publish("y").await;
+    stream.subscribe(subscribe_options(1)).await.unwrap();
+    assert_eq!(next(&mut stream).await.0.payload(), "y");
+}

@@ -1,0 +1,40 @@
+//! The statements of claims.
+
+/// `WHERE NOT EXISTS` returns at once if a committed claim is being updated by an inbox run; a plain ON CONFLICT would
+/// wait for that update. It still waits for an uncommitted insert. The lock timeout is restored to the session's own
+/// for the handler, in the same round trip; the transaction id is for the guard.
+///
+/// How far claims were pruned comes from the snapshot in which NOT EXISTS searches for the claim: a claim that is not
+/// in it was either never made, or deleted by a prune whose date is in it. A plain ON CONFLICT sees the current rows,
+/// and would miss the date of a prune that committed after the snapshot.
+pub(super) const CLAIM: &str = "
+    INSERT INTO {schema}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
+    SELECT $1, $2, $3, CASE WHEN $4 THEN now() END
+    WHERE NOT EXISTS (SELECT FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2)
+    ON CONFLICT (handler_id, key) DO NOTHING
+    RETURNING pg_current_xact_id()::text,
+              set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true),
+              (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {schema}.handlers WHERE id = $1)";
+
+pub(super) const STANDING: &str = "
+    SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint
+    FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2 FOR KEY SHARE";
+
+pub(super) const REOPEN: &str = "
+    UPDATE {schema}.processed_messages SET processed_at = NULL WHERE handler_id = $1 AND key = $2";
+
+/// The same statement for the simple protocol, in which it can follow BEGIN in one string. It is prepared once per
+/// connection, since the server would otherwise parse and plan it for each message.
+pub(super) fn prepare() -> String {
+    format!("PREPARE idem_claim (int, bytea, bytea, bool, text) AS {CLAIM}")
+}
+
+/// Whether a claim exists as this transaction wrote it (PostgreSQL manual, 5.6, xmin).
+pub(super) const STANDS: &str = "
+    SELECT FROM {schema}.processed_messages
+    WHERE handler_id = $1 AND key = $2 AND xmin = ($3::text::pg_catalog.xid8)::pg_catalog.xid";
+
+/// Inserts a row and deletes it again.
+pub(super) const PING: &str = "
+    INSERT INTO {schema}.processed_messages (handler_id, key, fingerprint) VALUES (0, $1, '');
+    DELETE FROM {schema}.processed_messages WHERE handler_id = 0 AND key = $1";

@@ -1,0 +1,75 @@
+//! The store itself, which all files of this folder share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Postgres as Pg;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+
+use crate::store::{ConnectionShares, StoreError};
+
+use super::answer::About;
+use super::pool::Pool;
+use super::sql::Statements;
+
+/// The PostgreSQL store. Clones share their connections.
+///
+/// The store has its own connections, separate from any pool of the application: a handler that needs a second
+/// connection takes it from the application's pool, and cannot starve the store.
+#[derive(Clone)]
+pub struct Postgres(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) statements: Statements,
+    pub(super) pool: Pool,
+    pub(super) name: String,
+    pub(super) schema: String,
+    pub(super) connections: usize,
+    pub(super) retention: Duration,
+    pub(super) shares: ConnectionShares,
+}
+
+impl Postgres {
+    pub(super) fn sql(&self) -> &Statements {
+        &self.0.statements
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    pub(super) fn schema(&self) -> &str {
+        &self.0.schema
+    }
+
+    /// Runs one statement in autocommit.
+    pub(super) async fn ask(&self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, StoreError> {
+        self.ask_about(About::Nothing, query).await
+    }
+
+    pub(super) async fn ask_about(
+        &self,
+        about: About,
+        query: Query<'_, Pg, PgArguments>,
+    ) -> Result<Vec<PgRow>, StoreError> {
+        let mut connection = self.pool().own().await?;
+        let answer = connection.alone(query).await;
+        connection.put_back();
+        answer.map_err(|failure| failure.fault(about))
+    }
+}
+
+/// Shows the location of the database, without the password.
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { name, schema, connections, retention, .. } = &*self.0;
+        f.debug_struct("Postgres")
+            .field("target", name)
+            .field("schema", schema)
+            .field("connections", connections)
+            .field("retention", retention)
+            .finish_non_exhaustive()
+    }
+}

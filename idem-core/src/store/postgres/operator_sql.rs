@@ -1,0 +1,87 @@
+//! The statements of operators.
+
+use crate::Reason;
+
+use super::rows::COLUMNS;
+
+pub(super) const LEVEL: &str = "
+    SELECT count(*) FILTER (WHERE state = 'scheduled'), count(*) FILTER (WHERE state = 'dead'),
+           (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'scheduled' AND due_at <= now())) * 1000000)::bigint
+    FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";
+
+/// The state is a literal in the text, so that the planner can use the index of dead rows.
+pub(super) fn list(state: &str) -> String {
+    format!(
+        "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+        WHERE h.consumer = $1 AND i.state = '{state}' AND i.id < coalesce($2, 9223372036854775807)
+          AND ($3::text IS NULL OR h.name = $3) AND ($4::text IS NULL OR i.reason = $4)
+          AND ($6::bytea[] IS NULL OR i.key = ANY($6))
+        ORDER BY i.id DESC LIMIT $5"
+    )
+}
+
+pub(super) const CONSUMERS: &str = "SELECT DISTINCT consumer FROM {schema}.handlers ORDER BY consumer";
+
+/// A row that ended a process or a connection runs as a suspect again: breaks is set to 2 to mark it, because starts is
+/// reset to 0. Earlier breaks are cleared.
+pub(super) fn replay() -> String {
+    format!(
+        "WITH found AS MATERIALIZED (
+            SELECT i.id, i.reason FROM {{schema}}.inbox_messages AS i
+            JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+            WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' FOR UPDATE OF i
+        ), done AS (
+            UPDATE {{schema}}.inbox_messages AS i
+            SET state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0, attempts = 0,
+                breaks = CASE WHEN found.reason IN ('{}', '{}') THEN 2 ELSE 0 END
+            FROM found WHERE i.id = found.id AND found.reason <> '{}' AND ($3 OR found.reason NOT IN ('{}', '{}'))
+        )
+        SELECT reason FROM found",
+        Reason::Crashed,
+        Reason::BrokeConnection,
+        Reason::Conflict,
+        Reason::Committed,
+        Reason::TooOld,
+    )
+}
+
+pub(super) fn replay_as() -> String {
+    format!(
+        "WITH found AS MATERIALIZED (
+            SELECT i.id, i.handler_id, i.fingerprint FROM {{schema}}.inbox_messages AS i
+            JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
+            WHERE i.id = $2 AND h.consumer = $1 AND i.state = 'dead' AND i.reason = '{}' FOR UPDATE OF i
+        ), claimed AS (
+            INSERT INTO {{schema}}.processed_messages (handler_id, key, fingerprint)
+            SELECT handler_id, $3, fingerprint FROM found
+            WHERE NOT EXISTS (SELECT FROM {{schema}}.processed_messages AS claim
+                              WHERE claim.handler_id = found.handler_id AND claim.key = $3)
+            ON CONFLICT (handler_id, key) DO NOTHING RETURNING 1
+        ), moved AS (
+            UPDATE {{schema}}.inbox_messages AS i
+            SET key = $3, state = 'scheduled', due_at = now(), died_at = NULL, reason = NULL, token = NULL, starts = 0,
+                breaks = 0
+            FROM found, claimed WHERE i.id = found.id RETURNING 1
+        )
+        SELECT EXISTS (SELECT FROM moved) FROM found",
+        Reason::Conflict
+    )
+}
+
+/// The claim is dated only if the deleted row owned it. A conflict does not: the claim of its key belongs to another
+/// message. A row without a key finds no claim, since no claim has an empty key.
+pub(super) fn discard() -> String {
+    format!(
+        "WITH gone AS (
+            DELETE FROM {{schema}}.inbox_messages AS i USING {{schema}}.handlers AS h
+            WHERE i.id = $2 AND h.id = i.handler_id AND h.consumer = $1 AND i.state = 'dead'
+            RETURNING i.handler_id, i.key, i.reason
+        ), dated AS (
+            UPDATE {{schema}}.processed_messages AS claim SET processed_at = now() FROM gone
+            WHERE claim.handler_id = gone.handler_id AND claim.key = gone.key AND claim.processed_at IS NULL
+              AND gone.reason <> '{}'
+        )
+        SELECT FROM gone",
+        Reason::Conflict
+    )
+}

@@ -1,0 +1,66 @@
+//! The store itself, which all files of this folder share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::file::File;
+use super::sql::Prefix;
+use crate::store::{ConnectionShares, StoreError};
+
+/// The SQLite store: claims and inbox in a database file, beside the tables that handlers write to.
+///
+/// SQLite has one writer at a time. All handles of a process to one file, whatever their prefix, share one writing
+/// connection and use it in the order of their requests. Processes wait for each other for at most 5 seconds, and then
+/// return [`StoreError::LockTimeout`]. A transaction is the writer from `begin` until it ends, so handlers run one
+/// after the other. Reading does not wait (the file is in WAL mode).
+///
+/// Unlike in PostgreSQL, a failed statement does not abort its transaction: if a handler swallows an error and returns
+/// `Ok`, its successful statements are committed. A statement that rolls back when it fails (`INSERT OR ROLLBACK`, a
+/// full disk) ends the transaction: the message then counts as rolled back by its handler, and the handler's later
+/// statements fail, so that none of its writes persist. Foreign keys are enforced. The connection is reused, so
+/// temporary tables, attached databases and pragmas of one handler are visible to the next one.
+///
+/// Clones share their connections.
+#[derive(Clone)]
+pub struct Sqlite {
+    pub(super) file: Arc<File>,
+    pub(super) prefix: Arc<Prefix>,
+    pub(super) retention: Duration,
+    /// Practically unlimited: callers wait in the queue for the writer.
+    pub(super) shares: ConnectionShares,
+}
+
+impl Sqlite {
+    /// Runs one statement that changes something in autocommit; returns how many rows it changed.
+    pub(super) async fn change(
+        &self,
+        query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+    ) -> Result<u64, StoreError> {
+        let mut connection = self.file.writer().await?;
+        let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault(error))?;
+        connection.give_back();
+        Ok(done.rows_affected())
+    }
+
+    /// As [`change`](Self::change), for a statement about one message.
+    pub(super) async fn change_of_message(
+        &self,
+        query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+    ) -> Result<u64, StoreError> {
+        let mut connection = self.file.writer().await?;
+        let done = query.execute(connection.raw()).await.map_err(|error| self.file.fault_of_message(error))?;
+        connection.give_back();
+        Ok(done.rows_affected())
+    }
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite")
+            .field("file", &self.file.path())
+            .field("prefix", &self.prefix.as_str())
+            .field("retention", &self.retention)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,155 @@
+//! Handlers that share a transaction: what they may not do to it, and what one of them leaves to the next.
+
+use idem_core::store::{ClaimState, Claims, CommitResult, Transactions};
+use sqlx::{AssertSqlSafe, Executor};
+
+use crate::sessions::{narrow, state};
+use crate::world::{DEADLINE, World, lend, raw, world, world_with};
+
+/// Begins and makes three claims at once, as a batch does.
+async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
+    let ids: Vec<_> = (0..3).map(|n| world.identity(&format!("{name} {n}"))).collect();
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.claim_many(&mut txn, &ids.iter().collect::<Vec<_>>(), ClaimState::Processed).await.unwrap();
+    txn
+}
+
+#[tokio::test]
+async fn a_batch_is_committed_by_nobody_but_idem() {
+    let Some(mut world) = world().await else { return };
+    let claims = format!("{}.processed_messages", world.schema);
+    let disabled = format!("ALTER TABLE {claims} DISABLE TRIGGER ALL; COMMIT");
+    let ends: [&[&str]; 16] = [
+        &["COMMIT"],
+        &["END"],
+        &["COMMIT AND CHAIN"],
+        &["PREPARE TRANSACTION 'idem'"],
+        &[&disabled],
+        &["SET CONSTRAINTS ALL IMMEDIATE", "COMMIT"],
+        &["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL IMMEDIATE", "COMMIT"],
+        &["SET CONSTRAINTS ALL IMMEDIATE; COMMIT"],
+        &["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED", "COMMIT"],
+        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "ROLLBACK TO a", "COMMIT"],
+        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "RELEASE a", "COMMIT"],
+        &["SET LOCAL search_path = nowhere", "COMMIT"],
+        &["SET LOCAL TimeZone = 'Asia/Tokyo'", "SET CONSTRAINTS ALL IMMEDIATE", "SET LOCAL TimeZone = 'UTC'", "COMMIT"],
+        &["SET ROLE pg_monitor", "COMMIT"],
+        &["SET TRANSACTION READ ONLY", "COMMIT"],
+        &["RESET ALL; COMMIT"],
+    ];
+    for statements in ends {
+        let mut txn = batch(&world, "ended").await;
+        let (last, before) = statements.split_last().unwrap();
+        for statement in before {
+            lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
+        }
+        let refused = lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*last))).await.unwrap_err().to_string();
+        let named = [
+            "let idem commit",
+            "prepared transactions are disabled",
+            "pending trigger events",
+            "permission denied",
+            "read-only",
+        ];
+        assert!(named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
+        let undone = world.store.rollback(txn).await.unwrap();
+        assert_ne!(undone, idem_core::store::RollbackResult::CommittedEarly, "{statements:?}");
+        assert_eq!(world.claims().await, 0, "{statements:?}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_handler_in_a_batch_looks_at_its_constraints_and_idem_commits() {
+    let Some(mut world) = world().await else { return };
+    let looks: [&[&str]; 6] = [
+        &["SET CONSTRAINTS ALL IMMEDIATE"],
+        &["SET CONSTRAINTS ALL IMMEDIATE", "SELECT 1", "SET CONSTRAINTS ALL IMMEDIATE"],
+        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "ROLLBACK TO a"],
+        &["SAVEPOINT a", "SET CONSTRAINTS ALL IMMEDIATE", "RELEASE a"],
+        &["SET LOCAL search_path = nowhere", "SET CONSTRAINTS ALL IMMEDIATE"],
+        &["SET LOCAL ROLE pg_monitor"],
+    ];
+    for (n, statements) in looks.into_iter().enumerate() {
+        let mut txn = batch(&world, &n.to_string()).await;
+        for statement in statements {
+            lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
+        }
+        let answer = world.store.commit(txn).await;
+        assert!(matches!(answer, CommitResult::Done), "{statements:?}: {answer:?}");
+        assert_eq!(world.claims().await, 3 * (n as i64 + 1));
+    }
+    world.end().await;
+}
+
+/// Two claims in one transaction: the first handler does this, and the second one is about to begin.
+async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core::store::postgres::Txn {
+    let ids = [world.identity(&format!("{key} 1")), world.identity(&format!("{key} 2"))];
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+    raw(&mut txn, does).await;
+    assert!(world.store.between(&mut txn).await.unwrap());
+    txn
+}
+
+#[tokio::test]
+async fn a_batch_in_which_a_handler_changes_what_statements_mean_is_refused() {
+    let Some(mut world) = narrow().await else { return };
+    for change in [
+        "SET LOCAL ROLE pg_read_all_stats",
+        "SET LOCAL search_path TO nowhere",
+        "SET search_path TO nowhere",
+        "SET LOCAL row_security = off",
+        "SET LOCAL session_replication_role = replica",
+        "SET LOCAL TIME ZONE 'Asia/Tokyo'",
+        "SET LOCAL DateStyle = 'German'",
+        "CREATE TEMP TABLE IF NOT EXISTS staged (what text) ON COMMIT DROP",
+    ] {
+        let txn = first_of_two(&world, change, change).await;
+        let answer = world.store.commit(txn).await;
+        assert!(matches!(answer, CommitResult::Refused(_)), "{change}: {answer:?}");
+        // In a transaction with a single claim it may do so.
+        let mut alone = world.claimed(change).await;
+        raw(&mut alone, change).await;
+        assert!(matches!(world.store.commit(alone).await, CommitResult::Done), "{change}");
+    }
+    let txn = first_of_two(&world, "tenant", "SET LOCAL app.tenant = 'acme'").await;
+    assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "as the documentation says");
+    assert_eq!(world.claims().await, 8 + 2);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_batch_can_reset_between_its_messages() {
+    let Some(world) = world_with(|options| options.connections(2).reset_between_messages()).await else { return };
+    let mut clean = world.claimed("clean").await;
+    let state_of_one = state(&mut clean).await;
+    world.store.rollback(clean).await.unwrap();
+    for (n, change) in [
+        "SET LOCAL app.tenant = 'acme'",
+        "SET LOCAL ROLE pg_read_all_stats",
+        "SET SESSION AUTHORIZATION pg_read_all_stats",
+        "SET LOCAL search_path TO nowhere; SET LOCAL TIME ZONE 'Asia/Tokyo'; SET lock_timeout = 1",
+        "SET LOCAL statement_timeout = 1; SET LOCAL idle_in_transaction_session_timeout = 7000",
+        "CREATE TEMP TABLE staged (what text) ON COMMIT DROP; DECLARE rows CURSOR FOR SELECT * FROM staged",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut txn = first_of_two(&world, &n.to_string(), change).await;
+        assert_eq!(state(&mut txn).await, state_of_one, "{change}");
+        for (setting, value) in [("statement_timeout", "30s"), ("idle_in_transaction_session_timeout", "40s")] {
+            let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
+            assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
+        }
+        assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "{change}");
+    }
+    // A handler that has ended the transaction is detected at once.
+    let ids = [world.identity("a"), world.identity("b")];
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+    raw(&mut txn, "ROLLBACK").await;
+    assert!(!world.store.between(&mut txn).await.unwrap());
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}

@@ -1,0 +1,74 @@
+//! The time limits of a transaction, and the errors that mean that it is tried again.
+
+use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
+use sqlx::Executor;
+
+use crate::world::{DEADLINE, lend, world};
+
+#[tokio::test]
+async fn a_handlers_lost_race_is_known_through_wrappers() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.claimed("race").await;
+    let error = lend(&mut txn)
+        .execute(sqlx::raw_sql("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40P01'; END $$"))
+        .await
+        .unwrap_err();
+    assert!(world.store.lost_race(&std::io::Error::other(error)));
+    assert!(!world.store.lost_race(&std::io::Error::other("40P01")));
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_has_its_own_lock_timeout() {
+    let Some(mut world) = world().await else { return };
+    // The session's setting, as a role's default would be.
+    let url = format!("{}{}options=-c%20lock_timeout%3D7s", world.url, if world.url.contains('?') { '&' } else { '?' });
+    world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
+    let mut holder = world.claimed("held").await;
+    let lock_timeout: String = sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(&mut holder)).await.unwrap();
+    assert_eq!(lock_timeout, "7s");
+    let mut second = world.store.begin(DEADLINE).await.unwrap();
+    let answer = world.store.claim(&mut second, &world.identity("held"), ClaimState::Processed).await;
+    assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
+    world.store.rollback(second).await.unwrap();
+    // A handler timeout shorter than the lock wait is not an outage.
+    let mut third = world.store.begin(std::time::Duration::from_millis(200)).await.unwrap();
+    let answer = world.store.claim(&mut third, &world.identity("held"), ClaimState::Processed).await;
+    assert!(matches!(answer, Err(StoreError::LockTimeout)), "{answer:?}");
+    world.store.rollback(third).await.unwrap();
+    assert!(matches!(world.store.commit(holder).await, CommitResult::Done));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.store.begin(DEADLINE).await.unwrap();
+    let show =
+        async |txn: &mut _| -> String { sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(txn)).await.unwrap() };
+    assert_eq!(show(&mut txn).await, "1s");
+    let ids = [world.identity("a"), world.identity("b")];
+    world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+    assert_eq!(show(&mut txn).await, "0", "the session's own");
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_transaction_has_the_limits_of_its_handler() {
+    let Some(world) = world().await else { return };
+    let mut txn = world.claimed("limits").await;
+    for (setting, value) in [
+        ("statement_timeout", "30s"),
+        ("idle_in_transaction_session_timeout", "40s"),
+        ("synchronous_commit", "on"),
+        ("transaction_isolation", "read committed"),
+        ("client_connection_check_interval", "1s"),
+    ] {
+        let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
+        assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
+    }
+    world.store.rollback(txn).await.unwrap();
+    world.end().await;
+}

@@ -1,0 +1,73 @@
+//! The handlers of the suite that take something other than one message: batches and tombstones.
+
+use std::marker::PhantomData;
+
+use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, State, permanent};
+
+use crate::conformance::store::World;
+
+use super::orders::{Act, Desk, Order, Orders};
+
+/// The batch handler of events of the type `Set`: one statement for all of them. It fails if one of them is to fail.
+pub(super) struct Sets<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for Sets<W> {
+    const NAME: &'static str = "sets";
+    const EVENT: Option<&'static str> = Some("Set");
+
+    type Message = Order;
+    type Input = Batch<Order>;
+    type Params = State<Desk>;
+    type Connection = W::Connection;
+
+    fn key(order: &Order, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&order.id)
+    }
+
+    async fn handle(orders: Batch<Order>, State(desk): Self::Params, tx: &mut W::Connection) -> Result<(), BoxError> {
+        let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
+        desk.run(&ids.join(" "));
+        desk.write::<W>(&ids, tx).await?;
+        for order in orders.iter() {
+            match order.does(1) {
+                Act::Permanent => return Err(permanent("never")),
+                Act::RollbackWrite => {
+                    drop(W::execute(tx, "ROLLBACK").await);
+                    drop(desk.write::<W>(&[&order.id], tx).await);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A handler that takes tombstones: for the event type `Row`, keyed by message id. Its effect is that of the order, or
+/// `gone` for a tombstone.
+pub(super) struct Rows<W>(PhantomData<fn() -> W>);
+
+impl<W: World> Handler for Rows<W> {
+    const NAME: &'static str = "rows";
+    const EVENT: Option<&'static str> = Some("Row");
+    const TOMBSTONES: bool = true;
+
+    type Message = Option<Order>;
+    type Input = Option<Order>;
+    type Params = (State<Desk>, Delivery);
+    type Connection = W::Connection;
+
+    fn key(_: &Option<Order>, delivery: &Delivery) -> Result<Key, KeyError> {
+        Key::of(delivery.message_id().unwrap_or_default())
+    }
+
+    async fn handle(
+        order: Option<Order>,
+        (desk, delivery): Self::Params,
+        tx: &mut W::Connection,
+    ) -> Result<(), BoxError> {
+        let fails = delivery.headers().get("fails").is_some();
+        let order = order
+            .unwrap_or_else(|| Order::new("gone", if fails { &[Act::Ok, Act::Fail, Act::Ok] } else { &[Act::Ok] }));
+        Orders::<W>::handle(order, (desk, delivery), tx).await
+    }
+}

@@ -1,0 +1,156 @@
+//! When a database that refuses messages makes a worker not ready.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use idem_core::store::StoreError;
+use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
+
+use crate::conformance::soon;
+use crate::conformance::store::World;
+use crate::tap::{Tap, Tapped};
+
+use super::faulty::Do;
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::watched::{Watched, is_ready, watched};
+
+/// The fault is then the database's: no further delivery can be taken. The worker recovers by itself.
+pub async fn a_worker_that_holds_nothing_but_refused_messages_is_not_ready<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.refuse("INSERT", "processed_messages", None).await;
+    let (settings, shown) = watched(1);
+    let all = 2 * W::BATCH;
+    let worker = line.start_with(settings);
+    let health = shown.borrow().clone().unwrap();
+    is_ready(&health, true).await;
+    (0..all).for_each(|n| line.publish(Order::ok(&n.to_string())));
+    is_ready(&health, false).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!health.is_ready() && health.broker());
+    line.allow("processed_messages").await;
+    line.outcomes(all).await;
+    is_ready(&health, true).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.queue.counts().redeliveries, 0);
+}
+
+/// Each queue has its own limit of unsettled deliveries, so others can still be taken when one is full.
+pub async fn several_queues_may_hold_more_refused_messages_than_one<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.refuse("INSERT", "processed_messages", None).await;
+    let (settings, shown) = watched(1);
+    let worker = line.start_at(Tapped::new(line.queue.clone(), TwoQueues), settings);
+    let watched = Watched::of(shown.clone()).await;
+    let of_one = if W::BATCH > 1 { 2 * W::BATCH } else { 1 };
+    (0..of_one).for_each(|n| line.publish(Order::ok(&n.to_string())));
+    soon(line.queue.delivered(of_one)).await;
+    // There is no signal that all have been refused.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    watched.was_always_ready();
+    (of_one..2 * of_one).for_each(|n| line.publish(Order::ok(&n.to_string())));
+    let health = shown.borrow().clone().unwrap();
+    is_ready(&health, false).await;
+    line.allow("processed_messages").await;
+    line.outcomes(2 * of_one).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+}
+
+/// Acts as two queues, each of which may have as many deliveries unsettled as the worker says.
+struct TwoQueues;
+
+impl Tap for TwoQueues {
+    type Ack = ();
+
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
+        (delivery, ())
+    }
+
+    async fn subscribe<S: Source>(&mut self, source: &mut S, mut options: SubscribeOptions) -> Result<(), BoxError> {
+        options.max_unsettled *= 2;
+        source.subscribe(options).await
+    }
+
+    fn queues<S: Source>(&self, _: &S) -> usize {
+        2
+    }
+}
+
+/// A full disk, for example: the database answers each query and refuses each claim. The worker is not ready as long as
+/// that lasts, and tries one message at a time, less and less often.
+pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let all = 40 * W::BATCH;
+    (0..all).for_each(|n| line.publish(Order::ok(&n.to_string())));
+    let (tries, full) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let hook = {
+        let (tries, full) = (tries.clone(), full.clone());
+        move |at: &str, _: &[u8]| {
+            if at != "claim" || !full.load(SeqCst) {
+                return Do::Work;
+            }
+            tries.fetch_add(1, SeqCst);
+            Do::Fail(StoreError::Unavailable("no space left on device".into()))
+        }
+    };
+    let (settings, shown) = watched(8);
+    let worker = line.start_over(hook, settings);
+    let health = shown.borrow().clone().unwrap();
+    soon(async {
+        while tries.load(SeqCst) == 0 || health.is_ready() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!health.is_ready(), "after {} tries", tries.load(SeqCst));
+    }
+    let tries = tries.load(SeqCst);
+    assert!(tries < 25, "{tries} tries in 4 seconds");
+    full.store(false, SeqCst);
+    line.outcomes(all).await;
+    is_ready(&health, true).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!(line.queue.counts().redeliveries, 0);
+}
+
+/// A single lost connection: the database is pinged before anything stops, and answers.
+pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>(world: W) {
+    if W::FEATURES.suicide.is_none() {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (settings, shown) = watched(2);
+    let (pings, paused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let hook = {
+        let (pings, paused, shown) = (pings.clone(), paused.clone(), shown.clone());
+        move |at: &str, _: &[u8]| {
+            if at == "ping" {
+                pings.fetch_add(1, SeqCst);
+                paused.fetch_or(shown.borrow().as_ref().is_some_and(|health| !health.is_ready()), SeqCst);
+            }
+            Do::Work
+        }
+    };
+    let worker = line.start_over(hook, settings);
+    let watched = Watched::of(shown).await;
+    line.publish(Order::new("breaker", &[Act::Suicide, Act::Ok]));
+    for n in 0..20 {
+        line.publish(Order::ok(&n.to_string()));
+    }
+    line.outcomes(if W::INBOX { 21 } else { 22 }).await;
+    soon(async {
+        while line.effects("breaker").await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    watched.was_always_ready();
+    assert!(pings.load(SeqCst) > 0 && !paused.load(SeqCst), "it was asked, and nothing stood still meanwhile");
+    worker.stop().await;
+}
