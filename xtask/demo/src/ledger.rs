@@ -144,7 +144,9 @@ fn judge_deeds(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String))
     crew.killers.iter().for_each(|id| *deaths.entry(*id).or_default() += 1);
     for order in plan.orders.iter().filter(|order| order.fate == Fate::Killer) {
         let times = deaths.get(&order.id).copied().unwrap_or(0);
-        must((1..=DEATHS).contains(&times), format!("message {} ended {times} processes", order.id));
+        // A copy that is delivered before the message is stored runs directly as well.
+        let copies = plan.published.iter().filter(|at| plan.orders[**at].id == order.id).count() - 1;
+        must((1..=DEATHS + copies).contains(&times), format!("message {} ended {times} processes", order.id));
     }
 }
 
