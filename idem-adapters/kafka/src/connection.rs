@@ -20,7 +20,7 @@ use crate::wanted::Wanted;
 /// From the first packet to the answer.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long a reason is waited for.
+/// How long a reason, and the return of a broker, is waited for.
 const REASONS: Duration = Duration::from_secs(1);
 
 /// So that a login that was refused is noticed long before that.
@@ -113,9 +113,8 @@ impl<'a> Look<'a> {
                 Err(error) => error,
             };
             let said = listen(&self.consumer, &self.witness);
-            // Why a broker is down may be said after it, or never.
-            let reasons = if said.reason.is_empty() { REASONS } else { Duration::ZERO };
-            let down = said.down.is_some_and(|since| since.elapsed() >= reasons);
+            // Why a broker is down may be said after it, or never; and of several brokers, one may be back at once.
+            let down = said.down.is_some_and(|since| since.elapsed() >= REASONS);
             if said.final_word || down || Instant::now() >= until || !waits(&error) {
                 let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
                 return Err(connecting(&self.config.place, said.code.or(error.rdkafka_error_code()), reason));
