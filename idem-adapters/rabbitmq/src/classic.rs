@@ -16,13 +16,17 @@ pub(crate) fn check(name: &str, address: &Address, text: &str) -> Result<(), Err
         )));
     }
     // A stream has these arguments, which are not valid for the quorum queue that was asked for.
-    if ["x-max-age", "x-stream-"].into_iter().any(differs) || text.contains("'stream'") {
+    let current = text.rsplit_once("but current is ").map(|(_, current)| current);
+    let is_stream = ["x-max-age", "x-stream-"].into_iter().any(differs);
+    if is_stream || current.is_some_and(|current| current.contains("'stream'")) {
         return Err(refused(format!(
             "queue `{name}` on {address} is a stream, which is never acked: bind a quorum queue beside it and consume that. \
              The server says: {text}"
         )));
     }
-    if differs("x-queue-type") && !text.contains("but current is ") {
+    // A queue that was declared without a type is a classic one.
+    let is_classic = current.is_some_and(|current| current.contains("'classic'") || current.starts_with("none"));
+    if differs("x-queue-type") && !is_classic {
         return Err(refused(format!(
             "it cannot be found out whether queue `{name}` on {address} is a classic queue, since RabbitMQ cuts its answer off \
              after a name this long: give the queue a shorter name. The server says: {text}"

@@ -34,13 +34,14 @@ impl<S: Store> Pipeline<S> {
     /// broker if they are lost. `room` is released before the last of them are settled.
     pub(super) async fn store_batch<A: Acker>(
         &self,
-        arrived: Vec<Arrived<A>>,
+        mut arrived: Vec<Arrived<A>>,
         room: OwnedSemaphorePermit,
     ) -> Vec<Arrived<A>> {
         let mut alone = Vec::new();
         let mut batch = Vec::with_capacity(arrived.len());
         // A suspect that has the process to itself is not blamed for what a codec or a key does.
-        let beside = self.gate.direct().await;
+        let ackers = arrived.iter_mut().map(|arrived| &mut arrived.acker).collect();
+        let beside = extended_all(ackers, self.gate.direct()).await;
         for arrived in arrived {
             self.identify(arrived).map_or_else(|unfit| alone.push(unfit), |item| batch.push(item));
         }

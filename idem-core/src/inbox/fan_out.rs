@@ -1,5 +1,7 @@
 //! Replayed rows that belonged to no handler, and that several handlers take now.
 
+use std::slice;
+
 use crate::record::{Shared, Shares, committed};
 use crate::registry::Route;
 use crate::runtime::Pipeline;
@@ -22,14 +24,16 @@ impl<S: Store> Pipeline<S> {
                 }
                 None
             }
-            Ok(None) => None,
+            Ok(None) => self.refund_start(row).await,
             Err(fault) => self.give_back(row, fault).await,
         }
     }
 
     /// Returns `None` if another process has the row now.
     async fn replace(&self, row: &Row, shares: &Shares) -> Result<Option<Shared>, StoreError> {
+        let held = self.leases.hold(slice::from_ref(row));
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
+        drop(held);
         let written = self.write_shares(&mut txn, &row.delivery, shares).await?;
         if written.is_gone() {
             return Err(StoreError::LockTimeout);

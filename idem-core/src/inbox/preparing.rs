@@ -121,7 +121,10 @@ impl<S: Store> Pipeline<S> {
         let route = match row.identity.key.as_bytes().is_empty() {
             false => self.routes.get(row.identity.handler),
             // Its handler is looked up again.
-            true => self.unprepared_of_row(row),
+            true => {
+                let _beside = self.gate.direct().await;
+                self.unprepared_of_row(row)
+            }
         };
         match route {
             Some(route) => self.prepare(route, &row.delivery).await,

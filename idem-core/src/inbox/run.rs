@@ -145,14 +145,16 @@ impl<S: Store> Pipeline<S> {
                 self.scheduled.notify_one();
                 Some(outcome)
             }
-            Ok(None) => None,
+            Ok(None) => self.refund_start(row).await,
             Err(fault) => self.give_back(row, fault).await,
         }
     }
 
     /// Inserts the undated claim and the keyed row, and deletes the row without a key, in one transaction.
     async fn rekey(&self, row: &Row, route: &Route<S>, identity: &Identity) -> Result<Option<Outcome>, StoreError> {
+        let held = self.leases.hold(slice::from_ref(row));
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
+        drop(held);
         let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
         let classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
         let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);

@@ -30,7 +30,10 @@ impl<S: Store> Pipeline<S> {
 
     /// Cancel safe: a dropped preparation starts again when the delivery comes again.
     async fn prepare_for(&self, delivery: &mut Delivery) {
-        let Some(route) = self.unprepared(delivery) else { return };
+        let beside = self.gate.direct().await;
+        let route = self.unprepared(delivery);
+        drop(beside);
+        let Some(route) = route else { return };
         let mut tries = delivery.preparation.tries();
         let mut failure: Option<BoxError> = delivery.preparation.was_for(route.id).then(|| FORGOTTEN.into());
         if tries > 0 && failure.is_none() {

@@ -59,7 +59,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// are an error when the worker starts.
     ///
     /// A message that several handlers take is stored in the inbox for all of them, in one transaction, and then acked.
-    /// From there each handler runs it by itself, so the failure of one neither repeats nor delays another. If it
+    /// From there each handler runs, is retried and dies by itself. (With [`batch`](Self::batch), those of one message may
+    /// share a transaction, so that one that fails makes the others run once more.) If it
     /// cannot be decoded for one of them, or has no key for it, that is a dead letter of this handler, and the others
     /// run. The cost for such a message is that of [`inbox`](Self::inbox): one more transaction for the delivery, and a
     /// row written and deleted for each handler. A message that one handler takes runs as without this option.

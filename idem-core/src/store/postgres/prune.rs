@@ -21,35 +21,29 @@ const REST: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Dura
 
 impl Postgres {
     pub(super) async fn prune_claims(&self) -> Result<Pruned, StoreError> {
-        let mut connection = self.pool().own().await?;
-        let pooled = connection.is_pooled();
-        if !pooled && !self.advise(&mut connection, &self.sql().prune_lock).await? {
-            connection.put_back();
-            return Ok(Pruned { claims: 0, elsewhere: true });
-        }
         let mut claims = 0;
         let elsewhere = loop {
             let begun = Instant::now();
-            let Some((found, deleted)) = self.prune_chunk(&mut connection).await? else { break true };
+            // Given back between chunks: where the store has few connections, the extension of leases waits for it.
+            let mut connection = self.pool().own().await?;
+            let chunk = self.prune_chunk(&mut connection).await?;
+            connection.put_back();
+            let Some((found, deleted)) = chunk else { break true };
             claims += deleted;
             if found < CHUNK as usize {
                 break false;
             }
             tokio::time::sleep(begun.elapsed().clamp(*REST.start(), *REST.end())).await;
         };
-        // Only a connection that has released the lock may be reused.
-        if pooled || self.advise(&mut connection, &self.sql().prune_unlock).await? {
-            connection.put_back();
-        }
         Ok(Pruned { claims, elsewhere })
     }
 
     /// Returns how many claims were found and deleted; `None` while another pruner is active. If anything fails, the
-    /// connection is closed, which ends the transaction and releases the lock.
+    /// connection is closed, which ends the transaction and releases its lock.
     async fn prune_chunk(&self, connection: &mut Connection) -> Result<Option<(usize, u64)>, StoreError> {
         let begin = begin::text(connection.session(), connection.kind(), PATIENCE);
         connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(begin))).await?;
-        if connection.is_pooled() && !self.advise(connection, &self.sql().prune_lock_chunk).await? {
+        if !self.advise(connection, &self.sql().prune_lock).await? {
             connection.ask(OWN, sqlx::raw_sql("ROLLBACK")).await?;
             return Ok(None);
         }

@@ -1,11 +1,8 @@
 //! The statements that delete old claims.
 
-/// Allows one pruner per schema. The lock is held by the session from chunk to chunk, and released with the connection.
-pub(super) const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended('idem prune ' || $1, 0))";
-/// The same with a pooler: held until the end of the chunk's transaction, since the next chunk may run in another
-/// session.
-pub(super) const LOCK_CHUNK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
-pub(super) const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended('idem prune ' || $1, 0))";
+/// Allows one pruner per schema at a time, until the end of the chunk's transaction. With a pooler, the next chunk may run in
+/// another session.
+pub(super) const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
 
 /// Handler by handler, so that the index returns the oldest claims of each without reading those that another one
 /// keeps. Locks the claims first. A transaction that is about to write a conflict beside a claim holds the claim FOR

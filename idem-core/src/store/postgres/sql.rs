@@ -62,8 +62,6 @@ statements! {
     replay_as = operator_sql::replay_as(),
     discard = operator_sql::discard(),
     prune_lock = prune_sql::LOCK,
-    prune_lock_chunk = prune_sql::LOCK_CHUNK,
-    prune_unlock = prune_sql::UNLOCK,
     prune_find = prune_sql::FIND,
     prune_delete = prune_sql::DELETE,
 }
