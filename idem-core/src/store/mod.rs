@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `transactions`, `claims`, `inbox_rows`, `operator` | the four traits of a store |
 //! | `claim`, `row`, `filter` | claims, inbox rows, and which rows an operator means |
+//! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
 //! | `waiting` | handlers with inbox rows |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
@@ -20,10 +21,13 @@ mod filter;
 mod inbox_rows;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod ledger;
+mod limit;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migration;
 mod operator;
+mod replayed;
 mod row;
+mod stats;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod tables;
 mod transactions;
@@ -40,13 +44,13 @@ pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use error::StoreError;
 pub use filter::Filter;
 pub use inbox_rows::InboxRows;
+pub use limit::{DueRows, Kind, Limit, Since};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::Migration;
 pub use operator::Operator;
-pub use row::{
-    DueRows, Isolation, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow, Note, Page, Pruned, Replayed,
-    ReplayedAll, Row, Since, Stats,
-};
+pub use replayed::{Page, Replayed, ReplayedAll};
+pub use row::{Isolation, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row};
+pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
 pub use waiting::{Cures, SEEN_RECENTLY, Waiting};
 

@@ -1,4 +1,4 @@
-//! Inbox rows, and the arguments and results of their queries.
+//! Inbox rows, and the results of their runs.
 
 use std::time::{Duration, SystemTime};
 
@@ -110,7 +110,7 @@ impl Row {
 }
 
 /// What must not run concurrently with a row.
-// Exhaustive, like `Kind`: a store that treated a new case like one of these would run a row beside others that it can
+// Exhaustive: a store that treated a new case like one of these would run a row beside others that it can
 // take down with it, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
@@ -122,47 +122,6 @@ pub enum Isolation {
     /// Anything in its process: it has at least 2 starts without a result, the second of them without other rows beside
     /// it.
     Process,
-}
-
-/// Which due rows to take.
-// Exhaustive, see `Isolation`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Ordinary rows: no start, and at most 1 break. Taking them counts their start.
-    Ordinary,
-    /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and fewer than 4
-    /// starts). They are only reserved: [`count_start`](crate::store::InboxRows::count_start) counts the start.
-    Suspect,
-}
-
-/// How many rows to take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limit {
-    /// The maximum number of rows.
-    pub rows: usize,
-    /// The approximate maximum size of all rows together, which the last row may exceed.
-    pub bytes: usize,
-    /// Only rows that became due within this time, if that makes the search faster; `None`: all due rows.
-    pub since: Option<Duration>,
-}
-
-/// How far back polling has to look, if that makes it faster; `None`: back to the oldest row. `Since::default()` looks
-/// at everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Since {
-    /// For ordinary rows.
-    pub ordinary: Option<Duration>,
-    /// For suspects.
-    pub suspect: Option<Duration>,
-}
-
-impl Limit {
-    /// At most this many rows, of any size.
-    pub fn rows(rows: usize) -> Self {
-        Self { rows, bytes: usize::MAX, since: None }
-    }
 }
 
 /// The result for a taken row. Each variant clears the token, and applies only if the row still has that token.
@@ -202,115 +161,6 @@ pub enum Note {
         /// The error that was found.
         error: String,
     },
-}
-
-/// The pending work of a consumer's handlers.
-// Exhaustive: a store that did not look for a new kind of work would leave those rows forever, so it must not compile.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DueRows {
-    /// An ordinary row is due.
-    pub ordinary: bool,
-    /// A suspect is due.
-    pub suspect: bool,
-    /// A crashed row has to become a dead letter.
-    pub crashed: bool,
-}
-
-/// The fill level of the inbox. A store outside this crate starts with `Stats::default()`, which is empty.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// The number of scheduled rows.
-    pub scheduled: u64,
-    /// The number of dead rows.
-    pub dead: u64,
-    /// How long the oldest due row has been due.
-    pub oldest_due: Option<Duration>,
-}
-
-/// A page of a list, newest rows first. By default the first 100 rows.
-///
-/// ```
-/// # use idem_core::store::Page;
-/// let next = Page::new(20).before(4711);
-/// assert_eq!((next.limit, next.before), (20, Some(4711)));
-/// ```
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct Page {
-    /// Lists only rows with a smaller id: the last one of the previous page.
-    pub before: Option<i64>,
-    /// The maximum number of rows.
-    pub limit: u32,
-}
-
-impl Default for Page {
-    fn default() -> Self {
-        Self::new(100)
-    }
-}
-
-impl Page {
-    /// The first page, of at most this many rows.
-    pub fn new(limit: u32) -> Self {
-        Self { before: None, limit }
-    }
-
-    /// The page behind the row with this id, the last one of the page before.
-    pub fn before(self, id: i64) -> Self {
-        Self { before: Some(id), ..self }
-    }
-}
-
-/// The result of a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Replayed {
-    /// The row is due now.
-    Due,
-    /// There is no dead row with this id, or no longer one.
-    NotFound,
-    /// Its handler had committed, or it was too old to tell whether it was processed, so some of its effects may
-    /// persist: replay it by force, or discard it.
-    NeedsForce,
-    /// Its key belongs to another message: replay it under a new key.
-    NeedsKey,
-    /// The new key belongs to another message.
-    KeyTaken,
-}
-
-/// The result of a replay of many dead letters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReplayedAll {
-    /// How many are due now.
-    pub due: u64,
-    /// How many were left because they need force, see [`Replayed::NeedsForce`].
-    pub needs_force: u64,
-    /// How many were left because they need another key, see [`Replayed::NeedsKey`].
-    pub needs_key: u64,
-}
-
-/// The result of a prune. By default nothing was pruned.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Pruned {
-    /// The number of deleted claims.
-    pub claims: u64,
-    /// Another pruner was active, so nothing was done.
-    pub elsewhere: bool,
-}
-
-impl Pruned {
-    /// This pruner deleted as many claims.
-    pub fn of(claims: u64) -> Self {
-        Self { claims, elsewhere: false }
-    }
-
-    /// Another pruner is active.
-    pub fn elsewhere() -> Self {
-        Self { claims: 0, elsewhere: true }
-    }
 }
 
 /// The number of breaks that makes a message a dead letter.

@@ -4,13 +4,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::handler_options::HandlerLimits;
-use crate::registry::{Bound, Registered};
-use crate::{
-    Codec, Error, Extract, Handler, HandlerCodec, HandlerOptions, HasConnection, Json, RetryPolicy, Source, Store,
-};
-
+use crate::registry::Registered;
 use crate::runtime::{Health, Settings, SuspectLock};
+use crate::{Error, Json, RetryPolicy, Source, Store};
 
 /// Consumes one source under one consumer name and runs its handlers.
 ///
@@ -52,13 +48,13 @@ pub struct Worker<S, Src, St = (), C = Json, Stage = NoHandlers> {
     pub(super) consumer: String,
     pub(super) store: S,
     pub(super) source: Src,
-    state: Arc<St>,
-    codec: Arc<C>,
+    pub(super) state: Arc<St>,
+    pub(super) codec: Arc<C>,
     pub(super) handlers: Vec<Arc<dyn Registered<S>>>,
     pub(super) settings: Settings,
     pub(super) health: Health,
     pub(super) gate: SuspectLock,
-    stage: PhantomData<Stage>,
+    pub(super) stage: PhantomData<Stage>,
 }
 
 /// A worker without handlers. Its state and codec can still be set.
@@ -115,48 +111,6 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
 }
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
-    /// Adds a handler, with the worker's timeout, retry policy and codec; [`handler_with`](Self::handler_with) gives it
-    /// its own. If several handlers share the queue, all but one must name their event type, and each its own;
-    /// [`fan_out`](Self::fan_out) lets several handle the same.
-    pub fn handler<H>(self) -> Worker<S, Src, St, C, WithHandlers>
-    where
-        H: Handler,
-        S: HasConnection<H::Connection>,
-        H::Params: Extract<St>,
-        St: Send + Sync + 'static,
-        C: Codec<H::Message>,
-    {
-        self.handler_with::<H>(HandlerOptions::new())
-    }
-
-    /// Adds a handler with its own options: a timeout, a retry policy or a codec. What they do not set is the worker's,
-    /// in whatever order it is given.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use idem_core::{Worker, HandlerOptions, Store, Source, Handler, HasConnection};
-    /// # fn add<S: Store + HasConnection<Report::Connection> + HasConnection<Paid::Connection>, Paid: Handler<Params = (), Message: serde::de::DeserializeOwned>, Report: Handler<Params = (), Message: serde::de::DeserializeOwned>>(store: S, orders: impl Source) {
-    /// Worker::new("billing", store, orders)
-    ///     .handler::<Paid>()
-    ///     .handler_with::<Report>(HandlerOptions::new().timeout(Duration::from_secs(300)));
-    /// # }
-    /// ```
-    pub fn handler_with<H>(
-        self,
-        options: HandlerOptions<impl HandlerCodec<C, H::Message>>,
-    ) -> Worker<S, Src, St, C, WithHandlers>
-    where
-        H: Handler,
-        S: HasConnection<H::Connection>,
-        H::Params: Extract<St>,
-        St: Send + Sync + 'static,
-    {
-        let Self { consumer, store, source, state, codec, mut handlers, settings, health, gate, .. } = self;
-        let (chosen, limits) = options.into_parts();
-        handlers.push(bound::<H, S, St, _>(state.clone(), chosen.or_of_worker(&codec), limits));
-        Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage: PhantomData }
-    }
-
     /// Sets how many deliveries are processed at once, each on its own connection; 16 by default. This is also the
     /// prefetch. With [`inbox`](Self::inbox) it is only the prefetch.
     pub fn concurrency(mut self, deliveries: usize) -> Self {
@@ -276,17 +230,6 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     pub fn health(&self) -> Health {
         self.health.clone()
     }
-}
-
-fn bound<H, S, St, C>(state: Arc<St>, codec: Arc<C>, limits: HandlerLimits) -> Arc<dyn Registered<S>>
-where
-    H: Handler,
-    S: Store + HasConnection<H::Connection>,
-    H::Params: Extract<St>,
-    St: Send + Sync + 'static,
-    C: Codec<H::Message>,
-{
-    Arc::new(Bound::<H, St, C> { state, codec, limits, handler: PhantomData })
 }
 
 /// The stage of a worker that can run.

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `builder`, `options`, `parts` | the builder, further options, and the parts of a worker |
+//! | `builder`, `handlers`, `options`, `parts` | the builder, its handlers, further options, and the parts of a worker |
 //! | `run` | the lifecycle: start, run, drain |
 //! | `start`, `fitness`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
 //! | `tasks` | the tasks of a running worker |
@@ -15,6 +15,7 @@
 mod builder;
 mod drain;
 mod fitness;
+mod handlers;
 mod housekeeping;
 mod lag;
 mod lane;

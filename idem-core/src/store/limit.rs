@@ -1,0 +1,56 @@
+//! Which due rows to take, and how many.
+
+use std::time::Duration;
+
+/// Which due rows to take.
+// Exhaustive: a store that did not look for a new kind of row would leave those rows forever, so it must not compile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Ordinary rows: no start, and at most 1 break. Taking them counts their start.
+    Ordinary,
+    /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and fewer than 4
+    /// starts). They are only reserved: [`count_start`](crate::store::InboxRows::count_start) counts the start.
+    Suspect,
+}
+
+/// How many rows to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limit {
+    /// The maximum number of rows.
+    pub rows: usize,
+    /// The approximate maximum size of all rows together, which the last row may exceed.
+    pub bytes: usize,
+    /// Only rows that became due within this time, if that makes the search faster; `None`: all due rows.
+    pub since: Option<Duration>,
+}
+
+/// How far back polling has to look, if that makes it faster; `None`: back to the oldest row. `Since::default()` looks
+/// at everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Since {
+    /// For ordinary rows.
+    pub ordinary: Option<Duration>,
+    /// For suspects.
+    pub suspect: Option<Duration>,
+}
+
+impl Limit {
+    /// At most this many rows, of any size.
+    pub fn rows(rows: usize) -> Self {
+        Self { rows, bytes: usize::MAX, since: None }
+    }
+}
+
+/// The pending work of a consumer's handlers.
+// Exhaustive: a store that did not look for a new kind of work would leave those rows forever, so it must not compile.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DueRows {
+    /// An ordinary row is due.
+    pub ordinary: bool,
+    /// A suspect is due.
+    pub suspect: bool,
+    /// A crashed row has to become a dead letter.
+    pub crashed: bool,
+}

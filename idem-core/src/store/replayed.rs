@@ -1,0 +1,64 @@
+//! The pages in which an operator lists rows, and the results of replays.
+
+/// A page of a list, newest rows first. By default the first 100 rows.
+///
+/// ```
+/// # use idem_core::store::Page;
+/// let next = Page::new(20).before(4711);
+/// assert_eq!((next.limit, next.before), (20, Some(4711)));
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Page {
+    /// Lists only rows with a smaller id: the last one of the previous page.
+    pub before: Option<i64>,
+    /// The maximum number of rows.
+    pub limit: u32,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self::new(100)
+    }
+}
+
+impl Page {
+    /// The first page, of at most this many rows.
+    pub fn new(limit: u32) -> Self {
+        Self { before: None, limit }
+    }
+
+    /// The page behind the row with this id, the last one of the page before.
+    pub fn before(self, id: i64) -> Self {
+        Self { before: Some(id), ..self }
+    }
+}
+
+/// The result of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Replayed {
+    /// The row is due now.
+    Due,
+    /// There is no dead row with this id, or no longer one.
+    NotFound,
+    /// Its handler had committed, or it was too old to tell whether it was processed, so some of its effects may
+    /// persist: replay it by force, or discard it.
+    NeedsForce,
+    /// Its key belongs to another message: replay it under a new key.
+    NeedsKey,
+    /// The new key belongs to another message.
+    KeyTaken,
+}
+
+/// The result of a replay of many dead letters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayedAll {
+    /// How many are due now.
+    pub due: u64,
+    /// How many were left because they need force, see [`Replayed::NeedsForce`].
+    pub needs_force: u64,
+    /// How many were left because they need another key, see [`Replayed::NeedsKey`].
+    pub needs_key: u64,
+}
