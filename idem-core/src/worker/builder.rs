@@ -102,7 +102,7 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
         Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
     }
 
-    /// Sets the codec; JSON by default. A handler may have its own, [`HandlerOptions::codec`].
+    /// Sets the codec; JSON by default. A handler may have its own, [`HandlerOptions::codec`](crate::HandlerOptions::codec).
     pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, NoHandlers> {
         let Self { consumer, store, source, state, handlers, settings, health, gate, stage, .. } = self;
         let codec = Arc::new(codec);
@@ -177,7 +177,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// Sets how long a handler may run; 30 seconds by default. A handler that runs longer is dropped, which rolls back,
     /// and counts as failed. The timeout does not cover COMMIT. A handler may have its own,
-    /// [`HandlerOptions::timeout`].
+    /// [`HandlerOptions::timeout`](crate::HandlerOptions::timeout).
     pub fn handler_timeout(mut self, handler_timeout: Duration) -> Self {
         self.settings.handler_timeout = handler_timeout;
         self
@@ -192,7 +192,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// Sets when and how often a message whose handler failed runs again; 5 attempts by default. A handler
-    /// may have its own policy, [`HandlerOptions::retry`].
+    /// may have its own policy, [`HandlerOptions::retry`](crate::HandlerOptions::retry).
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
