@@ -2,9 +2,9 @@
 
 use std::slice;
 
-use crate::record::{Shared, Shares, committed};
+use crate::record::{Shares, committed};
 use crate::registry::Route;
-use crate::runtime::Pipeline;
+use crate::runtime::{Pipeline, Shared};
 use crate::store::{Row, StoreError};
 use crate::{Outcome, Store};
 

@@ -2,8 +2,7 @@
 
 use tokio::sync::Semaphore;
 
-use crate::record::Shared;
-use crate::runtime::{Pipeline, Progress};
+use crate::runtime::{Pipeline, Progress, Shared};
 use crate::{Acker, Delivery, Store};
 
 impl<S: Store> Pipeline<S> {

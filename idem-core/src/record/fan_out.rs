@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::registry::{NoJob, Route, Unfit};
-use crate::runtime::{HoldReason, Pipeline, Progress};
+use crate::runtime::{HoldReason, Pipeline, Progress, Shared};
 use crate::store::{HandlerId, NewRow, StoreError};
 use crate::{Delivery, Outcome, Store, telemetry};
 
@@ -35,13 +35,6 @@ impl Written {
     pub(crate) fn is_gone(&self) -> bool {
         self.classified.contains(&Classified::Gone)
     }
-}
-
-/// The outcome of a delivery for each of its handlers.
-pub(crate) struct Shared {
-    pub(crate) outcomes: Vec<(HandlerId, Outcome)>,
-    /// Whether no handler had taken the message before.
-    pub(crate) is_new: bool,
 }
 
 impl<S: Store> Pipeline<S> {

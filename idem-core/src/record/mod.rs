@@ -20,5 +20,5 @@ mod row;
 
 pub(crate) use classify::Classified;
 pub(crate) use committed::committed;
-pub(crate) use fan_out::{Shared, Shares};
+pub(crate) use fan_out::Shares;
 pub(crate) use many::Known;

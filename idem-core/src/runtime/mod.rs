@@ -64,5 +64,5 @@ pub(crate) use refusals::{Refusals, RowPreparation};
 pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
-pub(crate) use step::{Arrival, HoldReason, Progress};
+pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

@@ -1,13 +1,19 @@
 //! The result of one try of a delivery.
 
-use crate::record::Shared;
-use crate::store::{Identity, StoreError};
+use crate::store::{HandlerId, Identity, StoreError};
 use crate::{BoxError, Delivery, Outcome};
 
 use super::key_queue::Place;
 
 /// A delivery that can run, with its place in the queue of its ordering key, of which it is the first.
 pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
+
+/// The outcome of a delivery for each of its handlers.
+pub(crate) struct Shared {
+    pub(crate) outcomes: Vec<(HandlerId, Outcome)>,
+    /// Whether no handler had taken the message before.
+    pub(crate) is_new: bool,
+}
 
 /// The result of one try of a delivery.
 pub(crate) enum Progress {
