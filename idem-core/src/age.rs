@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use humantime::format_duration;
 
-use crate::registry::Routes;
+use crate::routes::Routes;
 use crate::store::HandlerId;
 use crate::{Delivery, Error, ReplayWindow, Source, Store};
 

@@ -8,13 +8,10 @@ use std::sync::Arc;
 use crate::codec::Preparing;
 use crate::handler_options::HandlerLimits;
 use crate::panic_text::panic_text;
-use crate::store::Identity;
 use crate::{
     BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Fingerprint, Handler, HasConnection, Input, Key,
     Reason, Store,
 };
-
-pub(crate) use crate::routes::{Route, RouteBy, Routes};
 
 /// A future that borrows the transaction that it writes through.
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send + 'a>>;
@@ -211,11 +208,4 @@ fn caught<T, E: From<Unfit>>(reason: Reason, what: &str, work: impl FnOnce() -> 
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Unfit::new(reason, format!("{what} panicked: {}", panic_text(panic.as_ref()))).into())
     })
-}
-
-/// A delivery that is ready to run: its handler, its identity and the decoded message.
-pub(crate) struct Work<'a, S> {
-    pub(crate) route: &'a Route<S>,
-    pub(crate) identity: Identity,
-    pub(crate) job: Box<dyn Job<S>>,
 }

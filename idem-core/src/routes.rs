@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::registry::{Registered, Unfit};
-use crate::store::{HandlerId, Row};
+use crate::registry::{Job, Registered, Unfit};
+use crate::store::{HandlerId, Identity, Row};
 use crate::subject;
 use crate::telemetry::Meters;
 use crate::{Delivery, Reason, RetryPolicy, Store};
@@ -20,6 +20,13 @@ pub(crate) struct Route<S> {
     pub(crate) retry: RetryPolicy,
     /// How long its claims were kept when the worker started; `None`: forever.
     pub(crate) retention: Option<Duration>,
+}
+
+/// A delivery that is ready to run: its handler, its identity and the decoded message.
+pub(crate) struct Work<'a, S> {
+    pub(crate) route: &'a Route<S>,
+    pub(crate) identity: Identity,
+    pub(crate) job: Box<dyn Job<S>>,
 }
 
 /// The part of a delivery that selects its handler.

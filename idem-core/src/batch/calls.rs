@@ -1,7 +1,8 @@
 //! The handler calls that a batch makes.
 
 use crate::Store;
-use crate::registry::{Job, Route};
+use crate::registry::Job;
+use crate::routes::Route;
 
 use super::item::Item;
 

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::registry::{Job, Route, Work};
+use crate::registry::Job;
+use crate::routes::{Route, Work};
 use crate::runtime::{Pipeline, Place};
 use crate::store::{Identity, Row};
 use crate::{Delivery, Outcome, Store};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::registry::Route;
+use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::StoreError;
 use crate::{DeliveryOrder, Reason, RetryPolicy, Store};

@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use crate::panic_text::panic_text;
-use crate::registry::{Job, Route};
+use crate::registry::Job;
+use crate::routes::Route;
 use crate::runtime::{Pipeline, at};
 use crate::{BoxError, Store};
 

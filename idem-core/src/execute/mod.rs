@@ -15,7 +15,8 @@ mod ran;
 use tokio::time::Instant;
 
 use crate::Store;
-use crate::registry::{Job, Route};
+use crate::registry::Job;
+use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{CommitResult, RollbackResult};
 

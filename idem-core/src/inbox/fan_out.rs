@@ -3,7 +3,7 @@
 use std::slice;
 
 use crate::record::{Shares, committed};
-use crate::registry::Route;
+use crate::routes::Route;
 use crate::runtime::{Pipeline, Shared};
 use crate::store::{Row, StoreError};
 use crate::{Outcome, Store};

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::registry::{NoJob, Route};
+use crate::registry::NoJob;
+use crate::routes::Route;
 use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation};
 use crate::store::{Note, Row};
 use crate::{Outcome, PrepareError, Reason, Store};

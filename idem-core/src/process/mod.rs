@@ -38,7 +38,8 @@ use tracing::{Instrument, Span};
 
 use crate::execute::{Charge, Conclusion};
 use crate::record::Classified;
-use crate::registry::{Job, NoJob, Route};
+use crate::registry::{Job, NoJob};
+use crate::routes::Route;
 use crate::runtime::{HoldReason, Pipeline, Place, Progress, UNANSWERED, Unwinding, extended, unanswered};
 use crate::store::{ClaimState, Identity};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::registry::Route;
+use crate::routes::Route;
 use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{ClaimState, Claimed, Identity, NewRow, StoreError};
 use crate::{Delivery, Reason, Store};

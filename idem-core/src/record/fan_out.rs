@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::registry::{NoJob, Route, Unfit};
+use crate::registry::{NoJob, Unfit};
+use crate::routes::Route;
 use crate::runtime::{HoldReason, Pipeline, Progress, Shared};
 use crate::store::{HandlerId, NewRow, StoreError};
 use crate::{Delivery, Outcome, Store, telemetry};

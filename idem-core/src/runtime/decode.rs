@@ -2,7 +2,8 @@
 
 use tracing::Span;
 
-use crate::registry::{Job, NoJob, Route, Unfit, Work};
+use crate::registry::{Job, NoJob, Unfit};
+use crate::routes::{Route, Work};
 use crate::store::Identity;
 use crate::{Delivery, Key, Reason, Store};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::registry::Routes;
+use crate::routes::Routes;
 use crate::telemetry::Gauges;
 use crate::{Lag, Store};
 

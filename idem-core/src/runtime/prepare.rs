@@ -2,7 +2,7 @@
 
 use tokio::time::timeout;
 
-use crate::registry::Route;
+use crate::routes::Route;
 use crate::{Delivery, PrepareError, Store};
 
 use super::pipeline::Pipeline;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::registry::RouteBy;
+use crate::routes::RouteBy;
 use crate::{Delivery, DeliveryOrder, Error, Outcome, RetryPolicy};
 
 /// Called with each delivery and its outcome.

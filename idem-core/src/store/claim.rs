@@ -2,13 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::StoreError;
+use super::{HandlerId, StoreError};
 use crate::{BoxError, Fingerprint, Key};
-
-/// (consumer, handler), interned as a small integer in the table `handlers`.
-// Exhaustive: it is the column's number, and stores wrap and unwrap it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct HandlerId(pub i32);
 
 /// The identity of a message in the store.
 // Exhaustive: a store that did not read a new part of it would take two messages for one, so it must not compile.

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `transactions`, `claims`, `inbox_rows`, `operator` | the four traits of a store |
-//! | `claim`, `row`, `filter` | claims, inbox rows, and which rows an operator means |
+//! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
 //! | `waiting` | handlers with inbox rows |
 //! | `envelope` | the encoding of a delivery's facts in a row |
@@ -18,6 +18,7 @@ mod connection_share;
 pub mod envelope;
 mod error;
 mod filter;
+mod handler_id;
 mod inbox_rows;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod ledger;
@@ -38,11 +39,12 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, HandlerId, Identity, RollbackResult, Ticket};
+pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket};
 pub use claims::Claims;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use error::StoreError;
 pub use filter::Filter;
+pub use handler_id::HandlerId;
 pub use inbox_rows::InboxRows;
 pub use limit::{DueRows, Kind, Limit, Since};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

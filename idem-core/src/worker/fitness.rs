@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::registry::{Registered, RouteBy};
+use crate::registry::Registered;
+use crate::routes::RouteBy;
 use crate::{Error, Source, Store, subject};
 
 use crate::runtime::Settings;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::registry::RouteBy;
+use crate::routes::RouteBy;
 use crate::runtime::SuspectLock;
 use crate::{Delivery, DeliveryOrder, Outcome, Source, Store, Worker};
 

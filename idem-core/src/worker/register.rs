@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::registry::{Registered, Route, Routes};
+use crate::registry::Registered;
+use crate::routes::{Route, Routes};
 use crate::runtime::Settings;
 use crate::store::StoreError;
 use crate::telemetry::Meters;

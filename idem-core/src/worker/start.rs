@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::registry::Routes;
+use crate::routes::Routes;
 use crate::runtime::{BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Pipeline, Preparations, Refusals, Rows};
 use crate::store::ConnectionShare;
 use crate::telemetry::{self, Gauges};
