@@ -13,8 +13,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::cargo::{cargo, root, run};
-use crate::package::CRATES;
+use crate::cargo::{PUBLISHED, cargo, root, run};
 
 /// Set for the rustdoc that cargo starts, which is this program.
 const AS_RUSTDOC: &str = "IDEM_XTASK_RUSTDOC";
@@ -33,7 +32,7 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     let json = document()?;
     let core = list(&json.join("idem_core.json"))?;
     let mut changes = Vec::new();
-    for name in CRATES {
+    for name in PUBLISHED {
         let file = Path::new(FOLDER).join(format!("{name}.txt"));
         let now = public_paths(&list(&json.join(format!("{}.json", library(name))))?, &core);
         if options.write {
@@ -68,7 +67,7 @@ fn library(name: &str) -> String {
 fn document() -> Result<PathBuf> {
     let target = root().join("target");
     let mut command = cargo(["doc", "--no-deps", "--lib", "--all-features", "--target-dir", "target/api"]);
-    command.args(CRATES.iter().flat_map(|name| ["--package", *name]));
+    command.args(PUBLISHED.iter().flat_map(|name| ["--package", *name]));
     command.env("CARGO_BUILD_BUILD_DIR", std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| target.clone().into()));
     command.env("RUSTDOC", std::env::current_exe().context("cannot tell where this program is")?);
     command.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json").env(AS_RUSTDOC, "1");

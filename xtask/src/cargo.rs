@@ -5,6 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+/// The published crates, each after its dependencies.
+pub(crate) const PUBLISHED: [&str; 7] =
+    ["idem-core", "idem-macros", "idem-test", "idem-kafka", "idem-nats", "idem-rabbitmq", "idem-rs"];
+
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

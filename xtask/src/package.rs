@@ -8,13 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::cargo::{announce, cargo, root};
+use crate::cargo::{PUBLISHED, announce, cargo, root};
 use crate::tree::Tree;
 use crate::unpacked;
 
-/// The published crates, each after its dependencies.
-pub(crate) const CRATES: [&str; 7] =
-    ["idem-core", "idem-macros", "idem-test", "idem-kafka", "idem-nats", "idem-rabbitmq", "idem-rs"];
 /// The files that each package must contain.
 const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
@@ -28,11 +25,11 @@ pub(crate) struct Options {
 
 /// Creates the packages in `target/package`, and compiles them together.
 pub(crate) fn check(options: &Options) -> Result<()> {
-    for name in CRATES {
+    for name in PUBLISHED {
         contains_files(name)?;
     }
     let mut command = cargo(["package", "--allow-dirty"]);
-    command.args(CRATES.iter().flat_map(|name| ["--package", *name]));
+    command.args(PUBLISHED.iter().flat_map(|name| ["--package", *name]));
     if options.verify {
         let tree = publishable()?;
         let target = root().join("target/publish/target");

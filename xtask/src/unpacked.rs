@@ -6,8 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use toml::{Table, Value};
 
-use crate::cargo::{cargo, root, run};
-use crate::package::CRATES;
+use crate::cargo::{PUBLISHED, cargo, root, run};
 
 /// Checks that the packages in `target/package` compile with all features, each with the packages of the others, so that
 /// no package lacks a file. Dependencies from crates.io are those that the workspace has compiled, so it is quick.
@@ -17,7 +16,7 @@ pub(crate) fn check() -> Result<()> {
     // A file that has left a package would stay.
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;
-    for name in CRATES {
+    for name in PUBLISHED {
         let package = target.join("package").join(format!("{}.crate", folder(name)));
         let unpacked =
             Command::new("tar").arg("xzf").arg(&package).current_dir(&dir).status().context("cannot run tar")?;
@@ -39,8 +38,8 @@ fn folder(name: &str) -> String {
 /// A workspace of the packages. It has the profiles of the repository, with which dependencies have been compiled.
 fn manifest(workspace: &str) -> Result<String> {
     let of_repository: Table = toml::from_str(workspace).context("Cargo.toml")?;
-    let members = CRATES.map(folder).map(Value::String).to_vec();
-    let patches = CRATES.map(|name| (name.to_owned(), Value::Table(Table::from_iter([path(name)]))));
+    let members = PUBLISHED.map(folder).map(Value::String).to_vec();
+    let patches = PUBLISHED.map(|name| (name.to_owned(), Value::Table(Table::from_iter([path(name)]))));
     let patch = Table::from_iter([("crates-io".to_owned(), Value::Table(Table::from_iter(patches)))]);
     let set = Table::from_iter([
         ("resolver".to_owned(), Value::String("3".to_owned())),
@@ -65,7 +64,7 @@ mod tests {
     #[test]
     fn the_packages_take_each_other_and_the_profiles_of_the_repository() {
         let manifest: Table = toml::from_str(&manifest("[profile.dev]\ndebug = 1\n").unwrap()).unwrap();
-        assert_eq!(manifest["workspace"]["members"].as_array().unwrap().len(), CRATES.len());
+        assert_eq!(manifest["workspace"]["members"].as_array().unwrap().len(), PUBLISHED.len());
         assert_eq!(manifest["patch"]["crates-io"]["idem-core"]["path"].as_str(), Some(&*folder("idem-core")));
         assert_eq!(manifest["profile"]["dev"]["debug"].as_integer(), Some(1));
     }
