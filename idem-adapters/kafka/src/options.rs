@@ -3,8 +3,6 @@
 use std::fmt;
 
 use idem_core::{BoxError, Error};
-use rdkafka::ClientConfig;
-use rdkafka::config::RDKafkaLogLevel;
 
 use crate::address;
 use crate::config::Config;
@@ -126,7 +124,7 @@ impl Options {
         if self.tls && !cfg!(feature = "ssl") {
             return Err(Error::Config(format!("TLS was not built in: {SSL}")));
         }
-        let mut client = defaults();
+        let mut client = property::defaults();
         client.set("bootstrap.servers", &self.brokers);
         let mechanism = match (&self.sasl, &self.login) {
             (Some(_), Some(_)) => {
@@ -203,23 +201,6 @@ impl fmt::Debug for Options {
             .field("properties", &names)
             .finish_non_exhaustive()
     }
-}
-
-/// Idem's defaults where they differ from librdkafka's. The user's settings override them.
-fn defaults() -> ClientConfig {
-    let mut client = ClientConfig::new();
-    client
-        .set("client.id", "idem")
-        .set("allow.auto.create.topics", "false")
-        // By default 100,000 messages and 64 MiB of each partition would lie here unhandled, and a partition that had
-        // enough would not be looked at again for a second.
-        .set("queued.min.messages", "1000")
-        .set("queued.max.messages.kbytes", "4096")
-        .set("fetch.queue.backoff.ms", "10")
-        // By default a broker that is back is tried only after up to 15 seconds.
-        .set("reconnect.backoff.max.ms", "1000")
-        .set_log_level(RDKafkaLogLevel::Warning);
-    client
 }
 
 #[cfg(test)]

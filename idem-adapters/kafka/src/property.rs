@@ -1,6 +1,8 @@
-//! Which settings of librdkafka are idem's own.
+//! The settings of librdkafka: those that are idem's own, and idem's defaults.
 
 use idem_core::Error;
+use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
 
 /// The settings that are not the user's, and why.
 const OWN: &[(&str, &str)] = &[
@@ -32,4 +34,21 @@ pub(crate) fn check(name: &str) -> Result<(), Error> {
         Some((_, why)) => Err(Error::Config(format!("the setting `{name}` is idem's own: {why}. Leave it out"))),
         None => Ok(()),
     }
+}
+
+/// Idem's defaults where they differ from librdkafka's. The user's settings override them.
+pub(crate) fn defaults() -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client
+        .set("client.id", "idem")
+        .set("allow.auto.create.topics", "false")
+        // By default 100,000 messages and 64 MiB of each partition would lie here unhandled, and a partition that had
+        // enough would not be looked at again for a second.
+        .set("queued.min.messages", "1000")
+        .set("queued.max.messages.kbytes", "4096")
+        .set("fetch.queue.backoff.ms", "10")
+        // By default a broker that is back is tried only after up to 15 seconds.
+        .set("reconnect.backoff.max.ms", "1000")
+        .set_log_level(RDKafkaLogLevel::Warning);
+    client
 }

@@ -156,6 +156,7 @@ async fn an_answer_that_is_not_the_consumers_confirms_nothing() {
     let mut stream = world.open(1).await;
     let (_, acker) = next(&mut stream).await;
     world.delete_consumer().await;
+    // The subscription of the consumer ends a moment after the answer to its deletion.
     sleep(Duration::from_millis(200)).await;
     let client = async_nats::connect(&world.url).await.unwrap();
     let mut asked = client.subscribe(format!("$JS.ACK.{}.>", world.stream)).await.unwrap();

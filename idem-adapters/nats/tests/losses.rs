@@ -200,6 +200,7 @@ async fn an_ack_that_comes_while_the_stream_is_another_one_waits_and_settles_not
     let (delivery, _held) = next(&mut other).await;
     assert_eq!(delivery.payload(), "b");
     let late = tokio::spawn(old.ack());
+    // There is no signal for an ack that must not arrive.
     tokio::time::sleep(SHORT).await;
     assert_eq!(world.info().await.num_ack_pending, 1);
     stream.subscribe(subscribe_options(1)).await.unwrap();

@@ -11,7 +11,7 @@ use crate::bare::Bare;
 use crate::classic;
 use crate::config::Config;
 use crate::limit::Limits;
-use crate::queue_type;
+use crate::queue_type::{self, Examined};
 use crate::request::{Expected, Request};
 use crate::source::Queue;
 
@@ -115,7 +115,8 @@ async fn send(request: Request, config: Arc<Config>, name: String) -> Result<Que
     request.check(&name)?;
     let mut bare = Bare::open(&config).await?;
     let limits = Limits::of(&bare, &config);
-    let found = queue_type::verify(&mut bare, &config, &name, &request, limits, FieldTable::default()).await;
+    let queue = Examined { address: &config.address, name: &name, request: &request, limits };
+    let found = queue_type::verify(&mut bare, queue, FieldTable::default()).await;
     bare.close().await;
     let found = found?;
     if request.expected == Expected::Classic {

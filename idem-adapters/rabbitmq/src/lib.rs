@@ -110,6 +110,7 @@ mod server;
 mod several;
 mod single;
 mod source;
+mod subscription;
 mod tls;
 mod unreadable;
 mod url;

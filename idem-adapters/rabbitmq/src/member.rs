@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::connection::Link;
 use crate::error::broker;
 use crate::limit::Limits;
-use crate::queue_type;
+use crate::queue_type::{self, Examined};
 use crate::request::{Expected, Request};
 use crate::single::{Single, Taken};
 use crate::wide::{End, Wide};
@@ -50,7 +50,8 @@ impl Member {
     /// Looks at the queue again: it may have been recreated with other arguments.
     pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, limits: Limits) -> Result<(), Error> {
         let known = self.arguments.clone();
-        self.arguments = queue_type::verify(bare, config, &self.name, &self.request, limits, known).await?;
+        let queue = Examined { address: &config.address, name: &self.name, request: &self.request, limits };
+        self.arguments = queue_type::verify(bare, queue, known).await?;
         Ok(())
     }
 

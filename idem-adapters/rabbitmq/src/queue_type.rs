@@ -19,7 +19,6 @@ use crate::address::Address;
 use crate::bare::Bare;
 use crate::bindings;
 use crate::classic;
-use crate::config::Config;
 use crate::error::{answer, broker, refused};
 use crate::limit::{self, Limits};
 use crate::request::{Expected, Request};
@@ -27,24 +26,27 @@ use crate::request::{Expected, Request};
 /// More than all arguments that RabbitMQ knows.
 const ROUNDS: usize = 32;
 
+/// A queue whose type is in question.
+#[derive(Clone, Copy)]
+pub(crate) struct Examined<'a> {
+    pub(crate) address: &'a Address,
+    pub(crate) name: &'a str,
+    pub(crate) request: &'a Request,
+    pub(crate) limits: Limits,
+}
+
 /// Declares the queue, where it is to be, and binds it. Refuses any other than a quorum queue. Answers with the arguments
 /// of the queue, so that the next time one round is enough: each refused declaration is a line in the server's log.
-pub(crate) async fn verify(
-    bare: &mut Bare,
-    config: &Config,
-    name: &str,
-    request: &Request,
-    limits: Limits,
-    known: FieldTable,
-) -> Result<FieldTable, Error> {
-    let (address, expected) = (&config.address, request.expected);
+pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTable) -> Result<FieldTable, Error> {
+    let Examined { address, name, request, limits } = queue;
+    let expected = request.expected;
     if expected != Expected::Declared {
         exists(bare, address, name).await?;
     }
     if expected == Expected::Unverified {
         return Ok(known);
     }
-    match (declare_quorum(bare, config, name, request, limits, known).await?, expected) {
+    match (declare_quorum(bare, queue, known).await?, expected) {
         (Ok(_), Expected::Classic) => Err(refused(format!(
             "queue `{name}` on {address} is a quorum queue, which keeps more than a classic one: use .queue(\"{name}\")"
         ))),
@@ -61,13 +63,11 @@ pub(crate) async fn verify(
 /// Declares a quorum queue. Returns its arguments, or the text of the server where the queue is of another kind.
 async fn declare_quorum(
     bare: &mut Bare,
-    config: &Config,
-    name: &str,
-    request: &Request,
-    limits: Limits,
+    queue: Examined<'_>,
     known: FieldTable,
 ) -> Result<Result<FieldTable, String>, Error> {
-    let (address, expected) = (&config.address, request.expected);
+    let Examined { address, name, request, limits } = queue;
+    let expected = request.expected;
     let failed = |error| broker(format!("cannot look at queue `{name}` on {address}"), error);
     let mut arguments = quorum(request, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {

@@ -19,6 +19,7 @@ use crate::lag::Asked;
 use crate::member::Member;
 use crate::request::Request;
 use crate::single::Taken;
+use crate::subscription::{DRAIN, SUBSCRIBE, Subscription};
 use crate::wide::End;
 
 /// A quorum queue of a RabbitMQ server, made by [`RabbitMq::queue`](crate::RabbitMq::queue) or
@@ -45,26 +46,6 @@ pub struct Queue {
     turn: usize,
     asked: Asked,
 }
-
-/// The state of one subscription, made by `subscribe`.
-#[derive(Clone, Copy)]
-struct Subscription {
-    /// Whether it may still be asked for deliveries.
-    live: bool,
-    /// Whether the deliveries of each queue share an ordering key.
-    ordered: bool,
-    /// How many deliveries of each queue may be unsettled.
-    max_unsettled: u16,
-    /// Which of the hosts it is connected to.
-    host: usize,
-}
-
-/// The limit to what a broker that does not answer can delay a shutdown by.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// The time limit for all questions about one queue and its subscription. lapin waits forever for an answer that its connection
-/// has lost.
-const SUBSCRIBE: Duration = Duration::from_secs(60);
 
 impl Queue {
     pub(crate) fn new(config: Arc<Config>, name: String, request: Request, arguments: FieldTable) -> Self {

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `builder`, `handlers`, `options`, `parts` | the builder, its handlers, further options, and the parts of a worker |
+//! | `builder`, `tuning`, `options`, `parts` | the builder, its options, and the parts of a worker |
 //! | `run` | the lifecycle: start, run, drain |
 //! | `start`, `fitness`, `register`, `unregistered` | the checks at the start, and the registration of the handlers |
 //! | `tasks` | the tasks of a running worker |
@@ -15,7 +15,6 @@
 mod builder;
 mod drain;
 mod fitness;
-mod handlers;
 mod housekeeping;
 mod lag;
 mod lane;
@@ -29,6 +28,7 @@ mod run;
 mod shutdown;
 mod start;
 mod tasks;
+mod tuning;
 mod unregistered;
 mod workers;
 

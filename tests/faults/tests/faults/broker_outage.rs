@@ -83,6 +83,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
         .harm::<B, _>("stopped", &mut worker, &address, async {
             let mut server = server;
             server.stop().unwrap();
+            // The duration itself is tested.
             tokio::time::sleep(Duration::from_secs(30)).await;
             server.start_again().unwrap();
             server
@@ -104,6 +105,7 @@ async fn all_harms<B: Broker>(mut server: Instance) -> String {
     outages
         .harm::<B, _>("cut off", &mut worker, &address, async {
             relay.refuse(true);
+            // The duration itself is tested.
             tokio::time::sleep(Duration::from_secs(10)).await;
             relay.refuse(false);
         })

@@ -121,6 +121,7 @@ fn outage(name: &'static str, harm: Harm, millis: u64) -> String {
                 world.broker.publish(queue_name(queue), Publication::json(&order).unwrap());
             }
             published += 1;
+            // Five a second, for as long as the outage lasts.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         let ended = Instant::now();
