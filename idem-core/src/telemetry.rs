@@ -74,8 +74,8 @@ impl Meters {
     }
 }
 
-/// The gauges of one worker.
-pub(crate) struct Gauges {
+/// The metrics of one worker that no handler labels.
+pub(crate) struct ConsumerMetrics {
     pub(crate) in_flight: Gauge,
     pub(crate) scheduled: Gauge,
     pub(crate) dead: Gauge,
@@ -83,7 +83,7 @@ pub(crate) struct Gauges {
     pub(crate) stale: Counter,
 }
 
-impl Gauges {
+impl ConsumerMetrics {
     pub(crate) fn new(consumer: &str) -> Self {
         let labels = [("consumer", consumer.to_owned())];
         Self {

@@ -4,7 +4,7 @@ use crate::execute::RunResult;
 use crate::runtime::Pipeline;
 use crate::{Reason, Store};
 
-use super::round::Round;
+use super::opening::RoundResult;
 
 /// The handler call in which a run failed.
 #[derive(Clone, Copy)]
@@ -21,10 +21,10 @@ impl Culprit<'_> {
 
     /// Attributes a failure. If the call ran one message, it is that message's; if it ran several, halving finds the
     /// message.
-    fn blamed(self) -> Round {
+    fn blamed(self) -> RoundResult {
         match self.places {
-            [only] => Round::Without(vec![*only]),
-            _ => Round::Split,
+            [only] => RoundResult::Without(vec![*only]),
+            _ => RoundResult::Split,
         }
     }
 }
@@ -32,25 +32,25 @@ impl Culprit<'_> {
 impl<S: Store> Pipeline<S> {
     /// Returns what the result of a run means for its batch, in which the items at `new` hold claims. `None`: the batch
     /// is processed.
-    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<Round> {
+    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<RoundResult> {
         Some(match ran {
             RunResult::Processed => return None,
             // After the transaction has ended nothing can be written, so it is unknown which handler ended it.
             RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) && !culprit.ended_it => {
-                Round::Split
+                RoundResult::Split
             }
             RunResult::Failed(_) => culprit.blamed(),
             // A handler that lost any other race is retried when its message runs alone.
             RunResult::Retry(error) if culprit.places.is_empty() || self.store.deadlocked(error.as_ref()) => {
-                Round::Deadlock
+                RoundResult::Deadlock
             }
             RunResult::Retry(_) => culprit.blamed(),
-            RunResult::CommittedEarly => Round::CommittedEarly(new.to_vec()),
+            RunResult::CommittedEarly => RoundResult::CommittedEarly(new.to_vec()),
             RunResult::Broke(fault) => {
                 self.outage.report(&fault);
-                Round::Broke
+                RoundResult::Broke
             }
-            RunResult::Stopped => Round::Stopped,
+            RunResult::Stopped => RoundResult::Stopped,
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::store::{Isolation, Row};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, give};
-use super::round::{Opening, Round};
+use super::opening::{Opening, RoundResult};
 
 impl<S: Store> Pipeline<S> {
     /// Processes the available deliveries, one or a batch, and leaves `batch` empty. A delivery that has to wait goes
@@ -33,7 +33,7 @@ impl<S: Store> Pipeline<S> {
         batch.retain(|(_, acker, _)| acker.is_live());
         let (deliveries, mut ackers): (Vec<Delivery>, Vec<A>) =
             batch.into_iter().map(|(delivery, acker, _)| (delivery, acker)).unzip();
-        let verdicts = extended_all(ackers.iter_mut().collect(), self.together(&deliveries)).await;
+        let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries)).await;
         let (mut done, mut alone) = (Vec::new(), Vec::new());
         for ((delivery, acker), verdict) in deliveries.into_iter().zip(ackers).zip(verdicts) {
             match verdict {
@@ -69,8 +69,8 @@ impl<S: Store> Pipeline<S> {
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
-    async fn together(&self, deliveries: &[Delivery]) -> Vec<Verdict> {
-        let _beside = self.gate.direct().await;
+    async fn delivery_verdicts(&self, deliveries: &[Delivery]) -> Vec<Verdict> {
+        let _beside = self.suspect_lock.direct().await;
         let items = self.items(deliveries);
         let facts: Vec<&Delivery> = deliveries.iter().collect();
         self.verdicts(items, &facts, Opening::Claims).await
@@ -86,7 +86,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns the verdict of items that have not run yet while a suspect waits for running messages to end: rows are
     /// given back, and deliveries wait for the suspect, each alone. `None` if no suspect waits.
     fn makes_way(&self, opening: Opening<'_>) -> Option<Verdict> {
-        let waited_for = self.gate.wanted() >= opening.stage();
+        let waited_for = self.suspect_lock.wanted() >= opening.stage();
         waited_for.then_some(match opening {
             Opening::Claims => Verdict::Alone,
             Opening::Rows(_) => Verdict::Stopped,
@@ -96,7 +96,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns a verdict for each of `facts`, in their order; those that are not items are to be processed alone.
     async fn verdicts(&self, items: Vec<Item<'_, S>>, facts: &[&Delivery], opening: Opening<'_>) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::Alone; facts.len()];
-        let _turn = self.pace.turn().await;
+        let _turn = self.throttle.turn().await;
         let mut rounds = Rounds { groups: vec![(items, false)], holds: 0 };
         let (mut first, mut extended) = (true, Instant::now());
         while let Some((mut items, failed)) = rounds.groups.pop() {
@@ -113,9 +113,9 @@ impl<S: Store> Pipeline<S> {
                 continue;
             }
             first = false;
-            let round = self.round(&mut items, facts, opening).await;
+            let round = self.run_round(&mut items, facts, opening).await;
             if let Opening::Rows(rows) = opening
-                && !matches!(round, Round::Done(_))
+                && !matches!(round, RoundResult::Done(_))
                 && extended.elapsed() >= self.settings.lease / 4
             {
                 // The task that extends leases at a third of their duration skips locked rows, and may have met one of
@@ -131,31 +131,31 @@ impl<S: Store> Pipeline<S> {
     /// Sets verdicts, or forms new groups of these items.
     async fn conclude_round<'a>(
         &self,
-        round: Round,
+        round: RoundResult,
         (mut items, failed): Group<'a, S>,
         facts: &[&Delivery],
         rounds: &mut Rounds<'a, S>,
         verdicts: &mut [Verdict],
     ) {
         match round {
-            Round::Done(found) => {
-                self.pace.grow();
+            RoundResult::Done(found) => {
+                self.throttle.grow();
                 for (item, verdict) in items.chunks(1).zip(found) {
                     give(verdicts, item, &verdict);
                 }
             }
-            Round::Without(out) => {
+            RoundResult::Without(out) => {
                 let mut place = 0;
                 items.retain(|_| (!out.contains(&place), place += 1).0);
                 // After a second failure the rest is halved, so that many failures do not cost one round each.
                 if failed { rounds.halve((items, true)) } else { rounds.groups.push((items, true)) }
             }
-            Round::Split => rounds.halve((items, failed)),
-            Round::Deadlock => {
-                self.pace.shrink();
+            RoundResult::Split => rounds.halve((items, failed)),
+            RoundResult::Deadlock => {
+                self.throttle.shrink();
                 rounds.halve((items, failed));
             }
-            Round::Outage(fault) => {
+            RoundResult::Outage(fault) => {
                 let hold = HoldReason::from(&fault);
                 self.outage.report(&fault);
                 self.hold(hold, rounds.holds).await;
@@ -167,8 +167,8 @@ impl<S: Store> Pipeline<S> {
                     rounds.groups.push((items, failed));
                 }
             }
-            Round::Broke => give(verdicts, &items, &Verdict::Broke),
-            Round::CommittedEarly(new) => {
+            RoundResult::Broke => give(verdicts, &items, &Verdict::Broke),
+            RoundResult::CommittedEarly(new) => {
                 for place in new {
                     let (at, attempts) = (items[place].at, items[place].attempts + 1);
                     let identity = items[place].identity.clone();
@@ -176,7 +176,7 @@ impl<S: Store> Pipeline<S> {
                     give(verdicts, &items[place..=place], &Verdict::Done(outcome));
                 }
             }
-            Round::Stopped => give(verdicts, &items, &Verdict::Stopped),
+            RoundResult::Stopped => give(verdicts, &items, &Verdict::Stopped),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! | `collect` | takes all available items together |
 //! | `deliver` | turns deliveries into verdicts, and settles them |
 //! | `item` | a message of a batch that can run, and its verdict |
-//! | `together` | one transaction: claims, handlers, guard, commit |
-//! | `round` | how such a transaction starts, and its result |
+//! | `round` | one transaction: claims, handlers, guard, commit |
+//! | `opening` | how such a transaction starts, and its result |
 //! | `calls` | the handler calls in it |
 //! | `blame` | which message caused the failure of a batch |
 
@@ -15,8 +15,8 @@ mod calls;
 mod collect;
 mod deliver;
 mod item;
+mod opening;
 mod round;
-mod together;
 
 pub(crate) use collect::collect;
 pub(crate) use item::Verdict;

@@ -1,36 +1,211 @@
-//! How a transaction of a batch starts, and its result.
+//! One transaction for many deliveries: claims, handlers, guard, commit.
 
-use crate::store::{Row, StoreError};
+use std::time::Duration;
 
-use super::item::Verdict;
+use tokio::time::Instant;
 
-/// The first step of a transaction of a batch.
-#[derive(Clone, Copy)]
-pub(super) enum Opening<'a> {
-    /// The claims of deliveries.
-    Claims,
-    /// The start of inbox rows, which already have claims.
-    Rows(&'a [Row]),
+use crate::execute::{RunResult, Unhandled};
+use crate::record::Classified;
+use crate::runtime::Pipeline;
+use crate::store::{ClaimState, Claimed, Identity, Row, StoreError};
+use crate::{Delivery, Outcome, Store};
+
+use super::blame::Culprit;
+use super::calls::{Call, calls};
+use super::item::{Item, Verdict};
+use super::opening::{Opening, RoundResult};
+
+impl<S: Store> Pipeline<S> {
+    /// Runs these items, which are sorted by handler and key, in one transaction.
+    pub(super) async fn run_round(
+        &self,
+        items: &mut [Item<'_, S>],
+        facts: &[&Delivery],
+        opening: Opening<'_>,
+    ) -> RoundResult {
+        // Jobs that an earlier round consumed are decoded again, before any transaction is open.
+        for (place, item) in items.iter_mut().enumerate() {
+            if item.job.is_none() {
+                match self.again(item.route, facts[item.at], &item.identity) {
+                    Ok(job) => item.job = Some(job),
+                    Err(_) => return RoundResult::Without(vec![place]),
+                }
+            }
+        }
+        let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
+        // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
+        let longest = items.iter().map(|item| item.route.timeout).max().unwrap_or_default();
+        let opened = match opening {
+            Opening::Claims => self.open(longest, &messages, None).await,
+            Opening::Rows(rows) => {
+                self.open(longest, &messages, Some(items.iter().map(|item| &rows[item.at]).collect())).await
+            }
+        };
+        let (mut txn, found) = match opened {
+            Ok(opened) => opened,
+            Err(round) => return round,
+        };
+        let new = places(&found, |found| *found == Found::New);
+        let calls = calls(items, &new);
+        // A message that is claimed here and does not run would be lost.
+        if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
+            return self.undone(txn, RoundResult::Without(new)).await;
+        }
+        if let Err(Failed { unhandled, places, ended_it }) = self.call_all(&mut txn, calls).await {
+            let ran = match unhandled {
+                Some(unhandled) => self.undo(txn, unhandled).await,
+                None => return RoundResult::Broke,
+            };
+            return self.blame(ran, Culprit { places: &places, ended_it }, &new).unwrap_or(RoundResult::Split);
+        }
+        let ran = RunResult::of(self.store.commit(txn).await);
+        if let Some(round) = self.blame(ran, Culprit::NOBODY, &new) {
+            return round;
+        }
+        for (item, found) in items.iter().zip(&found) {
+            if let Found::Duplicate(age) = found {
+                item.route.meters.duplicate_age(*age);
+            }
+        }
+        RoundResult::Done(found.into_iter().map(Verdict::from).collect())
+    }
+
+    /// Begins a transaction whose statements may take this long, and claims all messages or starts their rows. An error is the result of a round that ends
+    /// here.
+    async fn open(
+        &self,
+        timeout: Duration,
+        messages: &[(&Identity, &Delivery)],
+        rows: Option<Vec<&Row>>,
+    ) -> Result<(S::Txn, Vec<Found>), RoundResult> {
+        let mut txn = self.store.begin(timeout).await.map_err(faulty)?;
+        let found = match rows {
+            None => self.claims(&mut txn, messages).await,
+            Some(rows) => self.starts(&mut txn, &rows).await,
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(fault) if !fault.is_answered() => return Err(RoundResult::Outage(fault)),
+            Err(fault) => return Err(self.undone(txn, faulty(fault)).await),
+        };
+        let odd = places(&found, |found| *found == Found::Odd);
+        if !odd.is_empty() {
+            return Err(self.undone(txn, RoundResult::Without(odd)).await);
+        }
+        Ok((txn, found))
+    }
+
+    /// Calls the handlers, one after another.
+    async fn call_all(&self, txn: &mut S::Txn, calls: Vec<Call<'_, S>>) -> Result<(), Failed> {
+        let mut before = Vec::new();
+        for Call { places, route, job } in calls {
+            if !before.is_empty() {
+                match self.store.between(txn).await {
+                    Ok(true) => {}
+                    // The previous call ended or aborted the transaction.
+                    Ok(false) => {
+                        let unhandled = Unhandled::Failed("the handler ended the transaction".into());
+                        return Err(Failed { unhandled: Some(unhandled), places: before, ended_it: true });
+                    }
+                    Err(fault) => {
+                        self.outage.report(&fault);
+                        return Err(Failed { unhandled: None, places: before, ended_it: false });
+                    }
+                }
+            }
+            let began = Instant::now();
+            let handled = self.handle(route, job, txn, began).await;
+            route.meters.handler.record(began.elapsed());
+            if let Err(unhandled) = handled {
+                return Err(Failed { unhandled: Some(unhandled), places, ended_it: false });
+            }
+            before = places;
+        }
+        Ok(())
+    }
+
+    /// Claims all messages, and classifies those that were claimed before.
+    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, StoreError> {
+        let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
+        let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
+        let old = places(&claimed, |claimed| *claimed == Claimed::Found);
+        let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
+        let known = if old.is_empty() { Vec::new() } else { self.store.known(txn, &sought).await? };
+        let mut known = known.into_iter();
+        let classified = messages.iter().zip(claimed).map(|(message, claimed)| {
+            let existing = if claimed.is_new() { None } else { known.next().flatten() };
+            self.classify(*message, claimed, existing.as_ref())
+        });
+        Ok(classified.map(Found::from).collect())
+    }
+
+    /// Starts the rows: deletes them and dates their claims.
+    async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Found>, StoreError> {
+        let started = self.store.start_many(txn, rows).await?;
+        Ok(started.into_iter().map(|started| if started { Found::New } else { Found::Lost }).collect())
+    }
+
+    async fn undone(&self, txn: S::Txn, round: RoundResult) -> RoundResult {
+        match self.store.rollback(txn).await {
+            Ok(_) => round,
+            Err(fault) => RoundResult::Outage(fault),
+        }
+    }
 }
 
-/// The result of one transaction of a batch. Unless it is `Done`, `Broke` or `CommittedEarly`, nothing of it is in the
-/// database.
-pub(super) enum Round {
-    /// Committed: a verdict for each item, in their order.
-    Done(Vec<Verdict>),
-    /// The handler of this item failed, or these items cannot be in a batch: the others run again without them.
-    Without(Vec<usize>),
-    /// A message failed, and it is unknown which: a swallowed error, a deferred constraint, a locked key, a message
-    /// that the database refuses.
-    Split,
-    /// Lost against a concurrent transaction.
-    Deadlock,
-    /// The database did not respond, or cannot be used; nothing had begun.
-    Outage(StoreError),
-    /// The connection was lost, or COMMIT got no response.
-    Broke,
-    /// A handler ran COMMIT: the claims stand, and perhaps some of the effects.
-    CommittedEarly(Vec<usize>),
-    /// The worker is stopping.
-    Stopped,
+/// A call of a handler that ended the round.
+struct Failed {
+    /// The reason; `None` if the connection was lost.
+    unhandled: Option<Unhandled>,
+    /// The items of the call.
+    places: Vec<usize>,
+    ended_it: bool,
+}
+
+/// The result of one claim of a batch.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    New,
+    /// Processed this long ago.
+    Duplicate(Duration),
+    /// To be processed alone.
+    Odd,
+    /// The lease of its row was lost.
+    Lost,
+}
+
+impl From<Classified> for Found {
+    fn from(classified: Classified) -> Self {
+        match classified {
+            Classified::New => Self::New,
+            Classified::Duplicate(Some(age)) => Self::Duplicate(age),
+            // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be
+            // counted, and a removed claim has to be inserted again.
+            Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict | Classified::Gone => Self::Odd,
+        }
+    }
+}
+
+impl From<Found> for Verdict {
+    fn from(found: Found) -> Self {
+        match found {
+            Found::New => Self::Done(Outcome::Processed),
+            Found::Duplicate(_) => Self::Done(Outcome::Duplicate),
+            Found::Odd => Self::Alone,
+            Found::Lost => Self::Lost,
+        }
+    }
+}
+
+/// Converts an error that occurred before any handler ran.
+fn faulty(fault: StoreError) -> RoundResult {
+    match fault {
+        StoreError::LockTimeout | StoreError::Message(_) => RoundResult::Split,
+        StoreError::Serialization(_) => RoundResult::Deadlock,
+        StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => RoundResult::Outage(fault),
+    }
+}
+
+fn places<T>(all: &[T], which: impl Fn(&T) -> bool) -> Vec<usize> {
+    (0..all.len()).filter(|place| which(&all[*place])).collect()
 }

@@ -41,7 +41,7 @@ impl<S: Store> Pipeline<S> {
         let mut batch = Vec::with_capacity(arrived.len());
         // A suspect that has the process to itself is not blamed for what a codec or a key does.
         let ackers = arrived.iter_mut().map(|arrived| &mut arrived.acker).collect();
-        let beside = extended_all(ackers, self.gate.direct()).await;
+        let beside = extended_all(ackers, self.suspect_lock.direct()).await;
         for arrived in arrived {
             self.identify(arrived).map_or_else(|unfit| alone.push(unfit), |item| batch.push(item));
         }

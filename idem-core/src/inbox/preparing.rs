@@ -123,7 +123,7 @@ impl<S: Store> Pipeline<S> {
             false => self.routes.get(row.identity.handler),
             // Its handler is looked up again.
             true => {
-                let _beside = self.gate.direct().await;
+                let _beside = self.suspect_lock.direct().await;
                 self.unprepared_of_row(row)
             }
         };

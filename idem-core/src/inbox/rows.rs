@@ -39,7 +39,7 @@ impl<S: Store> Pipeline<S> {
         let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = async |_slot: Option<SemaphorePermit<'_>>| {
             while let Some((row, verdict)) = next() {
-                let stops = self.draining.is_cancelled() || self.gate.wanted() >= Isolation::Inbox;
+                let stops = self.draining.is_cancelled() || self.suspect_lock.wanted() >= Isolation::Inbox;
                 let verdict = if verdict == Verdict::Alone && stops { Verdict::Stopped } else { verdict };
                 self.finish_row(row, verdict).await;
             }

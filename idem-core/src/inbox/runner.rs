@@ -106,11 +106,11 @@ impl<S: Store> Runner<S> {
         let Some(mut room_in_memory) = self.memory.some().await else { return Ok(false) };
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process.
-        let room = Arc::new(self.pipeline.gate.inbox().await);
+        let room = Arc::new(self.pipeline.suspect_lock.inbox().await);
         if self.pipeline.draining.is_cancelled() {
             return Ok(false);
         }
-        let size = self.pipeline.pace.size();
+        let size = self.pipeline.throttle.size();
         let began = Instant::now();
         let (bytes, since) = (self.memory.left(&room_in_memory), self.looks.take(began));
         let wanted = Limit { rows: slots.len() * size, bytes, since };

@@ -127,7 +127,7 @@ pub(super) struct Arrived<A> {
 
 impl<A> Arrived<A> {
     fn new<S: Store>(pipeline: &Pipeline<S>, delivery: Delivery, acker: A) -> Self {
-        Self::again(delivery, acker, Counted::new(&pipeline.gauges.in_flight))
+        Self::again(delivery, acker, Counted::new(&pipeline.metrics.in_flight))
     }
 
     /// Wraps a delivery that comes back from a batch.

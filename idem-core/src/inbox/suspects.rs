@@ -19,7 +19,7 @@ impl<S: Store> Runner<S> {
         let draining = &self.pipeline.draining;
         // One suspect per process, from its reservation to its outcome.
         let turn = tokio::select! {
-            turn = self.pipeline.gate.turn() => turn,
+            turn = self.pipeline.suspect_lock.turn() => turn,
             () = draining.cancelled() => return Ok(false),
         };
         let (began, mut quiet, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);

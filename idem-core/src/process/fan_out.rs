@@ -10,7 +10,7 @@ impl<S: Store> Pipeline<S> {
     /// neither be acked nor run again for that one only.
     pub(super) async fn fan_out(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Progress {
         let routes: Vec<_> = self.routes.takers(delivery).collect();
-        let beside = self.gate.direct().await;
+        let beside = self.suspect_lock.direct().await;
         let shares = self.share(delivery, &routes);
         drop(beside);
         // In claim order, like a batch, so that no two deliveries wait for each other.

@@ -179,7 +179,7 @@ impl<S: Store> Pipeline<S> {
         identity: &Identity,
         job: Box<dyn Job<S>>,
     ) -> Result<Progress, Charge> {
-        let _beside = self.gate.direct().await;
+        let _beside = self.suspect_lock.direct().await;
         if self.draining.is_cancelled() {
             return Ok(Progress::Stopped);
         }

@@ -30,7 +30,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Cancel safe: a dropped preparation starts again when the delivery comes again.
     async fn prepare_for(&self, delivery: &mut Delivery) {
-        let beside = self.gate.direct().await;
+        let beside = self.suspect_lock.direct().await;
         let route = self.unprepared(delivery);
         drop(beside);
         let Some(route) = route else { return };

@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
             }
         }
         if !sights.is_empty() {
-            self.store.sight_many(txn, &sights).await?;
+            self.store.count_duplicates(txn, &sights).await?;
         }
         Ok(answers)
     }

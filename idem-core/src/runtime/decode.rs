@@ -23,7 +23,7 @@ impl<S: Store> Pipeline<S> {
     /// As [`decode`](Self::decode), but never beside a suspect that has the process to itself: the code of a codec, a key
     /// or a fingerprint may end the process as well, and the suspect would be blamed.
     pub(crate) async fn decode_beside(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
-        let _beside = self.gate.direct().await;
+        let _beside = self.suspect_lock.direct().await;
         self.decode(delivery)
     }
 

@@ -10,27 +10,26 @@
 //! | `key_queue`, `rows` | waiters for a key, and for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
 //! | `leases`, `extend_rows` | the same for inbox rows |
-//! | `gate` | isolates suspects from other work |
-//! | `pace` | the size of batches, and how many run at once |
+//! | `suspect_lock` | isolates suspects from other work |
+//! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `outage`, `persist`, `waits` | the availability of the database, repeated writes, delays |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
 //! | `brake`, `health`, `defect` | pauses consumption; the health; panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
+mod batch_throttle;
 mod brake;
 mod count;
 mod decode;
 mod defect;
 mod extend;
 mod extend_rows;
-mod gate;
 mod health;
 mod hold;
 mod key_queue;
 mod leased;
 mod leases;
 mod outage;
-mod pace;
 mod persist;
 mod pipeline;
 mod preparations;
@@ -42,20 +41,20 @@ mod rows;
 mod settings;
 mod settle;
 mod step;
+mod suspect_lock;
 mod waits;
 
-pub use gate::SuspectLock;
 pub use health::Health;
+pub use suspect_lock::SuspectLock;
 
+pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use defect::{Defect, Unwinding};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
-pub(crate) use gate::Isolated;
 pub(crate) use key_queue::{KeyQueue, Place};
 pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
-pub(crate) use pace::BatchThrottle;
 pub(crate) use pipeline::Pipeline;
 pub(crate) use preparations::{Preparations, WantedPreparation};
 pub(crate) use prepare::FORGOTTEN;
@@ -65,4 +64,5 @@ pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
+pub(crate) use suspect_lock::Isolated;
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

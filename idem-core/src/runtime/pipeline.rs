@@ -7,21 +7,21 @@ use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
-use crate::telemetry::Gauges;
+use crate::telemetry::ConsumerMetrics;
 use crate::{Lag, Store};
 
+use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
 use super::defect::Defect;
-use super::gate::SuspectLock;
 use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
 use super::outage::Outage;
-use super::pace::BatchThrottle;
 use super::preparations::Preparations;
 use super::refusals::Refusals;
 use super::rows::Rows;
 use super::settings::Settings;
+use super::suspect_lock::SuspectLock;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -32,8 +32,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) settings: Settings,
     /// The keys in progress. Deliveries of one key run one at a time.
     pub(crate) key_locks: KeyQueue,
-    pub(crate) pace: BatchThrottle,
-    pub(crate) gate: SuspectLock,
+    pub(crate) throttle: BatchThrottle,
+    pub(crate) suspect_lock: SuspectLock,
     /// The rows of the inbox that wait here for their run.
     pub(crate) leases: Leases,
     /// The rows that the database refuses.
@@ -46,7 +46,7 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) health: Health,
     pub(crate) brake: Brake,
     pub(crate) defect: Defect,
-    pub(crate) gauges: Gauges,
+    pub(crate) metrics: ConsumerMetrics,
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
     pub(crate) lag: watch::Sender<Option<Lag>>,
     /// Limits the deliveries stored singly: this many connections are reserved for them besides the lanes.

@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     pub(crate) max_payload: usize,
     pub(crate) lease: Duration,
     pub(crate) poll: Duration,
-    pub(crate) drain: Duration,
+    pub(crate) shutdown_timeout: Duration,
     pub(crate) order: DeliveryOrder,
     pub(crate) route_by: RouteBy,
     /// Whether several handlers may take one delivery.
@@ -49,7 +49,7 @@ impl Default for Settings {
             max_payload: 1024 * 1024,
             lease: Duration::from_secs(10),
             poll: Duration::from_secs(1),
-            drain: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(30),
             order: DeliveryOrder::None,
             route_by: RouteBy::EventType,
             fan_out: false,

@@ -36,9 +36,9 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn settle<A: Acker>(&self, acker: A) {
         match in_time(acker.ack()).await {
             Ok(Settled::Sent | Settled::Confirmed) => drop(self.settled.fetch_add(1, Relaxed)),
-            Ok(Settled::Stale) => self.gauges.stale.increment(1),
+            Ok(Settled::Stale) => self.metrics.stale.increment(1),
             Err(error) => {
-                self.gauges.stale.increment(1);
+                self.metrics.stale.increment(1);
                 tracing::debug!(error, "the ack was not sent; the broker delivers again, and the claim answers");
             }
         }

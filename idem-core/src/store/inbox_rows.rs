@@ -37,7 +37,7 @@ pub trait InboxRows: Transactions {
 
     /// Does [`count_duplicate`](Self::count_duplicate) for several messages, in one statement if the database supports it. Each copy among
     /// them counts.
-    fn sight_many(
+    fn count_duplicates(
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],

@@ -53,7 +53,7 @@ pub struct Worker<S, Src, St = (), C = Json, Stage = NoHandlers> {
     pub(super) handlers: Vec<Arc<dyn Registered<S>>>,
     pub(super) settings: Settings,
     pub(super) health: Health,
-    pub(super) gate: SuspectLock,
+    pub(super) suspect_lock: SuspectLock,
     pub(super) stage: PhantomData<Stage>,
 }
 
@@ -88,7 +88,7 @@ impl<S: Store, Src: Source> Worker<S, Src> {
             handlers: Vec::new(),
             settings: Settings::default(),
             health: Health::new(),
-            gate: SuspectLock::process(),
+            suspect_lock: SuspectLock::process(),
             stage: PhantomData,
         }
     }
@@ -97,16 +97,16 @@ impl<S: Store, Src: Source> Worker<S, Src> {
 impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
     /// Sets the state, which handlers extract as [`State`](crate::State).
     pub fn state<T>(self, state: T) -> Worker<S, Src, T, C, NoHandlers> {
-        let Self { consumer, store, source, codec, handlers, settings, health, gate, stage, .. } = self;
+        let Self { consumer, store, source, codec, handlers, settings, health, suspect_lock, stage, .. } = self;
         let state = Arc::new(state);
-        Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
+        Worker { consumer, store, source, state, codec, handlers, settings, health, suspect_lock, stage }
     }
 
     /// Sets the codec; JSON by default. A handler may have its own, [`HandlerOptions::codec`](crate::HandlerOptions::codec).
     pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, NoHandlers> {
-        let Self { consumer, store, source, state, handlers, settings, health, gate, stage, .. } = self;
+        let Self { consumer, store, source, state, handlers, settings, health, suspect_lock, stage, .. } = self;
         let codec = Arc::new(codec);
-        Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage }
+        Worker { consumer, store, source, state, codec, handlers, settings, health, suspect_lock, stage }
     }
 }
 
@@ -147,10 +147,10 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         H::Params: Extract<St>,
         St: Send + Sync + 'static,
     {
-        let Self { consumer, store, source, state, codec, mut handlers, settings, health, gate, .. } = self;
+        let Self { consumer, store, source, state, codec, mut handlers, settings, health, suspect_lock, .. } = self;
         let (chosen, limits) = options.into_parts();
         handlers.push(bound::<H, S, St, _>(state.clone(), chosen.or_of_worker(&codec), limits));
-        Worker { consumer, store, source, state, codec, handlers, settings, health, gate, stage: PhantomData }
+        Worker { consumer, store, source, state, codec, handlers, settings, health, suspect_lock, stage: PhantomData }
     }
 
     /// Returns a handle to the health of this worker. Call it before the worker runs.
@@ -193,8 +193,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     fn into_parts(self) -> super::parts::Parts<S, Src> {
-        let Self { consumer, store, source, handlers, settings, health, gate, .. } = self;
-        super::parts::Parts { consumer, store, source, handlers, settings, health, gate }
+        let Self { consumer, store, source, handlers, settings, health, suspect_lock, .. } = self;
+        super::parts::Parts { consumer, store, source, handlers, settings, health, suspect_lock }
     }
 }
 

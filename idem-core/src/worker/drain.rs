@@ -26,7 +26,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
     let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
     // Otherwise the runtime is shutting down.
     let Some(Ok(mut source)) = ended else { return Ok(()) };
-    let end = Instant::now() + pipeline.settings.drain;
+    let end = Instant::now() + pipeline.settings.shutdown_timeout;
     unsubscribe(&pipeline, &mut source).await;
     finish(&pipeline, &mut tasks.working, end).await;
     if let Some(Err(_)) = pipeline.defect.task("close of the source", timeout(LAST_WORDS, source.close())).await {
@@ -52,7 +52,7 @@ async fn finish<S: Store>(pipeline: &Pipeline<S>, working: &mut JoinSet<()>, end
     if timeout_at(end, all(working)).await.is_ok() {
         return;
     }
-    let patience = pipeline.settings.drain;
+    let patience = pipeline.settings.shutdown_timeout;
     tracing::warn!(?patience, "the shutdown timeout has elapsed: handlers that still run are rolled back");
     pipeline.stop.cancel();
     if timeout(LAST_WORDS, all(working)).await.is_err() {

@@ -31,9 +31,9 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
         match timeout(COUNT, pipeline.store.stats(&handlers)).await {
             Ok(Ok(level)) => {
                 wait = LEVEL;
-                pipeline.gauges.scheduled.set(level.scheduled as f64);
-                pipeline.gauges.dead.set(level.dead as f64);
-                pipeline.gauges.oldest_due.set(level.oldest_due.unwrap_or_default().as_secs_f64());
+                pipeline.metrics.scheduled.set(level.scheduled as f64);
+                pipeline.metrics.dead.set(level.dead as f64);
+                pipeline.metrics.oldest_due.set(level.oldest_due.unwrap_or_default().as_secs_f64());
             }
             Ok(Err(fault)) => {
                 wait = (wait * 2).min(SELDOM);

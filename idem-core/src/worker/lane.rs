@@ -16,12 +16,12 @@ pub(crate) async fn run<S: Store, A: Acker>(
 ) {
     let linger = pipeline.settings.linger;
     let mut taken = Vec::new();
-    while crate::batch::collect(&deliveries, pipeline.pace.size(), linger, &mut taken).await {
+    while crate::batch::collect(&deliveries, pipeline.throttle.size(), linger, &mut taken).await {
         let number = taken.len() as f64;
-        pipeline.gauges.in_flight.increment(number);
+        pipeline.metrics.in_flight.increment(number);
         // Panics in user code are caught elsewhere. After a panic here, the unsettled delivery is redelivered once the
         // worker has ended.
         pipeline.defect.task("lane", pin!(pipeline.deliver_some(&mut taken, &waiting))).await;
-        pipeline.gauges.in_flight.decrement(number);
+        pipeline.metrics.in_flight.decrement(number);
     }
 }

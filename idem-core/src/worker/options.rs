@@ -122,8 +122,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// Acts as a separate process: see [`SuspectLock`].
     #[doc(hidden)]
-    pub fn suspect_lock(mut self, gate: SuspectLock) -> Self {
-        self.gate = gate;
+    pub fn suspect_lock(mut self, suspect_lock: SuspectLock) -> Self {
+        self.suspect_lock = suspect_lock;
         self
     }
 }

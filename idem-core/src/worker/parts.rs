@@ -13,5 +13,5 @@ pub(crate) struct Parts<S, Src> {
     pub(crate) handlers: Vec<Arc<dyn Registered<S>>>,
     pub(crate) settings: Settings,
     pub(crate) health: Health,
-    pub(crate) gate: SuspectLock,
+    pub(crate) suspect_lock: SuspectLock,
 }

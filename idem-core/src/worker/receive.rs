@@ -84,7 +84,7 @@ async fn forward<S: Store, Src: Source>(
                 pipeline.recognize(&mut delivery);
                 delivery.ordering_key =
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
-                let place = delivery.ordering_key.map(|lane| pipeline.order.place(lane));
+                let place = delivery.ordering_key.map(|key| pipeline.order.place(key));
                 to.push(delivery, LeasedAcker::new(acker), place);
             }
             Err(error) => return error,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::routes::Routes;
 use crate::runtime::{BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Pipeline, Preparations, Refusals, Rows};
 use crate::store::ConnectionShare;
-use crate::telemetry::{self, Gauges};
+use crate::telemetry::{self, ConsumerMetrics};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
 use super::parts::Parts;
@@ -99,16 +99,16 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
 
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     telemetry::describe();
-    let Parts { consumer, store, source, settings, health, gate, .. } = parts;
+    let Parts { consumer, store, source, settings, health, suspect_lock, .. } = parts;
     let alone = Semaphore::new(settings.stored_at_once().alone);
     let pipeline = Pipeline {
         store,
         alone,
         system: source.system(),
         routes,
-        pace: BatchThrottle::new(settings.batch),
+        throttle: BatchThrottle::new(settings.batch),
         key_locks: KeyQueue::default(),
-        gate,
+        suspect_lock,
         leases: Leases::default(),
         refusals: Refusals::default(),
         preparations: Preparations::default(),
@@ -117,7 +117,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         brake: Brake::new(settings.unfit_limit, health.clone()),
         defect: Defect::default(),
         health,
-        gauges: Gauges::new(&consumer),
+        metrics: ConsumerMetrics::new(&consumer),
         lag: watch::Sender::new(source.lag()),
         scheduled: Notify::new(),
         rows: Rows::default(),

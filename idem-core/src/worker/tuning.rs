@@ -116,7 +116,7 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets how long a shutdown waits for running handlers; 30 seconds by default. After that, handlers are dropped,
     /// which rolls back, and their deliveries are released.
     pub fn shutdown_timeout(mut self, patience: Duration) -> Self {
-        self.settings.drain = patience;
+        self.settings.shutdown_timeout = patience;
         self
     }
 }

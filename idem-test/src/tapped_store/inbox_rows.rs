@@ -27,8 +27,12 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.count_duplicate(&mut txn.within, identity).await
     }
 
-    async fn sight_many(&self, txn: &mut TappedTxn<S::Txn, T>, identities: &[&Identity]) -> Result<(), StoreError> {
-        self.within.sight_many(&mut txn.within, identities).await
+    async fn count_duplicates(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        identities: &[&Identity],
+    ) -> Result<(), StoreError> {
+        self.within.count_duplicates(&mut txn.within, identities).await
     }
 
     async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {

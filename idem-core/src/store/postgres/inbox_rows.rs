@@ -48,7 +48,7 @@ impl InboxRows for Postgres {
         Ok(())
     }
 
-    async fn sight_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), StoreError> {
+    async fn count_duplicates(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), StoreError> {
         self.sight_rows(txn, ids).await
     }
 

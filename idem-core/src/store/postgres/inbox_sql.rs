@@ -31,7 +31,7 @@ pub(super) const INSERT: &str = "
     ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1
     RETURNING id";
 
-pub(super) const SIGHT: &str = "
+pub(super) const COUNT_DUPLICATE: &str = "
     UPDATE {schema}.inbox_messages SET sightings = sightings + 1
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'dead'";
 
@@ -60,7 +60,7 @@ pub(super) fn record_result() -> String {
     )
 }
 
-pub(super) const IS_PARKED: &str = "
+pub(super) const IS_SCHEDULED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'scheduled'";
 
@@ -80,7 +80,7 @@ pub(super) const EXTEND: &str = "
     UPDATE {schema}.inbox_messages AS i SET due_at = now() + $3::float8 * interval '1 second'
     FROM held WHERE i.id = held.id";
 
-pub(super) const UNSTART: &str = "
+pub(super) const REFUND_START: &str = "
     UPDATE {schema}.inbox_messages SET starts = greatest(starts - 1, 0) WHERE id = $1";
 
 /// Handler by handler, so that the index returns the oldest rows of each without reading those of others. The rows are

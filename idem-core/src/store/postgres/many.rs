@@ -95,7 +95,7 @@ impl Postgres {
 
     pub(super) async fn sight_rows(&self, txn: &mut Txn, identities: &[&Identity]) -> Result<(), StoreError> {
         let (handlers, keys) = columns(identities);
-        let query = self.sql().sight_many.query().bind(handlers).bind(keys);
+        let query = self.sql().count_duplicates.query().bind(handlers).bind(keys);
         txn.ask(query.bind(fingerprints(identities))).await?;
         Ok(())
     }

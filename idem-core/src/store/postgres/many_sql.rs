@@ -106,7 +106,7 @@ pub(super) const INSERT: &str = "
     RETURNING 1";
 
 /// The rows are locked in the order of their ids, so that two transactions cannot deadlock.
-pub(super) const SIGHT: &str = "
+pub(super) const COUNT_DUPLICATES: &str = "
     WITH seen AS (
         SELECT handler_id, key, fingerprint, count(*) AS times
         FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS seen (handler_id, key, fingerprint)

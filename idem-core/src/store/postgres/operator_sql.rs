@@ -4,7 +4,7 @@ use crate::Reason;
 
 use super::rows::COLUMNS;
 
-pub(super) const LEVEL: &str = "
+pub(super) const STATS: &str = "
     SELECT count(*) FILTER (WHERE state = 'scheduled'), count(*) FILTER (WHERE state = 'dead'),
            (extract(epoch FROM now() - min(due_at) FILTER (WHERE state = 'scheduled' AND due_at <= now())) * 1000000)::bigint
     FROM {schema}.inbox_messages WHERE handler_id = ANY($1)";

@@ -41,7 +41,7 @@ impl InboxRows for Sqlite {
     }
 
     async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
-        let query = sqlx::query(self.prefix.sql(inbox_sql::SIGHT))
+        let query = sqlx::query(self.prefix.sql(inbox_sql::COUNT_DUPLICATE))
             .bind(identity.handler.0)
             .bind(identity.key.as_bytes())
             .bind(identity.fingerprint.as_bytes());
@@ -168,7 +168,7 @@ impl InboxRows for Sqlite {
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
         let mut reader = self.file.reader().await?;
-        let query = sqlx::query(self.prefix.sql(inbox_sql::IS_PARKED))
+        let query = sqlx::query(self.prefix.sql(inbox_sql::IS_SCHEDULED))
             .bind(identity.handler.0)
             .bind(identity.key.as_bytes())
             .bind(identity.fingerprint.as_bytes());
@@ -186,7 +186,7 @@ impl InboxRows for Sqlite {
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {
-        self.change(sqlx::query(self.prefix.sql(inbox_sql::UNSTART)).bind(row.id)).await.map(|_| ())
+        self.change(sqlx::query(self.prefix.sql(inbox_sql::REFUND_START)).bind(row.id)).await.map(|_| ())
     }
 
     async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {

@@ -11,7 +11,7 @@ WHERE true
 ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = sightings + 1
 RETURNING id"#;
 
-pub(super) const SIGHT: &str = r#"
+pub(super) const COUNT_DUPLICATE: &str = r#"
 UPDATE "idem_inbox_messages" SET sightings = sightings + 1
 WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;
 
@@ -122,7 +122,7 @@ pub(super) const EXTEND: &str = r#"
 UPDATE "idem_inbox_messages" SET due_at = {now} + ?3
 WHERE id IN (SELECT value FROM json_each(?1)) AND token = ?2"#;
 
-pub(super) const IS_PARKED: &str = r#"
+pub(super) const IS_SCHEDULED: &str = r#"
 SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'"#;
 
 pub(super) const MAKE_DUE: &str = r#"
@@ -130,7 +130,7 @@ UPDATE "idem_inbox_messages" SET due_at = {now}
 WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'
     AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now}"#;
 
-pub(super) const UNSTART: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
+pub(super) const REFUND_START: &str = r#"UPDATE "idem_inbox_messages" SET starts = max(starts - 1, 0) WHERE id = ?1"#;
 
 pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}

@@ -55,7 +55,7 @@ async fn what_is_done_for_each_message_reads_no_table() {
     for text in [
         claims::CLAIM,
         claims::STANDING,
-        inbox_sql::SIGHT,
+        inbox_sql::COUNT_DUPLICATE,
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,
         inbox_sql::FAILED,

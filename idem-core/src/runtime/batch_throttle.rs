@@ -98,38 +98,38 @@ mod tests {
 
     #[tokio::test]
     async fn a_deadlock_halves_the_batches_and_lets_one_run_at_a_time_until_it_was_quiet_for_long() {
-        let pace = BatchThrottle::new(100);
-        assert!(matches!(pace.turn().await, Turn::Shared { .. }));
-        pace.shrink();
-        assert_eq!(pace.size(), 50);
-        assert!(matches!(pace.turn().await, Turn::Alone { .. }));
+        let throttle = BatchThrottle::new(100);
+        assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
+        throttle.shrink();
+        assert_eq!(throttle.size(), 50);
+        assert!(matches!(throttle.turn().await, Turn::Alone { .. }));
         for _ in 0..FIRST_PATIENCE {
-            assert!(matches!(pace.turn().await, Turn::Alone { .. }));
-            pace.grow();
+            assert!(matches!(throttle.turn().await, Turn::Alone { .. }));
+            throttle.grow();
         }
-        assert_eq!(pace.size(), 100);
-        assert!(matches!(pace.turn().await, Turn::Shared { .. }));
-        pace.shrink();
-        assert_eq!(pace.narrow.load(Relaxed), 2 * FIRST_PATIENCE, "the next quiet has to be longer");
+        assert_eq!(throttle.size(), 100);
+        assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
+        throttle.shrink();
+        assert_eq!(throttle.narrow.load(Relaxed), 2 * FIRST_PATIENCE, "the next quiet has to be longer");
     }
 
     #[test]
     fn long_quiet_forgets_old_deadlocks() {
-        let pace = BatchThrottle::new(100);
-        (0..4).for_each(|_| pace.shrink());
-        let patience = pace.patience.load(Relaxed);
+        let throttle = BatchThrottle::new(100);
+        (0..4).for_each(|_| throttle.shrink());
+        let patience = throttle.patience.load(Relaxed);
         assert_eq!(patience, 16 * FIRST_PATIENCE);
         // Exclusive batches first, then concurrent ones, which halve the patience each time.
         let (one_by_one, beside) = (patience / 2, 16 + 8 + 4 + 2);
-        (0..one_by_one + beside * FIRST_PATIENCE).for_each(|_| pace.grow());
-        pace.shrink();
-        assert_eq!(pace.narrow.load(Relaxed), FIRST_PATIENCE, "as after the first one");
+        (0..one_by_one + beside * FIRST_PATIENCE).for_each(|_| throttle.grow());
+        throttle.shrink();
+        assert_eq!(throttle.narrow.load(Relaxed), FIRST_PATIENCE, "as after the first one");
     }
 
     #[test]
     fn a_batch_never_shrinks_to_nothing() {
-        let pace = BatchThrottle::new(3);
-        (0..10).for_each(|_| pace.shrink());
-        assert_eq!(pace.size(), 1);
+        let throttle = BatchThrottle::new(3);
+        (0..10).for_each(|_| throttle.shrink());
+        assert_eq!(throttle.size(), 1);
     }
 }

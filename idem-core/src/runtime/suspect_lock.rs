@@ -33,7 +33,7 @@ struct Inner {
 /// The right to reserve and to run one suspect.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    gate: SuspectLock,
+    lock: SuspectLock,
     _turn: tokio::sync::OwnedMutexGuard<()>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Isolated {
 
 impl SuspectLock {
     /// Creates a separate lock, for a worker that simulates a separate process.
-    #[allow(clippy::new_without_default, reason = "the default gate is that of the process, not a new one")]
+    #[allow(clippy::new_without_default, reason = "the default lock is that of the process, not a new one")]
     pub fn new() -> Self {
         Self(Arc::new(Inner {
             turn: Arc::default(),
@@ -89,7 +89,7 @@ impl SuspectLock {
 
     /// Waits for the right to reserve a suspect.
     pub(crate) async fn turn(&self) -> Turn {
-        Turn { gate: self.clone(), _turn: self.0.turn.clone().lock_owned().await }
+        Turn { lock: self.clone(), _turn: self.0.turn.clone().lock_owned().await }
     }
 }
 
@@ -97,7 +97,7 @@ impl Turn {
     /// Waits until all work that must not run beside the suspect has ended; none of it starts meanwhile. Both locks are
     /// awaited at the same time, which is safe because no task holds one of them while it waits for the other.
     pub(crate) async fn isolate(&self, isolation: Isolation) -> Isolated {
-        let inner = &self.gate.0;
+        let inner = &self.lock.0;
         inner.wanted.store(isolation as u8, Relaxed);
         let _wanted = Wanted(&inner.wanted);
         let inbox = inner.inbox.clone().write_owned();
@@ -131,46 +131,46 @@ mod tests {
 
     #[tokio::test]
     async fn a_suspect_of_the_first_stage_keeps_out_rows_and_lets_direct_deliveries_go_on() {
-        let gate = SuspectLock::new();
-        let direct = gate.direct().await;
-        let turn = gate.turn().await;
+        let lock = SuspectLock::new();
+        let direct = lock.direct().await;
+        let turn = lock.turn().await;
         let isolated = turn.isolate(Isolation::Inbox).await;
-        assert!(!waits(gate.direct()).await);
-        assert!(waits(gate.inbox()).await);
-        assert!(waits(gate.turn()).await, "one suspect per process");
+        assert!(!waits(lock.direct()).await);
+        assert!(waits(lock.inbox()).await);
+        assert!(waits(lock.turn()).await, "one suspect per process");
         drop(isolated);
-        assert!(!waits(gate.inbox()).await);
-        assert_eq!(gate.times_exclusive(), 0);
+        assert!(!waits(lock.inbox()).await);
+        assert_eq!(lock.times_exclusive(), 0);
         drop(direct);
     }
 
     #[tokio::test]
     async fn a_suspect_of_the_second_stage_waits_for_all_and_keeps_out_all() {
-        let gate = SuspectLock::new();
-        let turn = gate.turn().await;
-        for room in [gate.direct().await, gate.inbox().await] {
+        let lock = SuspectLock::new();
+        let turn = lock.turn().await;
+        for room in [lock.direct().await, lock.inbox().await] {
             assert!(waits(turn.isolate(Isolation::Process)).await);
-            assert_eq!(gate.wanted(), Isolation::None, "who gives up no longer waits");
+            assert_eq!(lock.wanted(), Isolation::None, "who gives up no longer waits");
             drop(room);
         }
         let isolated = turn.isolate(Isolation::Process).await;
-        assert!(waits(gate.direct()).await);
-        assert!(waits(gate.inbox()).await);
+        assert!(waits(lock.direct()).await);
+        assert!(waits(lock.inbox()).await);
         drop(isolated);
-        assert!(!waits(gate.direct()).await);
-        assert_eq!(gate.times_exclusive(), 1);
+        assert!(!waits(lock.direct()).await);
+        assert_eq!(lock.times_exclusive(), 1);
     }
 
     #[tokio::test]
     async fn a_suspect_that_waits_stops_new_starts() {
-        let gate = SuspectLock::new();
-        let running = gate.inbox().await;
-        let turn = gate.turn().await;
+        let lock = SuspectLock::new();
+        let running = lock.inbox().await;
+        let turn = lock.turn().await;
         let mut isolate = Box::pin(turn.isolate(Isolation::Process));
         assert!(waits(&mut isolate).await);
-        assert_eq!(gate.wanted(), Isolation::Process);
-        assert!(waits(gate.inbox()).await);
-        assert!(waits(gate.direct()).await);
+        assert_eq!(lock.wanted(), Isolation::Process);
+        assert!(waits(lock.inbox()).await);
+        assert!(waits(lock.direct()).await);
         drop(running);
         assert!(!waits(isolate).await);
     }

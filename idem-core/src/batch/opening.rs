@@ -1,0 +1,36 @@
+//! How a transaction of a batch starts, and its result.
+
+use crate::store::{Row, StoreError};
+
+use super::item::Verdict;
+
+/// The first step of a transaction of a batch.
+#[derive(Clone, Copy)]
+pub(super) enum Opening<'a> {
+    /// The claims of deliveries.
+    Claims,
+    /// The start of inbox rows, which already have claims.
+    Rows(&'a [Row]),
+}
+
+/// The result of one transaction of a batch. Unless it is `Done`, `Broke` or `CommittedEarly`, nothing of it is in the
+/// database.
+pub(super) enum RoundResult {
+    /// Committed: a verdict for each item, in their order.
+    Done(Vec<Verdict>),
+    /// The handler of this item failed, or these items cannot be in a batch: the others run again without them.
+    Without(Vec<usize>),
+    /// A message failed, and it is unknown which: a swallowed error, a deferred constraint, a locked key, a message
+    /// that the database refuses.
+    Split,
+    /// Lost against a concurrent transaction.
+    Deadlock,
+    /// The database did not respond, or cannot be used; nothing had begun.
+    Outage(StoreError),
+    /// The connection was lost, or COMMIT got no response.
+    Broke,
+    /// A handler ran COMMIT: the claims stand, and perhaps some of the effects.
+    CommittedEarly(Vec<usize>),
+    /// The worker is stopping.
+    Stopped,
+}
