@@ -9,6 +9,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -114,6 +115,14 @@ impl Broker for Kafka {
             confirmed(acks).await?;
         }
         Ok(())
+    }
+
+    async fn publish_with(&self, headers: &[(&str, &str)], payload: &[u8]) -> Result<()> {
+        let headers = headers
+            .iter()
+            .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: Some(*value) }));
+        let record = FutureRecord::<(), _>::to(&self.topic).payload(payload).headers(headers);
+        confirmed(vec![self.producer.send_result(record).map_err(|(error, _)| error)?]).await
     }
 
     /// Computed from the offsets that the group has committed.

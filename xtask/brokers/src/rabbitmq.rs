@@ -66,6 +66,24 @@ impl Broker for RabbitMq {
         Ok(())
     }
 
+    async fn publish_with(&self, headers: &[(&str, &str)], payload: &[u8]) -> Result<()> {
+        let (mut properties, mut table) = (BasicProperties::default().with_delivery_mode(2), FieldTable::default());
+        for (name, value) in headers {
+            match *name {
+                "content-type" => properties = properties.with_content_type((*value).into()),
+                name => {
+                    table.insert(name.into(), AMQPValue::LongString((*value).into()));
+                }
+            }
+        }
+        let (queue, options) =
+            (self.queue.as_str().into(), BasicPublishOptions { mandatory: true, ..Default::default() });
+        let confirm = self.channel.basic_publish("".into(), queue, options, payload, properties.with_headers(table));
+        let confirm = confirm.await?.await?;
+        ensure!(confirm.is_ack() && confirm.take_message().is_none(), "RabbitMQ refused a message");
+        Ok(())
+    }
+
     async fn left(&self) -> Result<u64> {
         let options = QueueDeclareOptions { passive: true, ..Default::default() };
         let queue = self.channel.queue_declare(self.queue.as_str().into(), options, FieldTable::default());

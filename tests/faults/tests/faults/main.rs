@@ -4,6 +4,7 @@ mod barrier;
 mod breaks;
 mod broker_outage;
 mod cancel;
+mod cloud_events;
 mod commit;
 mod content;
 mod crash;
