@@ -3,8 +3,9 @@
 use anyhow::{Result, bail};
 
 use crate::compose::{self, Compose};
+use crate::kinds;
 use crate::local::Local;
-use crate::server::{self, Server};
+use crate::server::Server;
 use crate::watcher::{END_PROCESSES, Watcher};
 
 /// A private server with its own data, which one test may stop, kill and pause.
@@ -148,6 +149,6 @@ impl Drop for Instance {
 
 /// Ensures that [`Instance::start`] can work for every kind of server: installs missing packages if possible.
 pub(crate) fn prepare() -> Result<()> {
-    let all = server::ALL.iter().copied();
+    let all = kinds::ALL.iter().copied();
     crate::apt::install(&all.filter(|server| !server.is_installed() && !compose::is_available()).collect::<Vec<_>>())
 }

@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::server::{self, Server};
+use crate::kinds;
+use crate::server::Server;
 use crate::{place, process};
 
 /// An instance started from the programs installed on this machine.
@@ -38,12 +39,12 @@ impl Local {
 
     /// Restarts it on the same port with the same data.
     pub(crate) fn start(&self) -> Result<()> {
-        server::named(&self.server)?.launch(&self.home, self.port)
+        kinds::named(&self.server)?.launch(&self.home, self.port)
     }
 
     /// Shuts it down cleanly; the server closes open connections.
     pub(crate) fn stop(&self) -> Result<()> {
-        let shutdown = server::named(&self.server)?.shutdown();
+        let shutdown = kinds::named(&self.server)?.shutdown();
         for (number, pid) in self.processes().into_iter().enumerate() {
             process::signal(pid, if number == 0 { shutdown } else { Signal::SIGTERM })?;
             process::wait_until("the shutdown", Duration::from_secs(60), || Ok(!process::is_alive(pid)))?;
@@ -101,7 +102,7 @@ impl Local {
 
     /// Returns its running processes. The working directory reveals a process id that the kernel has since reused.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        let recorded = server::named(&self.server).map(|server| server.processes(&self.home)).unwrap_or_default();
+        let recorded = kinds::named(&self.server).map(|server| server.processes(&self.home)).unwrap_or_default();
         let ours = |pid: &i32| process::is_alive(*pid) && process::directory(*pid).starts_with(&self.home);
         recorded.into_iter().filter(ours).collect()
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{Instance, daemon, place, process};
+use crate::{daemon, place, process};
 
 /// NATS with JetStream, with streams in files, listening on the loopback address only.
 ///
@@ -18,17 +18,6 @@ use crate::{Instance, daemon, place, process};
 /// other than the installed one.
 #[derive(Debug, Clone, Copy)]
 pub struct Nats;
-
-impl Nats {
-    /// Starts a private instance, which a test may stop, kill and pause. It ends when the value is dropped or the
-    /// process ends.
-    ///
-    /// # Errors
-    /// No instance can be started on this machine, or it does not respond within two minutes.
-    pub fn start() -> Result<Instance> {
-        Instance::start(&Self)
-    }
-}
 
 impl Server for Nats {
     fn name(&self) -> &'static str {

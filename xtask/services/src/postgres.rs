@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{Instance, place, process};
+use crate::{place, process};
 
 /// PostgreSQL: user `idem`, a superuser, with password `secret` and a database `idem`.
 ///
@@ -19,17 +19,6 @@ use crate::{Instance, place, process};
 /// run against a version other than the installed one.
 #[derive(Debug, Clone, Copy)]
 pub struct Postgres;
-
-impl Postgres {
-    /// Starts a private instance, which a test may stop, kill and pause. It ends when the value is dropped or the
-    /// process ends.
-    ///
-    /// # Errors
-    /// No instance can be started on this machine, or it does not respond within a minute.
-    pub fn start() -> Result<Instance> {
-        Instance::start(&Self)
-    }
-}
 
 const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'

@@ -1,7 +1,5 @@
 //! RabbitMQ.
 
-mod secure;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,10 +11,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{Instance, daemon, place, process};
-
-pub use secure::Secure;
-use secure::SecureRabbitMq;
+use crate::{daemon, place, process};
 
 /// RabbitMQ: user and password `guest`, virtual host `/`, listening on the loopback address only.
 ///
@@ -28,34 +23,6 @@ use secure::SecureRabbitMq;
 /// `debootstrap --variant=minbase --include=rabbitmq-server trixie DIRECTORY`
 #[derive(Debug, Clone, Copy)]
 pub struct RabbitMq;
-
-impl RabbitMq {
-    /// Starts a private instance, which a test may stop, kill and pause. It ends when the value is dropped or the
-    /// process ends.
-    ///
-    /// # Errors
-    /// No instance can be started on this machine, or it does not respond within two minutes.
-    pub fn start() -> Result<Instance> {
-        Instance::start(&Self)
-    }
-
-    /// Starts an instance that listens with TLS and accepts only logins by client certificate (SASL EXTERNAL). Its
-    /// address names `localhost`, and no user.
-    ///
-    /// # Errors
-    /// RabbitMQ is not installed on this machine, or does not respond within two minutes.
-    pub fn start_secure(secure: Secure<'_>) -> Result<Instance> {
-        let server = SecureRabbitMq { secure, tls_port: place::free_port()? };
-        anyhow::ensure!(server.is_installed(), "RabbitMQ is not installed: install {}", server.packages().join(" "));
-        let instance = Instance::start(&server)?;
-        // It listens on this port later than on the first one.
-        let port = SocketAddr::from((Ipv4Addr::LOCALHOST, server.tls_port));
-        process::wait_until("the start of RabbitMQ's listener for TLS", Duration::from_secs(60), || {
-            Ok(TcpStream::connect_timeout(&port, Duration::from_secs(1)).is_ok())
-        })?;
-        Ok(instance)
-    }
-}
 
 /// Debian's path of the script that runs as the calling user; the one in `PATH` changes the user.
 const SCRIPT: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
@@ -161,13 +128,13 @@ fn as_servant(program: PathBuf, home: &Path) -> Result<Command> {
 }
 
 /// Returns the other system in which this instance was created, if any.
-fn system_of(home: &Path) -> Option<PathBuf> {
+pub(crate) fn system_of(home: &Path) -> Option<PathBuf> {
     let system = home.ancestors().nth(3)?;
     (system != Path::new("/") && system.join(EPMD.trim_start_matches('/')).is_file()).then(|| system.to_owned())
 }
 
 /// Returns a path as a program inside the other system sees it.
-fn seen_from(system: &Path, path: &Path) -> PathBuf {
+pub(crate) fn seen_from(system: &Path, path: &Path) -> PathBuf {
     Path::new("/").join(path.strip_prefix(system).unwrap_or(path))
 }
 

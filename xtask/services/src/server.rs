@@ -1,14 +1,10 @@
-//! The interface of a kind of server. A new kind is one file that implements [`Server`], and one line in [`ALL`].
+//! The interface of a kind of server. A new kind is one file that implements [`Server`], and one line
+//! in `kinds.rs`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use nix::sys::signal::Signal;
-
-use crate::{Kafka, Nats, Postgres, RabbitMq};
-
-/// Every kind of server, in the order in which they are started.
-pub(crate) const ALL: &[&dyn Server] = &[&Postgres, &RabbitMq, &Nats, &Kafka];
 
 /// A kind of server.
 pub(crate) trait Server: Sync {
@@ -51,10 +47,4 @@ pub(crate) trait Server: Sync {
 
     /// Returns the signal for a clean shutdown that does not wait for clients.
     fn shutdown(&self) -> Signal;
-}
-
-/// Returns the kind with this name.
-pub(crate) fn named(name: &str) -> Result<&'static dyn Server> {
-    let found = ALL.iter().copied().find(|server| server.name() == name);
-    found.ok_or_else(|| anyhow::anyhow!("there is no server named {name}"))
 }

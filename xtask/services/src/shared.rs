@@ -7,8 +7,9 @@ use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use crate::compose::{self, Compose};
+use crate::kinds;
 use crate::local::Local;
-use crate::server::{self, Server};
+use crate::server::Server;
 use crate::{apt, place};
 
 /// The location of a server.
@@ -39,11 +40,11 @@ enum Started {
 /// A server can neither be found nor started. Running servers are left running.
 pub fn up() -> Result<Vec<Status>> {
     let _lock = lock()?;
-    let missing = server::ALL.iter().copied().filter(|server| standing(*server).is_none());
+    let missing = kinds::ALL.iter().copied().filter(|server| standing(*server).is_none());
     apt::install(&missing.filter(|server| !server.is_installed() && !compose::is_available()).collect::<Vec<_>>())?;
     let started = std::thread::scope(|scope| {
         let start = |server: &'static &dyn Server| scope.spawn(move || ensure(*server));
-        let threads: Vec<_> = server::ALL.iter().map(start).collect();
+        let threads: Vec<_> = kinds::ALL.iter().map(start).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().map_err(|_| anyhow!("a panic"))?;
         threads.into_iter().map(join).collect::<Vec<Result<Status>>>()
     });
@@ -59,7 +60,7 @@ pub fn up() -> Result<Vec<Status>> {
 /// A process cannot be ended, or data cannot be removed.
 pub fn down() -> Result<()> {
     let _lock = lock()?;
-    for server in server::ALL {
+    for server in kinds::ALL {
         match recorded(*server) {
             Some(Started::Local(local)) => local.remove()?,
             Some(Started::Compose(compose)) => compose.remove()?,
@@ -79,7 +80,7 @@ pub fn status() -> Vec<Status> {
         url: None,
         from: "does not run".to_owned(),
     };
-    server::ALL.iter().map(|server| standing(*server).unwrap_or_else(|| none(*server))).collect()
+    kinds::ALL.iter().map(|server| standing(*server).unwrap_or_else(|| none(*server))).collect()
 }
 
 /// Ensures that tests can start private instances ([`Postgres::start`](crate::Postgres::start)).

@@ -11,7 +11,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use crate::server::Server;
-use crate::{Instance, daemon, place, process};
+use crate::{daemon, place, process};
 
 /// Apache Kafka: one node (KRaft), no password, listening on the loopback address only. Topics are not created
 /// automatically. A second listener, named in its configuration, requires a login: `idem` with password `idem`.
@@ -24,15 +24,6 @@ pub struct Kafka;
 impl Kafka {
     /// The version downloaded from Maven Central.
     pub const VERSION: &str = libs::VERSION;
-
-    /// Starts a private instance, which a test may stop, kill and pause. It ends when the value is dropped or the
-    /// process ends. Its [`url`](Instance::url) is `host:port`.
-    ///
-    /// # Errors
-    /// No instance can be started on this machine, or it does not respond within two minutes.
-    pub fn start() -> Result<Instance> {
-        Instance::start(&Self)
-    }
 }
 
 impl Server for Kafka {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use super::{RabbitMq, seen_from, system_of};
 use crate::place;
+use crate::rabbitmq::{RabbitMq, seen_from, system_of};
 use crate::server::Server;
 
 /// The TLS configuration of a server, as PEM.
@@ -23,9 +23,9 @@ pub struct Secure<'a> {
 }
 
 /// The server for one start.
-pub(super) struct SecureRabbitMq<'a> {
-    pub(super) secure: Secure<'a>,
-    pub(super) tls_port: u16,
+pub(crate) struct SecureRabbitMq<'a> {
+    pub(crate) secure: Secure<'a>,
+    pub(crate) tls_port: u16,
 }
 
 impl Server for SecureRabbitMq<'_> {
