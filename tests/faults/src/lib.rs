@@ -16,6 +16,7 @@
 //! | `panics` | says at once why a test failed |
 //! | `threads` | long runs that begin together |
 //! | `wait` | waiting with a limit |
+//! | `witness` | a source that looks into the database at each ack |
 
 mod journal;
 mod lines;
@@ -30,6 +31,7 @@ mod stage;
 mod threads;
 mod unacked;
 mod wait;
+mod witness;
 mod world;
 
 pub use idem_brokers::Broker;
@@ -45,6 +47,7 @@ pub use stage::{Run, Stage};
 pub use threads::Threads;
 pub use unacked::{Asked, Unacked};
 pub use wait::{until, within};
+pub use witness::{Seen, Witness, Witnessed};
 pub use world::{Running, Tuned, World, answers, fresh, quick, variable};
 
 /// RabbitMQ.

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use idem::{Outcome, Reason};
-use idem_faults::{Act, Order, Scene, Site, orders, until};
+use idem_faults::{Act, Order, Scene, Seen, Site, Witness, orders, until};
 
 use crate::everywhere::everywhere;
 
 everywhere! {
+    no_ack_is_sent_before_the_database_has_the_message
     ten_thousand_messages_of_which_a_fifth_comes_twice_have_one_effect_each
     poison_is_dead_and_its_neighbours_are_processed
     a_consumer_that_the_broker_has_forgotten_goes_on
@@ -30,6 +31,22 @@ async fn ten_thousand_messages_of_which_a_fifth_comes_twice_have_one_effect_each
     assert!(dead.is_empty(), "{dead:?}");
     let duplicates = scene.world.journal.count(|outcome| *outcome == Outcome::Duplicate);
     assert!(duplicates >= 2_000, "{duplicates}");
+}
+
+async fn no_ack_is_sent_before_the_database_has_the_message<S: Site>(scene: &Scene<S>) {
+    let (source, witness) = Witness::new(&scene.world, scene.site.source().await);
+    let worker = scene.start_from(source, |worker| worker);
+    let orders: Vec<_> = [(40, Act::Write), (20, Act::Take(5)), (10, Act::Fail(1))]
+        .into_iter()
+        .enumerate()
+        .flat_map(|(kind, (count, act))| orders(&format!("order-{kind}"), count, act))
+        .collect();
+    scene.publish(&orders).await;
+    let dead = scene.ends_with(orders, vec![worker]).await;
+    assert!(dead.is_empty(), "{dead:?}");
+    let Seen { committed, early } = witness.seen();
+    assert!(early.is_empty(), "acked before the database had them: {early:?}");
+    assert!(committed >= 70, "{committed}");
 }
 
 async fn poison_is_dead_and_its_neighbours_are_processed<S: Site>(scene: &Scene<S>) {
