@@ -13,6 +13,20 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Adds a handler, with the worker's timeout, retry policy and codec; [`handler_with`](Self::handler_with) gives it
     /// its own. If several handlers share the queue, all but one must name their event type, and each its own;
     /// [`fan_out`](Self::fan_out) lets several handle the same.
+    ///
+    /// ```
+    /// # use idem_core::{Worker, WithHandlers, Json, Store, Source, Handler, HasConnection};
+    /// # struct App;
+    /// // The type of a worker that is ready to run, for a function that returns it.
+    /// fn billing<S, Src, OrderPaid>(store: S, orders: Src) -> Worker<S, Src, App, Json, WithHandlers>
+    /// where
+    ///     S: Store + HasConnection<OrderPaid::Connection>,
+    ///     Src: Source,
+    ///     OrderPaid: Handler<Params = (), Message: serde::de::DeserializeOwned>,
+    /// {
+    ///     Worker::new("billing", store, orders).state(App).handler::<OrderPaid>()
+    /// }
+    /// ```
     pub fn handler<H>(self) -> Worker<S, Src, St, C, WithHandlers>
     where
         H: Handler,
