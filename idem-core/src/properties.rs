@@ -11,7 +11,8 @@ use std::fmt;
 /// ```
 /// # use idem_core::{Delivery, Properties};
 /// // As RabbitMQ delivers it.
-/// let delivery = Delivery::new("orders", "{}").with_properties([("exchange", "shop"), ("priority", "9")].into_iter().collect());
+/// let properties: Properties = [("exchange", "shop"), ("priority", "9")].into_iter().collect();
+/// let delivery = Delivery::new("orders", "{}").with_properties(properties);
 /// let priority = delivery.properties().get("priority").and_then(|priority| priority.parse().ok());
 /// assert_eq!((priority, delivery.properties().get("app_id")), (Some(9), None));
 /// ```

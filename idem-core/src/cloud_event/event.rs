@@ -21,7 +21,8 @@ pub(super) const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 /// # struct OrderPaid { order_id: i64 } struct PgConnection;
 /// // A handler with `key = cloud_event_id` of a worker with `.cloud_events()`.
 /// async fn order_paid(paid: OrderPaid, event: CloudEvent, tx: &mut PgConnection) -> Result<(), BoxError> {
-///     tracing::info!(order = paid.order_id, id = event.id(), source = event.source(), tenant = event.attribute("tenant"));
+///     let tenant = event.attribute("tenant");
+///     tracing::info!(order = paid.order_id, id = event.id(), source = event.source(), tenant);
 ///     # let _ = tx;
 ///     Ok(())
 /// }

@@ -127,10 +127,10 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// default. A wrong header name or codec makes a dead letter of every message, and would otherwise move the whole
     /// queue into the inbox.
     ///
-    /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker takes no deliveries, and
-    /// holds unfit ones unsettled. Consumption resumes after [`Health::resume`](crate::Health::resume) or a restart. One bad producer among
-    /// good ones never pauses it, because messages of the others are processed. A limit of 0 or above `of` is an error when the
-    /// worker starts.
+    /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker takes no
+    /// deliveries, and holds unfit ones unsettled. It resumes after [`Health::resume`](crate::Health::resume) or a restart.
+    /// One bad producer among good ones never pauses it, because messages of the others are processed. A limit
+    /// of 0 or above `of` is an error when the worker starts.
     ///
     /// ```
     /// # use idem_core::{Source, Store, Worker};
