@@ -121,9 +121,8 @@ impl RabbitMq {
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
-    /// // Until its producers publish to the quorum queue `orders`.
-    /// let old = rabbit.classic_queue("orders-classic").await?;
-    /// let source = rabbit.queue("orders").await?.and(old)?;
+    /// // Until its producers publish to a quorum queue. The start logs a warning.
+    /// let orders = rabbit.classic_queue("orders").await?;
     /// # Ok(()) }
     /// ```
     ///
