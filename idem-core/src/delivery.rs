@@ -19,6 +19,19 @@ mod refused;
 ///
 /// The same message can be delivered many times; idem tells such redeliveries from new messages. As a handler's
 /// parameter, `Delivery` is a copy (the payload is shared, not copied).
+///
+/// ```
+/// # use idem_core::{Codec, DecodeError, Delivery, Json};
+/// # #[derive(serde::Deserialize)] struct Order { order_id: i64 }
+/// // For a test of a codec, a key or a fingerprint; a handler's comes from the broker.
+/// let delivery = Delivery::new("orders", r#"{"order_id": 7}"#)
+///     .with_message_id(Some("e-1".to_owned()))
+///     .with_headers([("tenant", "acme")].into_iter().collect());
+/// let order: Order = Json.decode(&delivery)?;
+/// assert_eq!((order.order_id, delivery.message_id(), delivery.attempt()), (7, Some("e-1"), 1));
+/// assert_eq!((delivery.headers().get_str("tenant"), delivery.redelivered()), (Some("acme"), false));
+/// # Ok::<(), DecodeError>(())
+/// ```
 #[derive(Clone)]
 pub struct Delivery {
     pub(crate) source: Arc<str>,

@@ -7,6 +7,14 @@
 /// message that is replayed later by an operator runs out of order.
 ///
 /// When the worker starts, a source rejects an order that its broker cannot guarantee.
+///
+/// ```
+/// # use idem_core::{DeliveryOrder, Source, Store, Worker};
+/// # fn add<S: Store>(store: S, orders: impl Source) {
+/// // Kafka: the events of one order, by its record key, one after another; those of other orders at the same time.
+/// let worker = Worker::new("billing", store, orders).order(DeliveryOrder::Key);
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeliveryOrder {

@@ -3,6 +3,16 @@
 use std::fmt;
 
 /// Any error, boxed: the error type of handlers and adapters.
+///
+/// ```
+/// # use idem_core::BoxError;
+/// fn cents(text: &str) -> Result<i64, BoxError> {
+///     let cents: i64 = text.parse()?;
+///     if cents < 0 { return Err(format!("{cents} is negative").into()) }
+///     Ok(cents)
+/// }
+/// assert_eq!(cents("-5").map_err(|error| error.to_string()), Err("-5 is negative".to_owned()));
+/// ```
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error that keeps a worker or a store from starting, or that ends a worker. It never concerns a single message;

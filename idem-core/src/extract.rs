@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use crate::{BoxError, CloudEvent, Delivery, Headers, Key, permanent};
 
-/// A type that a handler may have as a parameter. `.handler::<..>()` checks that the worker can provide it.
+/// A type that a handler may have as a parameter. `.handler::<..>()` checks that the worker can provide it. A type of
+/// your own implements it together with [`Extract`], which has an example.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot take `{Self}`",
     label = "not an extractor",
@@ -17,6 +18,21 @@ pub trait Param: Send + 'static {}
 /// Extracts a parameter from a delivery and the worker's state, before the transaction begins.
 ///
 /// An error counts as a failure of the handler: the delivery is scheduled for a retry.
+///
+/// ```
+/// # use idem_core::{BoxError, Extract, Extraction, Param, permanent};
+/// /// The tenant of an order, from a header that every producer sets.
+/// struct Tenant(String);
+///
+/// impl Param for Tenant {}
+///
+/// impl<S> Extract<S> for Tenant {
+///     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+///         let tenant = from.delivery.headers().get_str("tenant");
+///         tenant.map(|tenant| Self(tenant.to_owned())).ok_or_else(|| permanent("there is no header `tenant`"))
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this worker cannot provide `{Self}` to a handler",
     note = "its state is `{S}`; give another with `.state(..)`, or implement `FromRef<{S}>` for the part that is taken"
@@ -29,7 +45,7 @@ pub trait Extract<S>: Param + Sized {
     fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError>;
 }
 
-/// The input of an extractor.
+/// The input of an extractor, see [`Extract`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Extraction<'a, S> {
@@ -70,7 +86,7 @@ impl<'a, S> Extraction<'a, S> {
 #[derive(Debug, Clone, Copy)]
 pub struct State<T>(pub T);
 
-/// Provides a part of a worker's state. Every state provides itself.
+/// Provides a part of a worker's state. Every state provides itself. [`State`] has an example.
 #[diagnostic::on_unimplemented(
     message = "a handler takes `State<{Self}>`, which the worker's state `{S}` does not give",
     note = "give the worker its state before its handlers, with `.state(..)`, or implement `FromRef<{S}>` for `{Self}`"
@@ -108,6 +124,22 @@ impl<S> Extract<S> for Delivery {
 }
 
 /// The subject that the message was published to: the subject of NATS, the routing key of AMQP; `None` on Kafka.
+///
+/// ```
+/// # use idem_core::{BoxError, Subject, permanent};
+/// # struct OrderPaid; struct PgConnection;
+/// // A handler of `orders.<region>.paid`.
+/// async fn order_paid(_: OrderPaid, Subject(subject): Subject, tx: &mut PgConnection) -> Result<(), BoxError> {
+///     let region = subject.as_deref().and_then(|subject| subject.split('.').nth(1));
+///     let region = region.ok_or_else(|| permanent("the subject names no region"))?;
+///     # assert_eq!(region, "eu"); let _ = tx;
+///     Ok(())
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// // A test calls it with any subject.
+/// order_paid(OrderPaid, Subject(Some("orders.eu.paid".to_owned())), &mut PgConnection).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject(pub Option<String>);
 
@@ -120,6 +152,25 @@ impl<S> Extract<S> for Subject {
 
 /// The key by which the broker chose the message's partition, such as the key of a Kafka record; `None` if it has none.
 /// A tombstone deletes this key.
+///
+/// ```
+/// # use idem_core::{BoxError, PartitionKey, permanent};
+/// # struct Customer; struct PgConnection;
+/// // The key of the record is the customer's id, also where the record deletes it.
+/// async fn customer(
+///     customer: Option<Customer>,
+///     PartitionKey(id): PartitionKey,
+///     tx: &mut PgConnection,
+/// ) -> Result<(), BoxError> {
+///     let id = id.ok_or_else(|| permanent("the record has no key"))?;
+///     match customer {
+///         Some(customer) => { /* INSERT .. ON CONFLICT (id) DO UPDATE */ }
+///         None => { /* DELETE FROM customers WHERE id = $1 */ }
+///     }
+///     # let _ = (id, tx);
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PartitionKey(pub Option<Bytes>);
 
@@ -148,6 +199,22 @@ impl<S> Extract<S> for CloudEvent {
 }
 
 /// The key under which the message was claimed, for example to pass it to another system.
+///
+/// ```
+/// # use idem_core::{BoxError, IdempotencyKey, Key};
+/// # struct Refund { cents: i64 }
+/// # struct Bank;
+/// # impl Bank { async fn refund(&self, _: i64, _: &str) -> Result<(), BoxError> { Ok(()) } }
+/// // The bank answers a second request with the same text by the result of the first.
+/// async fn refund(bank: &Bank, refund: Refund, IdempotencyKey(key): IdempotencyKey) -> Result<(), BoxError> {
+///     // All its bytes: the key as text is cut to 64 characters.
+///     let key = format!("refund-{}", hex::encode(key.as_bytes()));
+///     bank.refund(refund.cents, &key).await
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// # refund(&Bank, Refund { cents: 2500 }, IdempotencyKey(Key::of("e-1")?)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(pub Key);
 

@@ -14,6 +14,25 @@ use crate::Delivery;
 /// For a CloudEvent in JSON it covers only the data, so that it does not depend on how the event is transported. A
 /// producer that serializes the message again when it republishes, with another field order or a new timestamp, turns
 /// its copies into conflicts: implement a fingerprint for such a handler, or use [`Fingerprint::none`].
+///
+/// ```
+/// # use idem_core::{Delivery, Fingerprint};
+/// #[derive(serde::Deserialize)]
+/// struct Order { order_id: i64, cents: i64 }
+///
+/// /// For `#[idempotent(fingerprint = by_content)]`: leaves out the time of sending, which differs between copies.
+/// fn by_content(delivery: &Delivery) -> Fingerprint {
+///     match serde_json::from_slice::<Order>(delivery.data()) {
+///         Ok(order) => Fingerprint::of(format!("{} {}", order.order_id, order.cents).as_bytes()),
+///         Err(_) => Fingerprint::of(delivery.data()),
+///     }
+/// }
+///
+/// let sent = |json: &str| by_content(&Delivery::new("orders", json.to_owned()));
+/// let first = sent(r#"{"order_id": 7, "cents": 2500, "sent_at": 1}"#);
+/// assert_eq!(first, sent(r#"{"order_id": 7, "cents": 2500, "sent_at": 2}"#), "a copy");
+/// assert_ne!(first, sent(r#"{"order_id": 7, "cents": 9900, "sent_at": 2}"#), "a conflict");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     // Zero beyond `len`, so that the derived comparison works.

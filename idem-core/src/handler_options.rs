@@ -82,6 +82,21 @@ impl<C> HandlerOptions<C> {
     /// Sets the codec of this handler, instead of the worker's [`codec`](crate::Worker::codec), for a queue on which
     /// event types differ in their encoding. Its [`prepare`](Codec::prepare) has the worker's
     /// [`prepare_timeout`](crate::Worker::prepare_timeout).
+    ///
+    /// ```
+    /// # use idem_core::{Codec, DecodeError, Delivery, HandlerOptions};
+    /// /// One number as text, of a producer that knows no JSON.
+    /// struct Text;
+    ///
+    /// impl Codec<i64> for Text {
+    ///     fn decode(&self, delivery: &Delivery) -> Result<i64, DecodeError> {
+    ///         Ok(std::str::from_utf8(delivery.data())?.trim().parse()?)
+    ///     }
+    /// }
+    ///
+    /// // For `.handler_with::<stock_counted>(options)`; the others keep the worker's codec.
+    /// let options = HandlerOptions::new().codec(Text);
+    /// ```
     pub fn codec<D>(self, codec: D) -> HandlerOptions<OwnCodec<D>> {
         HandlerOptions { codec: OwnCodec(codec), limits: self.limits }
     }

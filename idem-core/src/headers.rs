@@ -6,6 +6,15 @@ use bytes::Bytes;
 ///
 /// Names and values are kept as the broker sent them: a value may hold any bytes, and a name may occur more than once.
 /// As a handler's parameter, `Headers` is a copy, which costs one reference count per value.
+///
+/// ```
+/// # use idem_core::Headers;
+/// let mut headers: Headers = [("tenant", "acme")].into_iter().collect();
+/// headers.push("signature", vec![0xff, 0x00]);
+/// assert_eq!(headers.get_str("tenant"), Some("acme"));
+/// assert_eq!(headers.get_str("Tenant"), None, "names are compared byte by byte");
+/// assert_eq!((headers.get("signature"), headers.get_str("signature")), (Some(&[0xff, 0x00][..]), None));
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, Bytes)>);
 

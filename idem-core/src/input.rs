@@ -55,6 +55,14 @@ impl<'a, M> IntoIterator for &'a Batch<M> {
 }
 
 /// The input of a handler of messages `M`: `M` itself, or [`Batch<M>`].
+///
+/// ```
+/// # use idem_core::{Batch, Input};
+/// # struct Reading;
+/// // What `Handler::Input` says of a handler.
+/// assert!(!<Reading as Input<Reading>>::SET);
+/// assert!(<Batch<Reading> as Input<Reading>>::SET);
+/// ```
 pub trait Input<M>: Sized + Send + 'static {
     /// Whether it takes a batch.
     const SET: bool;

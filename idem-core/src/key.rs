@@ -239,6 +239,12 @@ macro_rules! integer {
 integer!(i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize);
 
 /// Why no key could be created for a message. The delivery becomes a dead letter with reason `no key`, kept whole.
+///
+/// ```
+/// # use idem_core::{Key, KeyError};
+/// assert_eq!(Key::of(""), Err(KeyError::Empty));
+/// assert_eq!(Key::of(&"x".repeat(300)), Err(KeyError::TooLong { len: 300 }));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {

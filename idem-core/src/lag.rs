@@ -11,6 +11,15 @@ use crate::BoxError;
 ///
 /// It is separate from the source, so that it can be read while [`next`](crate::Source::next) waits. Whether unsettled
 /// deliveries are counted depends on the broker: RabbitMQ and NATS do not count them, Kafka does.
+///
+/// ```
+/// # use idem_core::{BoxError, Lag};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// # async fn ready() -> Result<u64, BoxError> { Ok(42) }
+/// let lag = Lag::new(|| async { Ok(vec![("orders".into(), ready().await?)]) });
+/// assert_eq!(lag.read().await?, [("orders".into(), 42)]);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Lag(Arc<dyn Fn() -> Asking + Send + Sync>);
 

@@ -67,6 +67,13 @@ impl Outcome {
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
         /// Why a message became a dead letter. The names are those of the column `reason`.
+        ///
+        /// ```
+        /// # use idem_core::Reason;
+        /// let reason = Reason::parse("too old");
+        /// assert_eq!(reason, Some(Reason::TooOld));
+        /// assert!(reason.is_some_and(Reason::needs_force));
+        /// ```
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Reason { $($(#[$doc])* $name,)* }

@@ -7,6 +7,15 @@ use std::fmt;
 ///
 /// RabbitMQ: `exchange` (missing for the default one), `priority`, `expiration`, `content_encoding`, `delivery_mode`,
 /// `user_id`, `app_id`, `cluster_id`, each if the message has it.
+///
+/// ```
+/// # use idem_core::{Delivery, Properties};
+/// // As RabbitMQ delivers it.
+/// let properties: Properties = [("exchange", "shop"), ("priority", "9")].into_iter().collect();
+/// let delivery = Delivery::new("orders", "{}").with_properties(properties);
+/// let priority = delivery.properties().get("priority").and_then(|priority| priority.parse().ok());
+/// assert_eq!((priority, delivery.properties().get("app_id")), (Some(9), None));
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties(Vec<(Cow<'static, str>, String)>);
 

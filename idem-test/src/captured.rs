@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::Subscriber;
 
-/// The log output so far. [`Display`](fmt::Display) writes it.
+/// The log output so far. [`Display`](fmt::Display) writes it. [`captured`] has an example.
 #[derive(Debug, Clone, Default)]
 pub struct Captured(Arc<Mutex<Vec<u8>>>);
 

@@ -15,6 +15,16 @@ use crate::protocol::GroupProtocol;
 use crate::wanted::Wanted;
 
 /// Where a group begins in a partition in which it has committed nothing yet.
+///
+/// ```no_run
+/// # use std::time::{Duration, SystemTime};
+/// # use idem_kafka::{Kafka, Start};
+/// # async fn example(kafka: Kafka) -> Result<(), idem_core::Error> {
+/// // A new service that is to know of the last day. Once it has committed, this says nothing more.
+/// let day = Duration::from_secs(24 * 3600);
+/// let orders = kafka.topic("orders").await?.start(Start::Time(SystemTime::now() - day));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {

@@ -5,6 +5,14 @@ use rdkafka::ClientConfig;
 use rdkafka::error::RDKafkaErrorCode as Code;
 
 /// The protocol by which the members of a group share its partitions out. All workers of a group should have the same.
+///
+/// ```no_run
+/// # use idem_kafka::{GroupProtocol, Kafka};
+/// # async fn example(kafka: Kafka) -> Result<(), idem_core::Error> {
+/// // Brokers of Kafka 4: a deployment, which restarts one member after another, stops nobody.
+/// let orders = kafka.topic("orders").await?.group_protocol(GroupProtocol::Consumer);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupProtocol {

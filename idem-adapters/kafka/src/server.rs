@@ -11,6 +11,17 @@ use crate::source::Topic;
 use crate::wanted::Wanted;
 
 /// Kafka brokers that answer, with a login that works. It keeps no connection open.
+///
+/// ```no_run
+/// # use idem_core::{Error, Store, Worker};
+/// # use idem_kafka::Kafka;
+/// # async fn open<S: Store>(store: S) -> Result<(), Error> {
+/// let kafka = Kafka::connect("kafka-1:9092,kafka-2:9092").await?;
+/// // Each worker is a member of the group of its own name.
+/// let orders = Worker::new("billing-orders", store.clone(), kafka.topic("orders").await?);
+/// let payments = Worker::new("billing-payments", store, kafka.topic("payments").await?);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Kafka {
     config: Arc<Config>,
@@ -26,6 +37,21 @@ impl Kafka {
     }
 
     /// The same with options.
+    ///
+    /// ```no_run
+    /// # use idem_kafka::Kafka;
+    /// # async fn example(password: String, certificate: Vec<u8>, key: Vec<u8>) -> Result<(), idem_core::Error> {
+    /// // SCRAM by TLS, with the certificates of the system's CAs.
+    /// let scram = Kafka::options("kafka:9093")
+    ///     .tls()
+    ///     .sasl_plain("billing", password)
+    ///     .property("sasl.mechanisms", "SCRAM-SHA-512")
+    ///     .connect()
+    ///     .await?;
+    /// // A certificate instead of a password.
+    /// let mutual = Kafka::options("kafka:9093").tls_identity(certificate, key).connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn options(brokers: impl Into<String>) -> Options {
         Options::new(brokers.into())
     }
@@ -42,6 +68,13 @@ impl Kafka {
     /// [regular expression](https://docs.rs/regex/1/regex/#syntax) that takes all topics whose names it matches, also
     /// those that are made later. It need not match to the end of the name, unless it ends with `$`, and never takes what
     /// begins with `__`, which Kafka keeps for itself.
+    ///
+    /// ```no_run
+    /// # async fn example(kafka: idem_kafka::Kafka) -> Result<(), idem_core::Error> {
+    /// // `payments`, and one topic for each country: `orders.de`, `orders.fr`, ..
+    /// let source = kafka.topics(["payments", r"^orders\.[a-z]{2}$"]).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// A topic that is named does not exist, or the user may not see it; a pattern cannot be read; nothing is matched. The

@@ -101,6 +101,13 @@ impl Topic {
     /// [`start`](Self::start) says: at the message of this offset. It is for one partition, and can be said of several.
     ///
     /// The worker is refused where the topic has no such partition, or the partition no such offset.
+    ///
+    /// ```no_run
+    /// # async fn example(kafka: idem_kafka::Kafka) -> Result<(), idem_core::Error> {
+    /// // Goes on where a service without idem has stopped.
+    /// let orders = kafka.topic("orders").await?.start_at("orders", 0, 4711).start_at("orders", 1, 4685);
+    /// # Ok(()) }
+    /// ```
     pub fn start_at(mut self, topic: impl Into<String>, partition: i32, offset: i64) -> Self {
         self.offsets.insert(TopicPartition { topic: topic.into().into(), number: partition }, offset);
         self
@@ -112,7 +119,8 @@ impl Topic {
         self
     }
 
-    /// How many deliveries of one partition may lie between its first unfinished one and the last. By default 256.
+    /// How many deliveries of one partition may lie between its first unfinished one and the last. By default 256; zero
+    /// is an error when the worker starts.
     ///
     /// A slow message at the front lets its partition go on for so many, and no further. After each assignment so many
     /// are stored in the inbox before they run, since the owner before may have died of one of them: so all members of a
@@ -125,6 +133,13 @@ impl Topic {
 
     /// A name of this member that no other has, and that stays the same over a restart (Kafka's `group.instance.id`).
     /// Its partitions then wait for it, until its session is over, instead of moving to others and back.
+    ///
+    /// ```no_run
+    /// # async fn example(kafka: idem_kafka::Kafka) -> Result<(), Box<dyn std::error::Error>> {
+    /// // A StatefulSet of Kubernetes: `billing-0` is `billing-0` again after its restart.
+    /// let orders = kafka.topic("orders").await?.static_member(std::env::var("HOSTNAME")?);
+    /// # Ok(()) }
+    /// ```
     pub fn static_member(mut self, name: impl Into<String>) -> Self {
         self.member = Some(name.into());
         self

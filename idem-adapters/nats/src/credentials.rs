@@ -46,6 +46,17 @@ impl Credentials {
     }
 
     /// A JWT of a user, and the seed of the nkey that it is for.
+    ///
+    /// ```no_run
+    /// # use idem_core::BoxError;
+    /// # use idem_nats::{Credentials, Nats};
+    /// # async fn issued() -> Result<(String, String), BoxError> { Ok((String::new(), String::new())) }
+    /// // A JWT of an hour, with its seed, from the service that issues them.
+    /// let options = Nats::options("tls://nats:4222").credentials(|| async {
+    ///     let (jwt, seed) = issued().await?;
+    ///     Ok(Credentials::jwt(jwt, seed))
+    /// });
+    /// ```
     pub fn jwt(jwt: impl Into<String>, seed: impl Into<String>) -> Self {
         Self(Kind::Jwt(jwt.into(), seed.into()))
     }

@@ -12,6 +12,17 @@ use crate::options::Options;
 use crate::stream::Stream;
 
 /// A NATS server with JetStream, or a cluster of them, with a login that works. It keeps no connection open.
+///
+/// ```no_run
+/// # use idem_core::{Error, Store, Worker};
+/// # use idem_nats::Nats;
+/// # async fn open<S: Store>(store: S) -> Result<(), Error> {
+/// let nats = Nats::connect("nats://nats-1:4222,nats://nats-2:4222").await?;
+/// // Each worker has the durable consumer of its own name.
+/// let orders = Worker::new("billing-orders", store.clone(), nats.stream("ORDERS").await?);
+/// let payments = Worker::new("billing-payments", store, nats.stream("PAYMENTS").await?);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Nats {
     config: Arc<Config>,
@@ -28,6 +39,17 @@ impl Nats {
     }
 
     /// The same with options.
+    ///
+    /// ```no_run
+    /// # use idem_nats::Nats;
+    /// # async fn example(seed: String, certificate: Vec<u8>, key: Vec<u8>) -> Result<(), idem_core::Error> {
+    /// // On a leaf node, with an nkey that may subscribe below `_INBOX_billing` only, to the JetStream of the hub.
+    /// let leaf = Nats::options("nats://leaf:4222").nkey(seed).inbox_prefix("_INBOX_billing").domain("hub");
+    /// let nats = leaf.connect().await?;
+    /// // A certificate instead of a password.
+    /// let mutual = Nats::options("tls://nats:4222").tls_identity(certificate, key).connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn options(url: impl Into<String>) -> Options {
         Options::new(url.into())
     }

@@ -7,6 +7,16 @@ use idem_core::{DeliveryOrder, SubscribeOptions};
 use serde_json::{Value, json};
 
 /// Where a new consumer begins. It changes nothing about an existing one.
+///
+/// ```no_run
+/// # use std::time::{Duration, SystemTime};
+/// # use idem_nats::{Nats, Start};
+/// # async fn example(nats: Nats) -> Result<(), idem_core::Error> {
+/// // A new service that is to know of the last day.
+/// let day = Duration::from_secs(24 * 3600);
+/// let orders = nats.stream("ORDERS").await?.start(Start::Time(SystemTime::now() - day));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {

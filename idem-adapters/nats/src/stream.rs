@@ -102,6 +102,18 @@ impl Stream {
 
     /// Updates an existing consumer whose settings differ from those needed, instead of refusing it. Settings that the server
     /// cannot change are refused all the same.
+    ///
+    /// ```no_run
+    /// # async fn example(nats: idem_nats::Nats) -> Result<(), idem_core::Error> {
+    /// // The consumer was made without the second filter: it gets it, instead of an error.
+    /// let orders = nats
+    ///     .stream("ORDERS")
+    ///     .await?
+    ///     .filter_subject("orders.*.paid")
+    ///     .filter_subject("orders.*.refunded")
+    ///     .reconcile();
+    /// # Ok(()) }
+    /// ```
     pub fn reconcile(mut self) -> Self {
         self.wishes.reconcile = true;
         self
@@ -109,6 +121,13 @@ impl Stream {
 
     /// Does not wait for the server's answer to an ack. That saves a round trip after the commit; an ack that is lost
     /// comes to one more delivery, which the claim answers.
+    ///
+    /// ```no_run
+    /// # async fn example(nats: idem_nats::Nats) -> Result<(), idem_core::Error> {
+    /// // A server on another continent: the handler costs less than the round trip.
+    /// let readings = nats.stream("READINGS").await?.unconfirmed_acks();
+    /// # Ok(()) }
+    /// ```
     pub fn unconfirmed_acks(mut self) -> Self {
         self.confirmed = false;
         self

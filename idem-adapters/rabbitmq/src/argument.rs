@@ -3,6 +3,16 @@
 use lapin::types::AMQPValue;
 
 /// The value of an argument of a queue, a binding or a consumer: a string, a boolean or an integer.
+///
+/// ```no_run
+/// # use idem_rabbitmq::Argument;
+/// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+/// // An exchange by headers: both of them have to match.
+/// let both: [(&str, Argument); 3] = [("x-match", "all".into()), ("region", "eu".into()), ("express", true.into())];
+/// let queue = rabbit.declare("express").argument("x-quorum-initial-group-size", 3).bind_with("by-header", "", both);
+/// let orders = queue.await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Argument(pub(crate) AMQPValue);
 

@@ -11,6 +11,16 @@ use crate::options::Options;
 use crate::request::{Expected, Request};
 
 /// A RabbitMQ server and virtual host, with a login that works. It keeps no connection open.
+///
+/// ```no_run
+/// # use idem_core::{Store, Worker};
+/// # use idem_rabbitmq::RabbitMq;
+/// # async fn open<S: Store>(store: S) -> Result<(), Box<dyn std::error::Error>> {
+/// let rabbit = RabbitMq::connect(std::env::var("AMQP_URL")?).await?;
+/// let orders = Worker::new("billing-orders", store.clone(), rabbit.queue("orders").await?);
+/// let payments = Worker::new("billing-payments", store, rabbit.queue("payments").await?);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RabbitMq {
     config: Arc<Config>,
@@ -26,6 +36,20 @@ impl RabbitMq {
     }
 
     /// The same with options.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use idem_rabbitmq::RabbitMq;
+    /// # async fn example(chain: Vec<u8>, key: Vec<u8>) -> Result<(), idem_core::Error> {
+    /// // The certificate is the login: the URL names no user.
+    /// let rabbit = RabbitMq::options("amqps://rabbit/shop")
+    ///     .tls_identity(chain, key)
+    ///     // An operator moves messages back from a dead letter queue within three days.
+    ///     .replay_window(Duration::from_secs(3 * 24 * 3600))
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     pub fn options(url: impl Into<String>) -> Options {
         Options::new(url.into())
     }
@@ -69,6 +93,13 @@ impl RabbitMq {
     /// An existing queue of which you know that it is a quorum queue. Only for a user without the permission
     /// `configure`, by which RabbitMQ answers what type a queue has.
     ///
+    /// ```no_run
+    /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+    /// // The user of the workers may only `read` and `write`; `orders` was declared as a quorum queue by another.
+    /// let orders = rabbit.queue_unverified("orders").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// When it is awaited: it does not exist.
     pub fn queue_unverified(&self, name: impl Into<String>) -> Existing {
@@ -87,6 +118,13 @@ impl RabbitMq {
     /// * [`DeliveryOrder::Queue`](idem_core::DeliveryOrder::Queue) is refused.
     ///
     /// See RabbitMQ's guides "Classic Queues" and "Quorum Queues", section "Feature Comparison".
+    ///
+    /// ```no_run
+    /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
+    /// // Until its producers publish to a quorum queue. The start logs a warning.
+    /// let orders = rabbit.classic_queue("orders").await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// When it is awaited: it does not exist; it is a quorum queue (use [`queue`](Self::queue)), a stream, or a queue that

@@ -15,6 +15,18 @@ pub(super) const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 ///
 /// A worker with [`cloud_events`](crate::Worker::cloud_events) reads them. As a handler's parameter, `CloudEvent` is a
 /// copy; a delivery that is not a CloudEvent then fails permanently.
+///
+/// ```
+/// # use idem_core::{BoxError, CloudEvent};
+/// # struct OrderPaid { order_id: i64 } struct PgConnection;
+/// // A handler with `key = cloud_event_id` of a worker with `.cloud_events()`.
+/// async fn order_paid(paid: OrderPaid, event: CloudEvent, tx: &mut PgConnection) -> Result<(), BoxError> {
+///     let tenant = event.attribute("tenant");
+///     tracing::info!(order = paid.order_id, id = event.id(), source = event.source(), tenant);
+///     # let _ = tx;
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct CloudEvent(Arc<Event>);
 

@@ -6,6 +6,24 @@ use crate::BoxError;
 ///
 /// Any error converts into this type with `?`, as does a text with `into`; it then means that the delivery can never be
 /// decoded. This is why the type does not implement [`std::error::Error`].
+///
+/// ```
+/// # use idem_core::{Codec, DecodeError, Delivery, Json};
+/// # #[derive(serde::Deserialize)] struct Order { order_id: i64 }
+/// /// JSON of the content type that this service agreed on, and nothing else.
+/// struct Agreed;
+///
+/// impl Codec<Order> for Agreed {
+///     fn decode(&self, delivery: &Delivery) -> Result<Order, DecodeError> {
+///         match delivery.content_type() {
+///             Some("application/json") => Ok(serde_json::from_slice(delivery.data())?),
+///             other => Err(format!("the content type is {other:?}").into()),
+///         }
+///     }
+/// }
+///
+/// assert!(matches!(Agreed.decode(&Delivery::new("orders", "{}")), Err(DecodeError::Undecodable(_))));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -36,6 +54,19 @@ impl<E: Into<BoxError>> From<E> for DecodeError {
 /// Why the data that a delivery needs to be decoded could not be fetched.
 ///
 /// No error converts into this type with `?`: the codec has to decide for each failure whether it makes a dead letter.
+///
+/// ```
+/// # use idem_core::PrepareError;
+/// /// The answer of a schema registry that is not a schema.
+/// fn failed(status: u16) -> PrepareError {
+///     match status {
+///         404 => PrepareError::undecodable("there is no such schema"),
+///         other => PrepareError::unavailable(format!("the registry answered {other}")),
+///     }
+/// }
+/// assert!(matches!(failed(404), PrepareError::Undecodable(_)));
+/// assert!(matches!(failed(401), PrepareError::Unavailable(_)), "a wrong password is no fault of the message");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PrepareError {

@@ -6,6 +6,19 @@ use super::{Codec, DecodeError};
 use crate::Delivery;
 
 /// JSON, the default codec, implemented with serde_json, which limits nesting to 128 levels.
+///
+/// ```
+/// # use idem_core::{Codec, DecodeError, Delivery, Json};
+/// #[derive(serde::Deserialize)]
+/// struct OrderPaid { order_id: i64 }
+///
+/// let paid: OrderPaid = Json.decode(&Delivery::new("orders", r#"{"order_id": 7}"#))?;
+/// assert_eq!(paid.order_id, 7);
+/// // A tombstone is `None` of a handler that takes an `Option`.
+/// let deleted: Option<OrderPaid> = Json.tombstone(&Delivery::new("orders", "").with_tombstone(true))?;
+/// assert!(deleted.is_none());
+/// # Ok::<(), DecodeError>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
 

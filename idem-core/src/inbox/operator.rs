@@ -58,6 +58,15 @@ impl<S: Store> Inbox<S> {
 
     /// Returns the row with this id, dead or scheduled; `None` if this consumer has no such row (any more).
     ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Inbox, Store};
+    /// # async fn show<S: Store>(inbox: Inbox<S>, id: i64) -> Result<(), BoxError> {
+    /// let row = inbox.get(id).await?.ok_or("there is no such row any more")?;
+    /// println!("after {} attempts: {}", row.attempts, row.error);
+    /// println!("{}", String::from_utf8_lossy(row.delivery.payload()));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// The database cannot be used.
     pub async fn get(&self, id: i64) -> Result<Option<Row>, Error> {
@@ -122,6 +131,15 @@ impl<S: Store> Inbox<S> {
     }
 
     /// Replays a conflict under `key`, which is claimed for it.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Inbox, Key, Store, store::Replayed};
+    /// # async fn correct<S: Store>(inbox: Inbox<S>, id: i64) -> Result<(), BoxError> {
+    /// // The producer has used the key `e-1` for two payments, and this is the second one.
+    /// let replayed = inbox.replay_as(id, &Key::of("e-1-corrected")?).await?;
+    /// assert_eq!(replayed, Replayed::Due);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// The database cannot be used.

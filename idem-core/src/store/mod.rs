@@ -63,11 +63,34 @@ pub use waiting::{Cures, SEEN_RECENTLY, Waiting};
 ///
 /// Cancel safety: dropping the future of any method leaves no open transaction behind. If the driver cannot guarantee
 /// that, the store closes the connection.
+///
+/// ```
+/// # use idem_core::{Error, Inbox, Store, store::{Filter, Page}};
+/// /// How many dead letters there are, up to 1000, on either database.
+/// async fn dead<S: Store>(store: &S, consumer: &str) -> Result<usize, Error> {
+///     Ok(Inbox::new(store, consumer).list(&Filter::new(), Page::new(1000)).await?.len())
+/// }
+/// ```
 pub trait Store: Transactions + Claims + InboxRows + Operator {}
 
 impl<S: Transactions + Claims + InboxRows + Operator> Store for S {}
 
 /// A store that can provide the connection type that a handler uses.
+///
+/// ```
+/// # #[cfg(feature = "postgres")] mod example {
+/// # use idem_core::{Handler, HasConnection, Source, Worker};
+/// # use sqlx::PgConnection;
+/// /// Takes `Postgres`, and a store of a test that wraps it.
+/// fn billing<S, H>(store: S, orders: impl Source)
+/// where
+///     S: HasConnection<PgConnection>,
+///     H: Handler<Connection = PgConnection, Params = (), Message: serde::de::DeserializeOwned>,
+/// {
+///     let worker = Worker::new("billing", store, orders).handler::<H>();
+/// }
+/// # }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this handler takes `&mut {C}`, which the store `{Self}` does not have",
     note = "`Postgres` has `&mut sqlx::PgConnection` of sqlx 0.9, `Sqlite` has `&mut sqlx::SqliteConnection`"

@@ -35,6 +35,18 @@ impl Page {
 }
 
 /// The result of a replay.
+///
+/// ```no_run
+/// # use idem_core::{Error, Inbox, Store, store::Replayed};
+/// # async fn replay<S: Store>(inbox: Inbox<S>, id: i64) -> Result<&'static str, Error> {
+/// Ok(match inbox.replay(id).await? {
+///     Replayed::Due => "it runs now",
+///     Replayed::NeedsForce => "look at its effects, then `replay_by_force` or `discard` it",
+///     Replayed::NeedsKey => "another message has its key: `replay_as` under a new one, or `discard` it",
+///     _ => "somebody else has replayed or discarded it",
+/// })
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Replayed {
@@ -52,6 +64,14 @@ pub enum Replayed {
 }
 
 /// The result of a replay of many dead letters.
+///
+/// ```no_run
+/// # use idem_core::{Error, Inbox, Store, store::Filter};
+/// # async fn replay<S: Store>(inbox: Inbox<S>) -> Result<(), Error> {
+/// let all = inbox.replay_all(&Filter::new().handler("order_paid")).await?;
+/// println!("{} replayed, {} to look at", all.due, all.needs_force + all.needs_key);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayedAll {

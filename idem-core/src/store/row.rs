@@ -36,7 +36,8 @@ impl<'a> NewRow<'a> {
     }
 }
 
-/// An inbox row. A store outside this crate starts with [`Row::new`] and sets the fields that it has read.
+/// An inbox row. [`Inbox::get`](crate::Inbox::get) has an example. A store outside this crate starts with [`Row::new`]
+/// and sets the fields that it has read.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Row {

@@ -24,8 +24,7 @@ use crate::{Codec, Error, Extract, Handler, HandlerCodec, HandlerOptions, HasCon
 /// The same with all defaults written out:
 ///
 /// ```no_run
-/// # use std::time::Duration;
-/// # use idem_core::{Worker, RetryPolicy, Store, Source, Handler, HasConnection, Error};
+/// # use std::time::Duration; use idem_core::{Worker, RetryPolicy, Store, Source, Handler, HasConnection, Error};
 /// # async fn run<S: Store + HasConnection<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
 /// #     store: S, orders: impl Source, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
 /// Worker::new("billing", store, orders)
@@ -61,7 +60,7 @@ pub struct Worker<S, Src, St = (), C = Json, Stage = NoHandlers> {
 #[derive(Debug)]
 pub enum NoHandlers {}
 
-/// A worker with at least one handler. It can run.
+/// A worker with at least one handler. It can run. [`Worker::handler`] shows a function that returns one.
 #[derive(Debug)]
 pub enum WithHandlers {}
 
@@ -96,6 +95,14 @@ impl<S: Store, Src: Source> Worker<S, Src> {
 
 impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
     /// Sets the state, which handlers extract as [`State`](crate::State).
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker}; #[derive(Clone)] struct App { rates: std::sync::Arc<str> }
+    /// # fn add<S: Store>(store: S, orders: impl Source) {
+    /// // Before the handlers. One that takes `State<App>` gets a clone for each message.
+    /// let worker = Worker::new("billing", store, orders).state(App { rates: "eur".into() });
+    /// # }
+    /// ```
     pub fn state<T>(self, state: T) -> Worker<S, Src, T, C, NoHandlers> {
         let Self { consumer, store, source, codec, handlers, settings, health, suspect_lock, stage, .. } = self;
         let state = Arc::new(state);
@@ -114,6 +121,20 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Adds a handler, with the worker's timeout, retry policy and codec; [`handler_with`](Self::handler_with) gives it
     /// its own. If several handlers share the queue, all but one must name their event type, and each its own;
     /// [`fan_out`](Self::fan_out) lets several handle the same.
+    ///
+    /// ```
+    /// # use idem_core::{Worker, WithHandlers, Json, Store, Source, Handler, HasConnection};
+    /// # struct App;
+    /// // The type of a worker that is ready to run, for a function that returns it.
+    /// fn billing<S, Src, OrderPaid>(store: S, orders: Src) -> Worker<S, Src, App, Json, WithHandlers>
+    /// where
+    ///     S: Store + HasConnection<OrderPaid::Connection>,
+    ///     Src: Source,
+    ///     OrderPaid: Handler<Params = (), Message: serde::de::DeserializeOwned>,
+    /// {
+    ///     Worker::new("billing", store, orders).state(App).handler::<OrderPaid>()
+    /// }
+    /// ```
     pub fn handler<H>(self) -> Worker<S, Src, St, C, WithHandlers>
     where
         H: Handler,

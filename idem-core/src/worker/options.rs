@@ -21,7 +21,17 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self
     }
 
-    /// Sets the header that contains the event type, if it is not the broker's own property (AMQP `type`).
+    /// Sets the header that contains the event type, if it is not the broker's own property (AMQP `type`). A delivery
+    /// without the header goes to the handler that names no event; without such a handler, it becomes a dead letter
+    /// (`unknown type`).
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker};
+    /// # fn add<S: Store>(store: S, orders: impl Source) {
+    /// // Kafka has no property for it; the producers write `event-type: order.paid`.
+    /// let worker = Worker::new("billing", store, orders).event_type("event-type");
+    /// # }
+    /// ```
     pub fn event_type(mut self, header: impl Into<String>) -> Self {
         self.settings.route_by = RouteBy::Header(header.into());
         self
@@ -35,6 +45,16 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// subjects. A handler without an `event` takes the subjects that no pattern matches; without such a handler, those
     /// messages become dead letters (`unknown type`). If this and [`event_type`](Self::event_type) are both called, the
     /// last call applies.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker, HasConnection, Handler};
+    /// # fn add<S: Store + HasConnection<Paid::Connection> + HasConnection<Shipped::Connection>,
+    /// #     Paid: Handler<Params = (), Message: serde::de::DeserializeOwned>,
+    /// #     Shipped: Handler<Params = (), Message: serde::de::DeserializeOwned>>(store: S, orders: impl Source) {
+    /// // With `event = "orders.*.paid"` and `event = "orders.*.shipped"`.
+    /// Worker::new("billing", store, orders).route_by_subject().handler::<Paid>().handler::<Shipped>();
+    /// # }
+    /// ```
     pub fn route_by_subject(mut self) -> Self {
         self.settings.route_by = RouteBy::Subject;
         self
@@ -49,6 +69,15 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// delivery is marked as an event by that content type or by one of the headers `specversion`, `id`, `source` and
     /// `type`. A marked delivery that is not a valid event becomes a dead letter (`undecodable`) with the reason; so
     /// does a batch of events. Unmarked deliveries are handled as usual.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker, HasConnection, Handler};
+    /// # fn add<S: Store + HasConnection<Paid::Connection>,
+    /// #     Paid: Handler<Params = (), Message: serde::de::DeserializeOwned>>(store: S, orders: impl Source) {
+    /// // With `key = cloud_event_id, event = "com.example.order.paid"`.
+    /// Worker::new("billing", store, orders).cloud_events().handler::<Paid>();
+    /// # }
+    /// ```
     pub fn cloud_events(mut self) -> Self {
         self.settings.cloud_events = true;
         self
@@ -98,9 +127,18 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// default. A wrong header name or codec makes a dead letter of every message, and would otherwise move the whole
     /// queue into the inbox.
     ///
-    /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker takes no deliveries, and
-    /// holds unfit ones unsettled. Consumption resumes after [`Health::resume`](crate::Health::resume) or a restart. One bad producer among
-    /// good ones never pauses it, because messages of the others are processed.
+    /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker takes no
+    /// deliveries, and holds unfit ones unsettled. It resumes after [`Health::resume`](crate::Health::resume) or a restart.
+    /// One bad producer among good ones never pauses it, because messages of the others are processed. A limit
+    /// of 0 or above `of` is an error when the worker starts.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker};
+    /// # fn add<S: Store>(store: S, orders: impl Source) {
+    /// // A small queue, on which ten bad messages in a row are no accident.
+    /// let worker = Worker::new("billing", store, orders).unfit_limit(10, 10);
+    /// # }
+    /// ```
     pub fn unfit_limit(mut self, limit: usize, of: usize) -> Self {
         self.settings.unfit_limit = Some((limit, of));
         self
@@ -114,7 +152,19 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// Calls this function with each delivery, or run from the inbox, and its outcome, after the delivery was settled.
-    /// For a message scheduled with an ordering key, it is called before. It must return quickly.
+    /// For a message scheduled with an ordering key, it is called before. It must return quickly. A panic in it is
+    /// ignored.
+    ///
+    /// ```
+    /// # use idem_core::{Outcome, Source, Store, Worker};
+    /// # fn add<S: Store>(store: S, orders: impl Source) {
+    /// let worker = Worker::new("billing", store, orders).observe(|delivery, outcome| {
+    ///     if let Outcome::Dead { reason, .. } = outcome {
+    ///         tracing::error!(queue = delivery.source(), id = delivery.message_id(), %reason, "page the one on call");
+    ///     }
+    /// });
+    /// # }
+    /// ```
     pub fn observe(mut self, observer: impl Fn(&Delivery, &Outcome) + Send + Sync + 'static) -> Self {
         self.settings.observe = Some(Arc::new(observer));
         self

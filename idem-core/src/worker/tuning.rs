@@ -6,7 +6,7 @@ use crate::{RetryPolicy, Source, Store, Worker};
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets how many deliveries are processed at once, each on its own connection; 16 by default. This is also the
-    /// prefetch. With [`inbox`](Self::inbox) it is only the prefetch.
+    /// prefetch, from 1 to 65535. With [`inbox`](Self::inbox) it is only the prefetch.
     pub fn concurrency(mut self, deliveries: usize) -> Self {
         self.settings.concurrency = deliveries;
         self
@@ -29,7 +29,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// The handlers of a batch share one session. PostgreSQL: if a handler changes the role, search path, row security,
     /// replication role, time zone or date style, the batch is split, so that no other handler runs under the change.
     /// Any other `SET LOCAL` lasts until the end of the batch, unless the store is configured to reset the session
-    /// between messages, which costs one round trip per message.
+    /// between messages, which costs one round trip per message. A batch with an order is an error at the start.
+    ///
+    /// ```
+    /// # use std::time::Duration; use idem_core::*; fn add<S: Store>(store: S, readings: impl Source) {
+    /// // Four batches at a time, of up to 100, each with one commit.
+    /// let worker = Worker::new("meters", store, readings).batch(100).concurrency(4).linger(Duration::from_millis(20));
+    /// # }
+    /// ```
     pub fn batch(mut self, deliveries: usize) -> Self {
         self.settings.batch = deliveries;
         self
@@ -64,6 +71,13 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// ([`poll_interval`](Self::poll_interval)).
     ///
     /// Combining it with an order is an error when the worker starts.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker}; fn add<S: Store>(store: S, invoices: impl Source) {
+    /// // Each invoice takes minutes: eight of them run at once, and the queue does not wait for them.
+    /// let worker = Worker::new("invoices", store, invoices).inbox().inbox_concurrency(8);
+    /// # }
+    /// ```
     pub fn inbox(mut self) -> Self {
         self.settings.inbox = true;
         self
@@ -100,14 +114,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     }
 
     /// Sets how long a row taken from the inbox stays leased to this worker before it runs; 10 seconds by default.
-    /// While it runs, the row is locked. After a crash, the row waits until the lease expires.
+    /// While it runs, the row is locked. After a crash, the row waits until the lease expires. Zero is an error.
     pub fn lease_duration(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
     /// Sets how often the worker polls the inbox; every second by default. Rows that this worker itself schedules wake
-    /// it earlier.
+    /// it earlier. Zero is an error.
     pub fn poll_interval(mut self, every: Duration) -> Self {
         self.settings.poll = every;
         self

@@ -87,6 +87,24 @@ impl Broker {
     // ===== faults =====
 
     /// Cuts all connections: `next` of every subscribed source returns an error, and all unsettled messages return.
+    ///
+    /// ```
+    /// # use idem_core::{Acker, BoxError, Settled, Source, SubscribeOptions};
+    /// # use idem_test::Broker;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+    /// # let broker = Broker::new();
+    /// # let mut orders = broker.queue("orders");
+    /// # broker.publish("orders", "paid");
+    /// # orders.subscribe(SubscribeOptions::new("billing", 1)).await?;
+    /// let (_, acker) = orders.next().await?;
+    /// broker.disconnect();
+    /// assert!(orders.next().await.is_err());
+    /// assert_eq!(acker.ack().await?, Settled::Stale);
+    ///
+    /// orders.subscribe(SubscribeOptions::new("billing", 1)).await?;
+    /// assert!(orders.next().await?.0.redelivered());
+    /// # Ok(()) }
+    /// ```
     pub fn disconnect(&self) {
         self.shared.change(state::State::disconnect);
     }

@@ -7,6 +7,18 @@ use idem_core::{Headers, Properties};
 use serde::Serialize;
 
 /// A message as a producer publishes it: payload, headers and properties.
+///
+/// ```
+/// # use idem_test::{Broker, Publication};
+/// # fn main() -> Result<(), serde_json::Error> {
+/// let paid = Publication::json(&serde_json::json!({"order_id": 7}))?
+///     .message_id("e-1")
+///     .event_type("order.paid")
+///     .header("tenant", "acme");
+/// assert_eq!((&paid.payload()[..], paid.get_event_type()), (&br#"{"order_id":7}"#[..], Some("order.paid")));
+/// Broker::new().publish("orders", paid);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Publication {
     pub(crate) payload: Bytes,

@@ -12,6 +12,24 @@ use super::{Counts, QueueAcker};
 ///
 /// Clones are further sources of the same queue, each with a separate subscription. Dropping a source ends its
 /// subscription and returns its unsettled messages to the queue.
+///
+/// ```
+/// # use idem_core::{Acker, BoxError, Source, SubscribeOptions};
+/// # use idem_test::Broker;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// # let broker = Broker::new();
+/// let mut orders = broker.queue("orders");
+/// let watched = orders.clone();
+/// tokio::spawn(async move {
+///     orders.subscribe(SubscribeOptions::new("billing", 1)).await?;
+///     let (_, acker) = orders.next().await?;
+///     acker.ack().await
+/// });
+/// broker.publish("orders", "paid");
+/// watched.settled(1).await;
+/// assert_eq!(watched.counts().acks, 1);
+/// # Ok(()) }
+/// ```
 pub struct Queue {
     shared: Arc<Shared>,
     name: Arc<str>,

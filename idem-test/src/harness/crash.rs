@@ -6,6 +6,16 @@ use tokio::sync::watch;
 
 /// The point at which a worker's process ends as if by SIGKILL. All its tasks vanish, and it sends nothing to the
 /// broker or the database.
+///
+/// ```no_run
+/// # use idem_core::{BoxError, Outcome, Store};
+/// # use idem_test::{Crash, Trial};
+/// # async fn test<S: Store>(trial: Trial<S>, event: serde_json::Value) -> Result<(), BoxError> {
+/// // The commit has happened, the ack has not: the next process gets the message again, and finds the claim.
+/// let outcomes = trial.deliver_json(&event)?.crash(Crash::AfterCommit).once().await?;
+/// assert_eq!(outcomes, [Outcome::Duplicate]);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Crash {

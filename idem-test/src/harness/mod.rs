@@ -1,4 +1,45 @@
 //! The harness for users: runs a handler under every kind of delivery and crash.
+//!
+//! ```
+//! # use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outcome, Sqlite, State};
+//! # use idem_test::{Crash, Trial};
+//! # use sqlx::{Connection, SqliteConnection};
+//! # #[derive(serde::Serialize, serde::Deserialize)] struct OrderPaid { event_id: String, cents: i64 }
+//! # #[derive(Clone)] struct Rate(i64);
+//! # #[allow(non_camel_case_types)] struct order_paid;
+//! # impl Handler for order_paid {
+//! #     const NAME: &'static str = "order_paid";
+//! #     type Message = OrderPaid;
+//! #     type Input = OrderPaid;
+//! #     type Params = (State<Rate>,);
+//! #     type Connection = SqliteConnection;
+//! #     fn key(paid: &OrderPaid, _: &Delivery) -> Result<Key, KeyError> { Key::of(&paid.event_id) }
+//! #     async fn handle(paid: OrderPaid, (State(rate),): Self::Params, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+//! #         let add = sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.cents * rate.0);
+//! #         add.execute(tx).await.map(drop).map_err(Into::into)
+//! #     }
+//! # }
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! # let folder = std::env::temp_dir().join(format!("idem-harness-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let url = format!("sqlite://{}/test.db", folder.display());
+//! # let mut db = SqliteConnection::connect(&format!("{url}?mode=rwc")).await?;
+//! # sqlx::raw_sql("CREATE TABLE account (balance INTEGER NOT NULL); INSERT INTO account VALUES (0)").execute(&mut db).await?;
+//! let trial = Trial::new(move || Sqlite::options(&url).connect()).state(Rate(1)).inbox().handler::<order_paid>().await?;
+//! let order = |number: u32| OrderPaid { event_id: format!("order-{number}"), cents: 2500 };
+//!
+//! // Two processes, and one of them is killed after its commit: one of the three copies is processed.
+//! let sending = trial.deliver_json(&order(100))?.processes(2).crash(Crash::AfterCommit);
+//! let outcomes = sending.times(3).await?;
+//! let balance: i64 = sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?;
+//! assert_eq!(balance, 2500, "{outcomes:?}");
+//!
+//! // The same for every number of copies, and a crash at every point.
+//! let balance = async || Ok(sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?);
+//! trial.has_one_effect(order, balance).await?;
+//! # let _ = std::fs::remove_dir_all(folder);
+//! # Ok(()) }
+//! ```
 
 mod connect;
 mod crash;

@@ -60,7 +60,7 @@ pub(super) struct Watched {
     changed: watch::Sender<()>,
 }
 
-/// A trial without a handler yet; state can still be added.
+/// A trial without a handler yet; state can still be added. The [module](super) has an example.
 #[derive(Debug)]
 pub struct Bench<F, St = ()> {
     connect: F,

@@ -18,6 +18,16 @@ use super::sql::Statements;
 ///
 /// The store has its own connections, separate from any pool of the application: a handler that needs a second
 /// connection takes it from the application's pool, and cannot starve the store.
+///
+/// ```no_run
+/// # use idem_core::{Postgres, Source, Worker};
+/// # async fn open(orders: impl Source, payments: impl Source) -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Postgres::connect(&std::env::var("DATABASE_URL")?).await?;
+/// // One pool for both.
+/// let orders = Worker::new("billing-orders", store.clone(), orders);
+/// let payments = Worker::new("billing-payments", store, payments);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Postgres(pub(super) Arc<Inner>);
 

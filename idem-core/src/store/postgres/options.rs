@@ -62,6 +62,13 @@ impl PostgresOptions {
     ///
     /// A schema with the name of the role is an error while the role's search path contains `"$user"`: PostgreSQL would
     /// create the application's own tables there, too.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), idem_core::Error> {
+    /// // Two services in one database, each with its own tables.
+    /// let store = idem_core::Postgres::options("postgres://billing@db/shop").schema("billing_idem").connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
@@ -125,6 +132,14 @@ impl PostgresOptions {
     /// READ WRITE. A handler that ends its transaction can then write nothing after it. Without this setting, each
     /// batch checks after each handler whether its transaction is still open, which costs one more round trip per
     /// message; the store logs this when it connects.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), idem_core::Error> {
+    /// // A pool of pgbouncer with `default_pool_size = 20` or more.
+    /// let url = "postgres://billing@bouncer:6432/billing";
+    /// let store = idem_core::Postgres::options(url).pgbouncer().connections(20).connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn pgbouncer(mut self) -> Self {
         self.pooled = true;
         self

@@ -22,6 +22,22 @@ use crate::store::{ConnectionShares, StoreError};
 /// temporary tables, attached databases and pragmas of one handler are visible to the next one.
 ///
 /// Clones share their connections.
+///
+/// ```
+/// # use idem_core::{Inbox, Sqlite, store::{Filter, Page}};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), idem_core::Error> {
+/// # let folder = std::env::temp_dir().join(format!("idem-sqlite-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).map_err(|error| idem_core::Error::database("no folder", error))?;
+/// # let url = format!("sqlite://{}/billing.db", folder.display());
+/// // `url` is "sqlite:billing.db".
+/// let store = Sqlite::connect(&url).await?;
+/// let dead = Inbox::new(&store, "billing").list(&Filter::new(), Page::default()).await?;
+/// assert!(dead.is_empty());
+/// # drop(store);
+/// # let _ = std::fs::remove_dir_all(folder);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Sqlite {
     pub(super) file: Arc<File>,

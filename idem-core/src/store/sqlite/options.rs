@@ -23,12 +23,13 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// # use idem_core::Sqlite;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), idem_core::Error> {
-/// # let file = std::env::temp_dir().join(format!("idem-options-{}.db", std::process::id()));
-/// # let url = format!("sqlite://{}", file.display());
+/// # let folder = std::env::temp_dir().join(format!("idem-options-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).map_err(|error| idem_core::Error::database("no folder", error))?;
+/// # let url = format!("sqlite://{}/billing.db", folder.display());
 /// let store = Sqlite::options(&url).prefix("billing_").retention(Duration::from_secs(24 * 3600)).connect().await?;
 /// let same = Sqlite::options(&url).prefix("billing_").verify_only().connect().await?;
 /// # drop((store, same));
-/// # let _ = std::fs::remove_file(file);
+/// # let _ = std::fs::remove_dir_all(folder);
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
@@ -50,7 +51,8 @@ impl SqliteOptions {
         }
     }
 
-    /// The prefix of idem's table names: 1 to 40 letters, digits and underscores; `idem_` by default.
+    /// The prefix of idem's table names: 1 to 40 letters, digits and underscores; `idem_` by default. An
+    /// invalid prefix is an error when the store connects.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.to_owned();
         self

@@ -15,7 +15,7 @@ pub use sharing::*;
 pub use transport::*;
 pub use world::{Features, World};
 
-/// Generates the suite for a [`World`]: `source_suite!(path::to::World);`
+/// Generates the suite for a [`World`], which has an example: `source_suite!(path::to::World);`
 ///
 /// The crate needs tokio with its macros.
 #[macro_export]

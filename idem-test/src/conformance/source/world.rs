@@ -5,6 +5,33 @@ use idem_core::Source;
 use crate::Publication;
 
 /// One queue of a broker, created for one test.
+///
+/// ```
+/// # use idem_test::conformance::source::{Features, World};
+/// # use idem_test::{Broker, Publication, Queue};
+/// /// The broker inside the process. A world of a server makes a queue with a unique name, and deletes it when dropped.
+/// struct InProcess(Broker);
+///
+/// impl World for InProcess {
+///     type Source = Queue;
+///     const FEATURES: Features = Features {
+///         message_id: true,
+///         redelivered: true,
+///         // .. and each other field.
+///         # event_type: true, content_type: true, correlation: true, partition_key: true, produced_at: true,
+///         # header_bytes: true, presumes: false, confirms: true, releases: true, survives: false, counts_released: true,
+///         # counts_unsettled: false, lag: true,
+///     };
+///
+///     async fn make() -> Option<Self> { Some(Self(Broker::new())) }
+///     async fn publish(&self, publication: Publication) { self.0.publish("orders", publication) }
+///     async fn source(&self) -> Queue { self.0.queue("orders") }
+///     async fn cut(&self) { self.0.disconnect() }
+///     async fn ready(&self) -> usize { self.0.queue("orders").counts().ready }
+/// }
+///
+/// idem_test::source_suite!(InProcess);
+/// ```
 pub trait World: Sized + Send + Sync + 'static {
     /// The source under test.
     type Source: Source;
