@@ -69,6 +69,11 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
 
 /// Runs a worker on these messages until they are all settled, and returns the metrics and the lines.
 async fn run(messages: Vec<Publication>) -> (BTreeMap<String, f64>, Lines) {
+    run_in_batches(messages, 1).await
+}
+
+/// The same in batches of at most this size.
+async fn run_in_batches(messages: Vec<Publication>, batch: usize) -> (BTreeMap<String, f64>, Lines) {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
@@ -80,7 +85,7 @@ async fn run(messages: Vec<Publication>) -> (BTreeMap<String, f64>, Lines) {
     let broker = Broker::new();
     messages.into_iter().for_each(|message| broker.publish("orders", message));
     let idle = broker.clone();
-    let worker = Worker::new("billing", store, broker.queue("orders")).handler::<order>();
+    let worker = Worker::new("billing", store, broker.queue("orders")).handler::<order>().batch(batch);
     worker.run_until(async move { idle.idle().await }).await.unwrap();
 
     let mut told = BTreeMap::new();
@@ -131,6 +136,18 @@ async fn deliveries_are_counted_by_consumer_handler_and_outcome() {
     }
     assert_eq!(told["idem_in_flight consumer=billing"], 0.0);
     assert!(told.contains_key("idem_source_lag consumer=billing source=orders"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_batch_has_one_claim_and_one_commit_of_a_handler() {
+    let messages = ["a", "b", "c"].map(|id| message(id, false)).to_vec();
+    let (told, _) = run_in_batches(messages, 3).await;
+    let times = |name: &str| told[&format!("{name} consumer=billing handler=order")];
+    assert_eq!(told["idem_deliveries_total consumer=billing handler=order outcome=processed"], 3.0);
+    assert_eq!(times("idem_handler_seconds"), 3.0);
+    // How many are there when a batch begins is not known.
+    let (claims, commits) = (times("idem_claim_wait_seconds"), times("idem_commit_seconds"));
+    assert!((1.0..=3.0).contains(&claims) && claims == commits, "{claims} and {commits}");
 }
 
 #[tokio::test]

@@ -20,11 +20,11 @@ pub(crate) struct Meters {
     scheduled: Counter,
     dead: Counter,
     held: Counter,
-    /// From BEGIN to the response of the claim.
+    /// From BEGIN to the response of the claim; of a batch once for each handler.
     pub(crate) claim: Histogram,
     /// The handler.
     pub(crate) handler: Histogram,
-    /// The guard and COMMIT.
+    /// The guard and COMMIT; of a batch once for each handler.
     pub(crate) commit: Histogram,
     /// From the time at which an inbox row was due to the start of its run.
     pub(crate) inbox_wait: Histogram,

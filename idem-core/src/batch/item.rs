@@ -6,6 +6,7 @@ use crate::registry::Job;
 use crate::routes::{Route, Work};
 use crate::runtime::{Pipeline, Place};
 use crate::store::{Identity, Row};
+use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};
 
 /// A message of a batch that can run.
@@ -22,6 +23,11 @@ pub(super) struct Item<'a, S: Store> {
     copies: Vec<usize>,
     /// Keeps out other deliveries of the key in this process while the batch is processed.
     _flight: Option<Place>,
+}
+
+/// Returns the metrics of each handler of these items, which are sorted by handler.
+pub(super) fn meters<'a, S: Store>(items: &'a [Item<'_, S>]) -> impl Iterator<Item = &'a Meters> {
+    items.chunk_by(|one, next| one.identity.handler == next.identity.handler).map(|chunk| &chunk[0].route.meters)
 }
 
 /// The result of one message of a batch.

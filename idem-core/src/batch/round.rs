@@ -12,7 +12,7 @@ use crate::{Delivery, Outcome, Store};
 
 use super::blame::Culprit;
 use super::calls::{Call, calls};
-use super::item::{Item, Verdict};
+use super::item::{Item, Verdict, meters};
 use super::opening::{Opening, RoundResult};
 
 impl<S: Store> Pipeline<S> {
@@ -35,8 +35,13 @@ impl<S: Store> Pipeline<S> {
         let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
         let longest = items.iter().map(|item| item.route.timeout).max().unwrap_or_default();
+        let began = Instant::now();
         let opened = match opening {
-            Opening::Claims => self.open(longest, &messages, None).await,
+            Opening::Claims => {
+                let opened = self.open(longest, &messages, None).await;
+                meters(items).for_each(|meters| meters.claim.record(began.elapsed()));
+                opened
+            }
             Opening::Rows(rows) => {
                 self.open(longest, &messages, Some(items.iter().map(|item| &rows[item.at]).collect())).await
             }
@@ -58,7 +63,9 @@ impl<S: Store> Pipeline<S> {
             };
             return self.blame(ran, Culprit { places: &places, ended_it }, &new).unwrap_or(RoundResult::Split);
         }
+        let ended = Instant::now();
         let ran = RunResult::of(self.store.commit(txn).await);
+        meters(items).for_each(|meters| meters.commit.record(ended.elapsed()));
         if let Some(round) = self.blame(ran, Culprit::NOBODY, &new) {
             return round;
         }

@@ -1,7 +1,6 @@
 //! Decides what follows from a run: the rules that first deliveries and inbox rows share.
 //!
-//! A batch charges no message. It finds out whose failure it was (`batch/blame.rs`), and that message runs again,
-//! alone.
+//! A batch does not come here. It finds out whose failure it was (`batch/blame.rs`), and that message runs again, alone.
 
 use std::time::Duration;
 

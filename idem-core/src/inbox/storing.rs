@@ -1,4 +1,4 @@
-//! Stores deliveries in batches: a worker with `.inbox()` does this instead of running them.
+//! Stores deliveries in batches: all of a worker with `.inbox()`, and the redelivered ones of any worker without an order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! The processing of one delivery, from start to end: receive, decode, key, claim, handle, guard, commit, settle.
-//!
-//! Each step of more than a few lines is a function that is called once, from here.
+//! The processing of one delivery from decode to settle: decode, key, claim, handle, guard, commit, settle. It is received
+//! in `worker/receive`.
 //!
 //! | step | module |
 //! |---|---|
@@ -152,7 +151,7 @@ impl<S: Store> Pipeline<S> {
         // This wait is in memory only, so it comes before the wait for a connection.
         let _key = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
         let _room = self.room(room, delivery).await;
-        let in_lane = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
+        let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let step = if delivery.redelivered() || self.settings.inbox {
             self.enqueue(delivery, &work.identity).await
         } else {
@@ -161,7 +160,7 @@ impl<S: Store> Pipeline<S> {
                 Err(charge) => self.charge(delivery, &work.identity, &charge).await,
             }
         };
-        match (step, in_lane) {
+        match (step, ordered) {
             // Only the existence of a claim is known: its row may be waiting.
             (Progress::Done(outcome @ (Outcome::Scheduled { .. } | Outcome::Duplicate)), Some(identity)) => {
                 Progress::InRow(outcome, identity)

@@ -1,4 +1,4 @@
-//! The delays before retries.
+//! The delays before a delivery that is held or refused is tried again, and between looks at a database that is away.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn waits(first: Duration, longest: Duration) -> ExponentialBackoff {
     waits.with_jitter().without_max_times().build()
 }
 
-/// Short delays first, because most outages are a lost connection; then every two seconds.
+/// Short delays first, because most outages are a lost connection; then up to two seconds.
 pub(super) fn short() -> impl Iterator<Item = Duration> {
     waits(Duration::from_millis(50), SHORT)
 }

@@ -9,7 +9,7 @@ pub(crate) fn describe() {
         "idem_stale_acks_total",
         "Acks that no longer reached the broker, which delivers those messages again"
     );
-    describe_gauge!("idem_in_flight", "Deliveries and inbox rows that are being processed");
+    describe_gauge!("idem_in_flight", "Deliveries that are being processed or stored");
     describe_gauge!("idem_scheduled", "Messages in the inbox that will run");
     describe_gauge!("idem_dead", "Dead letters in the inbox");
     describe_gauge!("idem_oldest_due_seconds", Unit::Seconds, "For how long the oldest message of the inbox is due");

@@ -73,7 +73,8 @@ pub(super) enum About {
 }
 
 impl Failure {
-    /// Classifies the failure. This is the only table of SQLSTATEs (PostgreSQL manual, appendix A).
+    /// Classifies the failure. This is the only table of SQLSTATEs for
+    /// `StoreError` (PostgreSQL manual, appendix A); `commit.rs` has those of a COMMIT.
     pub(super) fn fault(self, about: About) -> StoreError {
         let code = match self {
             Self::Lost(error) => return StoreError::ConnectionLost(error),

@@ -35,7 +35,7 @@ const TOO_BIG: i32 = 18;
 const MISMATCH: i32 = 20;
 
 /// Classifies an error in one of idem's own statements, which is about messages or not. This is the only table of
-/// result codes.
+/// result codes for `StoreError`; `txn.rs` has those of a COMMIT.
 fn whose(file: &Path, error: sqlx::Error, about_messages: bool) -> StoreError {
     match code(&error) {
         Some(BUSY | LOCKED) => StoreError::LockTimeout,

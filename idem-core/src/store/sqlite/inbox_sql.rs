@@ -105,7 +105,7 @@ pub(super) const GIVEN_BACK: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = max(starts - 1, 0), due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;
 
-/// `?3` zero, `?4` the value of `starts` when it was reserved.
+/// `?3` the delay, `?4` the value of `starts` when it was reserved.
 pub(super) const RELEASED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, starts = ?4, due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;
