@@ -14,7 +14,7 @@ pub use idem_core::{
     Outcome, Reason, RetryPolicy, Source, State, Store, Worker, Workers, permanent, retry_after, shutdown_signal,
     store,
 };
-pub use idem_macros::idempotent;
+pub use idem_macros::{KeyPart, idempotent};
 
 #[cfg(feature = "postgres")]
 pub use idem_core::Postgres;
@@ -39,7 +39,8 @@ pub use missing::*;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// Compiles the examples of the attribute, which cannot use this crate from their own.
+/// Compiles the examples of the macros, which cannot use this crate from their own.
 #[cfg(doctest)]
 #[doc = include_str!("docs/idempotent.md")]
-mod idempotent_examples {}
+#[doc = include_str!("docs/key_part.md")]
+mod macro_examples {}

@@ -141,27 +141,49 @@ impl fmt::Debug for Key {
 
 /// A type that can be the key of a message, or a part of it: strings, integers, UUIDs, ULIDs and bytes.
 ///
-/// A key must be the same on every delivery of one message. For a newtype, implement this trait by writing the inner
-/// value.
+/// A key must be the same on every delivery of one message. For a newtype, derive this trait: its key is that of its
+/// field.
+///
+/// ```standalone_crate
+/// # extern crate idem_core as idem;
+/// # use idem_macros::KeyPart;
+/// use idem::{Key, KeyPart};
+///
+/// #[derive(KeyPart)]
+/// struct OrderId(i64);
+///
+/// # fn main() {
+/// assert_eq!(Key::of(&OrderId(7)), Key::of(&7));
+/// # }
+/// ```
+///
+/// For any other type, implement it:
 ///
 /// ```
 /// # use idem_core::{Key, KeyError, KeyPart};
-/// struct OrderId(i64);
+/// enum Region {
+///     Europe,
+///     America,
+/// }
 ///
-/// impl KeyPart for OrderId {
+/// impl KeyPart for Region {
 ///     fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-///         self.0.write(key)
+///         match self {
+///             Self::Europe => "eu".write(key),
+///             Self::America => "us".write(key),
+///         }
 ///     }
 /// }
 ///
-/// assert_eq!(Key::of(&OrderId(7)), Key::of(&7));
+/// assert_eq!(Key::of(&Region::Europe), Key::of("eu"));
+/// # let _ = Region::America;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the key of a message",
     label = "this field is the key",
     note = "a key is a string, an integer, a `Uuid`, a `Ulid` or bytes",
     note = "floats and times may differ between deliveries of one message, and an `Option` must be decided, not guessed",
-    note = "for a newtype, implement `KeyPart` and write its inner value"
+    note = "for a newtype of one of these, `#[derive(KeyPart)]`"
 )]
 pub trait KeyPart {
     /// Writes the part.

@@ -8,6 +8,7 @@ mod acker;
 mod advice;
 mod age;
 mod batch;
+mod caught;
 mod cloud_event;
 mod codec;
 mod delivery;

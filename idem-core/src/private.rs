@@ -1,11 +1,11 @@
-//! The items that the expansion of `#[idempotent]` names. They are private and may change without notice.
+//! The items that the expansions of `#[idempotent]` and `#[derive(KeyPart)]` name. They are private and may change without notice.
 
 pub use std::option::Option;
 pub use std::primitive::{bool, str};
 pub use std::result::Result;
 
-pub use crate::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError};
-use crate::{CloudEvent, HasConnection, KeyPart, Store};
+pub use crate::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, KeyPart};
+use crate::{CloudEvent, HasConnection, Store};
 
 /// A fact of the delivery, as a key or a part of one. If it is missing, writing the key fails.
 #[derive(Debug)]

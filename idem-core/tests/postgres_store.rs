@@ -6,6 +6,8 @@
 mod batches;
 #[path = "postgres_store/connect.rs"]
 mod connect;
+#[path = "postgres_store/credentials.rs"]
+mod credentials;
 #[path = "postgres_store/fate.rs"]
 mod fate;
 #[path = "postgres_store/faults.rs"]

@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Ident, Index, LitStr};
+use syn::{Error, Ident, Index, LitStr, Path};
 
 use crate::args::{Args, MAX_NAME};
 use crate::header::{Header, Shape};
@@ -170,26 +170,31 @@ impl Handler<'_> {
 
     /// The path of the items that the expansion uses, resolved as if written at `place`.
     fn idem(&self, place: Span) -> TokenStream {
-        let path = match &self.args.krate {
-            Some(path) => quote!(#path::__private),
-            None => quote!(::idem::__private),
-        };
-        let placed = path.into_iter().map(|mut token| {
-            token.set_span(token.span().located_at(place));
-            token
-        });
-        placed.collect()
+        idem(self.args.krate.as_ref(), place)
     }
 }
 
+/// Returns the path of the items that an expansion uses, resolved as if written at `place`.
+pub(crate) fn idem(krate: Option<&Path>, place: Span) -> TokenStream {
+    let path = match krate {
+        Some(path) => quote!(#path::__private),
+        None => quote!(::idem::__private),
+    };
+    let placed = path.into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(place));
+        token
+    });
+    placed.collect()
+}
+
 /// Returns a name that neither shadows a name of the user nor is shadowed by one, such as a constant called `tx`.
-fn local(name: &str) -> Ident {
+pub(crate) fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
 /// Returns this span, resolved at the attribute: tokens from a user's `macro_rules` have their own context, and with a
 /// span of user code lints would check generated code.
-fn at(place: Span) -> Span {
+pub(crate) fn at(place: Span) -> Span {
     Span::call_site().located_at(place)
 }
 

@@ -1,4 +1,5 @@
-//! The `#[idempotent]` attribute. Users import it from the facade `idem-rs` as `idem::idempotent`.
+//! The `#[idempotent]` attribute and `#[derive(KeyPart)]`. Users import them from the facade `idem-rs`, as
+//! `idem::idempotent` and `idem::KeyPart`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -6,6 +7,7 @@ mod args;
 mod expand;
 mod header;
 mod key;
+mod key_part;
 mod text;
 mod types;
 
@@ -18,4 +20,10 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn idempotent(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand::idempotent(arguments.into(), item.into()).into()
+}
+
+#[doc = include_str!("../docs/key_part.md")]
+#[proc_macro_derive(KeyPart, attributes(key_part))]
+pub fn key_part(item: TokenStream) -> TokenStream {
+    key_part::key_part(item.into()).into()
 }

@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use quote::quote;
 
 use crate::expand::idempotent;
+use crate::key_part::key_part;
 
 fn check(arguments: proc_macro2::TokenStream, item: proc_macro2::TokenStream, expected: &Expect) {
     let file = syn::parse2(idempotent(arguments, item)).unwrap();
@@ -190,4 +191,27 @@ fn the_function_and_a_stub_after_mistakes() {
             }
         "#]],
     );
+}
+
+#[test]
+fn a_newtype_with_a_type_parameter() {
+    let item = quote! {
+        struct Id<T>(T);
+    };
+    let file = syn::parse2(key_part(item)).unwrap();
+    let expected = expect![[r#"
+        #[automatically_derived]
+        impl<T> ::idem::__private::KeyPart for Id<T>
+        where
+            T: ::idem::__private::KeyPart,
+        {
+            fn write(
+                &self,
+                __key: &mut ::idem::__private::Key,
+            ) -> ::idem::__private::Result<(), ::idem::__private::KeyError> {
+                ::idem::__private::KeyPart::write(&self.0, __key)
+            }
+        }
+    "#]];
+    expected.assert_eq(&prettyplease::unparse(&file));
 }

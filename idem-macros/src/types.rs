@@ -42,6 +42,11 @@ pub(crate) fn is_of_one(ty: &Type) -> bool {
 /// The extractors that describe a single delivery.
 const ONE: [&str; 6] = ["CloudEvent", "Delivery", "Headers", "IdempotencyKey", "PartitionKey", "Subject"];
 
+/// Returns whether the type is written as a `PhantomData`, by any path.
+pub(crate) fn is_phantom(ty: &Type) -> bool {
+    last(ty).is_some_and(|last| last.ident == "PhantomData")
+}
+
 /// Returns the last segment of a path.
 fn last(ty: &Type) -> Option<&PathSegment> {
     match ty {

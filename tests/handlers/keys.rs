@@ -20,13 +20,8 @@ struct OrderPaid {
     version: (u32, Wrapped),
 }
 
+#[derive(KeyPart)]
 struct Wrapped(String);
-
-impl KeyPart for Wrapped {
-    fn write(&self, key: &mut Key) -> Result<(), KeyError> {
-        self.0.write(key)
-    }
-}
 
 fn order_paid() -> OrderPaid {
     OrderPaid {

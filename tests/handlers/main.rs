@@ -11,6 +11,7 @@
 mod attributes;
 mod call;
 mod hygiene;
+mod key_parts;
 mod keys;
 mod names;
 mod sets;

@@ -2,6 +2,8 @@
 
 use idem_core::{Error, Store};
 
+use super::cleanup::Cleanup;
+
 /// A function that connects to a database.
 pub trait Connect: Send + Sync + 'static {
     /// The future of the connection.
@@ -9,6 +11,12 @@ pub trait Connect: Send + Sync + 'static {
 
     /// Connects.
     fn connect(&self) -> Self::Output;
+
+    /// Returns what runs at the end of the trial.
+    #[doc(hidden)]
+    fn cleanup(&self) -> Cleanup {
+        Cleanup::default()
+    }
 }
 
 /// The future of a connection to a database.

@@ -41,8 +41,11 @@
 //! # Ok(()) }
 //! ```
 
+mod cleanup;
 mod connect;
 mod crash;
+#[cfg(feature = "postgres")]
+mod fresh_schema;
 mod process;
 mod sending;
 mod source;
@@ -50,5 +53,7 @@ mod store;
 mod trial;
 
 pub use crash::Crash;
+#[cfg(feature = "postgres")]
+pub use fresh_schema::FreshSchema;
 pub use sending::Sending;
 pub use trial::{Bench, Trial};

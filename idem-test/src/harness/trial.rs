@@ -14,6 +14,7 @@ use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Tapped};
 
 use super::Crash;
+use super::cleanup::Cleanup;
 use super::connect::{Connect, Connecting};
 use super::crash::Fate;
 use super::process::{Process, Running};
@@ -37,11 +38,16 @@ const QUEUE: &str = "trial";
 ///
 /// Each call returns when the queue is empty and no message in the inbox is scheduled. The test then checks its own
 /// tables. Failed attempts are retried within milliseconds, up to 5 attempts in total.
+///
+/// A message that an earlier test has processed in the same tables is a duplicate. On PostgreSQL, `Trial::postgres`
+/// (feature `postgres`) has tables of its own for each test; on SQLite, give each test a new file.
 pub struct Trial<S> {
     broker: Broker,
     inbox: Inbox<S>,
     launch: Launch,
     watched: Watched,
+    // Declared last: it runs when nothing here is connected any more.
+    _cleanup: Cleanup,
 }
 
 type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send + Sync>;
@@ -110,6 +116,8 @@ impl<F, St> Bench<F, St> {
         Json: Codec<H::Message>,
     {
         let Self { connect, state, inbox, batch } = self;
+        // Before anything is created, so that it runs after a failure, too.
+        let cleanup = connect.cleanup();
         let store = connect.connect().await?;
         let connect = Arc::new(connect);
         let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
@@ -146,6 +154,7 @@ impl<F, St> Bench<F, St> {
             inbox: Inbox::new(&store, CONSUMER),
             launch: Box::new(launch),
             watched: Watched::default(),
+            _cleanup: cleanup,
         })
     }
 }
@@ -202,7 +211,7 @@ impl<S: Store> Trial<S> {
             }
             (Some(Outcome::Duplicate), _) => {
                 "it is a duplicate of a message of an earlier test in this database: give each run fresh ids, or a \
-                 database or schema of its own"
+                 database or schema of its own, as `Trial::postgres(url)` does"
                     .to_owned()
             }
             _ => format!(

@@ -7,7 +7,7 @@
 //! | `check` | settings that would lose messages |
 //! | `migrate`, `cure` | the tables, and errors about them |
 //! | `pool`, `connection` | the connection pool, and a connection in use |
-//! | `ready`, `room`, `session`, `limits` | opening connections, the pool's slots, session settings, time limits |
+//! | `ready`, `login`, `room`, `session`, `limits` | opening connections, logins, the pool's slots, session settings, time limits |
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
 //! | `clean` | removing a handler's state from a session |
@@ -37,6 +37,7 @@ mod handle;
 mod inbox_rows;
 mod inbox_sql;
 mod limits;
+mod login;
 mod many;
 mod many_sql;
 mod migrate;

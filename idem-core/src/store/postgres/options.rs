@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
-use crate::Error;
 use crate::store::ConnectionShares;
+use crate::{BoxError, Error};
 
 use super::handle::{Inner, Postgres};
+use super::login::{Callback, Login};
 use super::pool::Pool;
 use super::sql::Statements;
 use super::statement::quoted;
@@ -34,6 +36,7 @@ use super::{check, migrate};
 #[must_use]
 pub struct PostgresOptions {
     url: String,
+    credentials: Option<Callback>,
     schema: String,
     connections: usize,
     retention: Duration,
@@ -47,6 +50,7 @@ impl PostgresOptions {
     pub(super) fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
+            credentials: None,
             schema: "idem_store".to_owned(),
             connections: 32,
             retention: Duration::from_secs(7 * 24 * 3600),
@@ -55,6 +59,41 @@ impl PostgresOptions {
             pooled: false,
             resets: false,
         }
+    }
+
+    /// Logs in with what this returns, which is called for each new connection: for databases of a cloud, whose passwords
+    /// are tokens that expire within minutes (IAM of RDS and Cloud SQL, Entra ID of Azure), and for secrets that are
+    /// rotated. It gets the options of the URL, and returns them with another password, or another user as well.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Postgres};
+    /// # async fn token() -> Result<String, BoxError> { Ok(String::new()) }
+    /// # async fn connect() -> Result<(), BoxError> {
+    /// let store = Postgres::options("postgres://billing@db.example/billing?sslmode=verify-full")
+    ///     .credentials(|options| async move { Ok(options.password(&token().await?)) })
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A connection stays logged in when its password expires; only the next login needs the next one. The callback may be
+    /// called for several logins at once. It has 5 seconds, so it should return a token that it has fetched before. Its
+    /// error, its panic, and no answer in time are a failed login: it ends the start of a worker, and later it is tried
+    /// again like any lost connection, while the connections that are open go on. Its error is shown and logged, so it must
+    /// hold no secret. What the callback returns is neither shown nor logged.
+    ///
+    /// It may return other startup settings, such as `options.options([("app.tenant", "acme")])` or
+    /// `options.options([("role", "billing")])` for roles that a vault creates for an hour. They are the initial settings
+    /// of the session: what a handler changes is reset to them before the next message. (A pooler accepts none.) Settings
+    /// that idem needs are applied after those of the callback. It must always name the same database: the claims are
+    /// there.
+    pub fn credentials<F, A>(mut self, ask: F) -> Self
+    where
+        F: Fn(PgConnectOptions) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<PgConnectOptions, BoxError>> + Send + 'static,
+    {
+        self.credentials = Some(Arc::new(move |options| Box::pin(ask(options))));
+        self
     }
 
     /// The schema of idem's tables; `idem_store` by default. Any name of 1 to 63 bytes without NUL is valid; it is
@@ -168,10 +207,10 @@ impl PostgresOptions {
     /// names the fix. [`Error::Database`] if the URL is invalid, the server cannot be reached, or it rejects the login.
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
-        let target = self.target()?;
-        let (name, role) = (name(&target), target.get_username().to_owned());
+        let login = Login::new(self.target()?, self.credentials, self.pooled);
+        let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
-        let pool = Pool::new(target, self.connections, !self.unsafe_durability, self.pooled, self.resets);
+        let pool = Pool::new(login, self.connections, !self.unsafe_durability, self.pooled, self.resets);
         let mut connection = pool.own().await.map_err(|lost| {
             let error = lost.into_error();
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
@@ -187,6 +226,7 @@ impl PostgresOptions {
                  default_transaction_read_only = on saves that round trip"
             );
         }
+        let role = connection.session().role().to_owned();
         check::server(&mut connection, self.unsafe_durability, &failed).await?;
         migrate::run(&mut connection, &self.schema, &role, self.verify_only, &failed).await?;
         check::tables(&mut connection, &self.schema, self.unsafe_durability, &failed).await?;
@@ -221,7 +261,7 @@ impl PostgresOptions {
     }
 
     fn target(&self) -> Result<PgConnectOptions, Error> {
-        let wrong = |source: crate::BoxError| Error::Database {
+        let wrong = |source: BoxError| Error::Database {
             what: "the database URL cannot be read: it looks like postgres://user:password@host:5432/database".into(),
             source,
         };
@@ -235,24 +275,7 @@ impl PostgresOptions {
         if rest.contains('@') && !authority.contains('@') {
             return Err(wrong("an `@` stands behind the host: percent-encode the password (`/` is %2F)".into()));
         }
-        let target = PgConnectOptions::from_str(&self.url).map_err(|error| wrong(error.into()))?;
-        Ok(match self.pooled {
-            // pgbouncer rejects the setting (its manual, `ignore_startup_parameters`), and a cached statement would be
-            // executed in a session that does not have it.
-            true => target.extra_float_digits(None).statement_cache_capacity(0),
-            false => target,
-        })
-    }
-}
-
-/// Describes the database, without its password.
-fn name(target: &PgConnectOptions) -> String {
-    let user = target.get_username();
-    let database = target.get_database().unwrap_or(user);
-    let port = target.get_port();
-    match target.get_socket() {
-        Some(socket) => format!("PostgreSQL at {} port {port}, database {database:?}, user {user:?}", socket.display()),
-        None => format!("PostgreSQL at {}:{port}, database {database:?}, user {user:?}", target.get_host()),
+        PgConnectOptions::from_str(&self.url).map_err(|error| wrong(error.into()))
     }
 }
 
@@ -260,6 +283,7 @@ fn name(target: &PgConnectOptions) -> String {
 impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
+            .field("credentials", &self.credentials.is_some())
             .field("schema", &self.schema)
             .field("connections", &self.connections)
             .field("retention", &self.retention)

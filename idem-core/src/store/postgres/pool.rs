@@ -3,12 +3,12 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Failure;
 use super::connection::Connection;
 use super::limits::Use;
+use super::login::Login;
 use super::ready::Shared;
 use super::room::Room;
 
@@ -24,13 +24,13 @@ const OWN_AT_ONCE: usize = 8;
 const LOGINS: usize = 4;
 
 impl Pool {
-    /// Creates a pool of at most `connections` to this server.
-    pub(super) fn new(target: PgConnectOptions, connections: usize, durable: bool, pooled: bool, resets: bool) -> Self {
+    /// Creates a pool of at most `connections` that log in this way.
+    pub(super) fn new(login: Login, connections: usize, durable: bool, pooled: bool, resets: bool) -> Self {
         let own = Arc::new(Semaphore::new((connections / 2).clamp(1, OWN_AT_ONCE)));
         let room = Room::new(connections);
         let logins = Semaphore::new(LOGINS);
         Self(Arc::new(Shared {
-            target,
+            login,
             durable,
             pooled,
             resets,

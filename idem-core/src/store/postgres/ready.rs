@@ -4,12 +4,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::answer::Failure;
 use super::limits::{CONNECT, Use};
+use super::login::Login;
 use super::room::{Room, Slot};
 use super::session::{self, Learnt, Session};
 
@@ -23,7 +24,7 @@ pub(super) struct Ready {
 
 /// The state that the connections of a store share.
 pub(super) struct Shared {
-    pub(super) target: PgConnectOptions,
+    pub(super) login: Login,
     pub(super) durable: bool,
     /// A pooler is in between: each transaction may run in a different session of the server.
     pub(super) pooled: bool,
@@ -56,7 +57,9 @@ impl Shared {
     }
 
     async fn connect(&self, of: Use) -> Result<Ready, Failure> {
-        let ready = timeout(CONNECT, self.new_session(of)).await;
+        // An error of the callback for credentials says nothing about the idle connections, so they are kept.
+        let options = self.login.options().await?;
+        let ready = timeout(CONNECT, self.new_session(of, options)).await;
         let ready = ready.unwrap_or_else(|late| Err(Failure::Lost(late.into())));
         if ready.is_err() {
             self.room.empty();
@@ -64,13 +67,14 @@ impl Shared {
         ready
     }
 
-    async fn new_session(&self, of: Use) -> Result<Ready, Failure> {
+    async fn new_session(&self, of: Use, options: PgConnectOptions) -> Result<Ready, Failure> {
         let learnt = *self.learnt();
-        let mut conn = match self.pooled {
+        let options = match self.pooled {
             // A pooler accepts no settings: its sessions start with the role's settings.
-            true => self.target.connect().await?,
-            false => session::started(self.target.clone(), of, self.durable, learnt).connect().await?,
+            true => options,
+            false => session::started(options, of, self.durable, learnt),
         };
+        let mut conn = self.login.connect(options).await?;
         let mut session = Session::of(&mut conn).await?;
         let learnt = session.learn(&mut conn, learnt).await?;
         if of == Use::Own {

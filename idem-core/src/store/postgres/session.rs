@@ -42,7 +42,7 @@ pub(super) struct Learnt {
 }
 
 /// The settings with which a session starts. They are committed before its first transaction, so no ROLLBACK undoes
-/// them, and `RESET ALL` returns to them.
+/// them, and `RESET ALL` returns to them. They come last, so that they override those of the URL and of a callback.
 pub(super) fn started(target: PgConnectOptions, of: Use, durable: bool, learnt: Option<Learnt>) -> PgConnectOptions {
     // A write after a handler has ended its transaction would be committed by itself, and again when the other messages
     // of its batch run again. So nothing can be written outside a transaction that idem began as READ WRITE.
@@ -168,6 +168,11 @@ impl Session {
             literal(&self.role),
             literal(&self.user)
         )
+    }
+
+    /// Returns the role whose privileges the session has.
+    pub(super) fn role(&self) -> &str {
+        &self.role
     }
 
     /// Returns the condition of [`MEANING`].

@@ -1,0 +1,110 @@
+//! How connections log in.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use sqlx::ConnectOptions;
+use sqlx::PgConnection;
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError};
+use tokio::time::timeout;
+
+use crate::BoxError;
+use crate::caught::Caught;
+
+use super::answer::Failure;
+use super::limits::CONNECT;
+
+/// The options of each login: those of the URL, which a callback may change.
+#[derive(Clone)]
+pub(super) struct Login {
+    target: PgConnectOptions,
+    credentials: Option<Callback>,
+    /// A pooler is in between.
+    pooled: bool,
+}
+
+/// A callback of the user.
+pub(super) type Callback = Arc<dyn Fn(PgConnectOptions) -> Asking + Send + Sync>;
+
+type Asking = Pin<Box<dyn Future<Output = Result<PgConnectOptions, BoxError>> + Send>>;
+
+/// Why a login with a callback failed. None of the texts contains what the callback returned.
+#[derive(Debug, thiserror::Error)]
+enum LoginError {
+    #[error("the callback given to `.credentials(..)` has failed")]
+    Failed(#[source] BoxError),
+    #[error("the callback given to `.credentials(..)` panicked: {0}")]
+    Panicked(String),
+    #[error(
+        "the callback given to `.credentials(..)` has not answered within {} seconds: let it return what it has fetched \
+         before, and fetch the next ones in time",
+        CONNECT.as_secs()
+    )]
+    Late,
+    #[error("the server refuses the login: check what the callback given to `.credentials(..)` returns")]
+    Refused(#[source] Box<PgDatabaseError>),
+}
+
+impl Login {
+    pub(super) fn new(target: PgConnectOptions, credentials: Option<Callback>, pooled: bool) -> Self {
+        Self { target, credentials, pooled }
+    }
+
+    /// Returns the options of one login.
+    pub(super) async fn options(&self) -> Result<PgConnectOptions, Failure> {
+        let Some(credentials) = &self.credentials else { return Ok(self.target.clone()) };
+        // The call itself is user code as well, so it is made within the future.
+        let asked = async { credentials(self.target.clone()).await };
+        let asked = timeout(CONNECT, Caught::new("the callback given to `.credentials(..)`", asked)).await;
+        let failed = match asked {
+            Ok(Ok(Ok(options))) => return Ok(options),
+            Ok(Ok(Err(error))) => LoginError::Failed(error),
+            Ok(Err(panic)) => LoginError::Panicked(panic),
+            Err(_) => LoginError::Late,
+        };
+        Err(Failure::Lost(failed.into()))
+    }
+
+    /// Logs in with these options. What idem needs of them is set here, so that no callback can leave it out.
+    pub(super) async fn connect(&self, options: PgConnectOptions) -> Result<PgConnection, Failure> {
+        let options = match self.pooled {
+            // pgbouncer rejects the setting (its manual, `ignore_startup_parameters`), and a cached statement would be
+            // executed in a session that does not have it.
+            true => options.extra_float_digits(None).statement_cache_capacity(0),
+            false => options,
+        };
+        options.connect().await.map_err(|error| self.explained(error.into()))
+    }
+
+    fn explained(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Lost(error) if self.credentials.is_some() => match error.downcast::<PgDatabaseError>() {
+                // Class 28: invalid authorization specification.
+                Ok(refused) if refused.code().starts_with("28") => Failure::Lost(LoginError::Refused(refused).into()),
+                Ok(other) => Failure::Lost(other),
+                Err(other) => Failure::Lost(other),
+            },
+            other => other,
+        }
+    }
+
+    /// Describes the database, without its password.
+    pub(super) fn name(&self) -> String {
+        let target = &self.target;
+        let user = target.get_username();
+        let (port, database) = (target.get_port(), target.get_database().unwrap_or(user));
+        let user = match self.credentials {
+            Some(_) => "user of the callback".to_owned(),
+            None => format!("user {user:?}"),
+        };
+        match target.get_socket() {
+            Some(socket) => {
+                format!("PostgreSQL at {} port {port}, database {database:?}, {user}", socket.display())
+            }
+            None => format!("PostgreSQL at {}:{port}, database {database:?}, {user}", target.get_host()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Trials with a schema of their own on PostgreSQL.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::pin::pin;
+
+use idem_core::{BoxError, Delivery, Error, Handler, Key, KeyError, Outcome, Postgres};
+use idem_test::conformance::server;
+use idem_test::{Crash, Trial};
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use uuid::Uuid;
+
+#[derive(Serialize, Deserialize)]
+struct Paid {
+    id: u32,
+}
+
+struct Book;
+
+impl Handler for Book {
+    const NAME: &'static str = "book";
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = ();
+    type Connection = PgConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    /// The URL of each test has a search path of its own.
+    async fn handle(paid: Paid, (): (), tx: &mut PgConnection) -> Result<(), BoxError> {
+        sqlx::query("INSERT INTO booked VALUES ($1)").bind(i64::from(paid.id)).execute(tx).await?;
+        Ok(())
+    }
+}
+
+/// An application, with a table in a schema of its own.
+struct Shop {
+    url: String,
+    schema: String,
+    admin: PgConnection,
+}
+
+impl Shop {
+    async fn open() -> Option<Self> {
+        let url = server("DATABASE_URL")?;
+        let schema = format!("shop_{}", Uuid::new_v4().simple());
+        let url = format!("{url}{}options=-c%20search_path%3D{schema}", if url.contains('?') { '&' } else { '?' });
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let sql = format!("CREATE SCHEMA {schema}; CREATE TABLE booked (id bigint NOT NULL)");
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut admin).await.unwrap();
+        Some(Self { url, schema, admin })
+    }
+
+    /// A trial, and its schema.
+    async fn trial(&self) -> (Trial<Postgres>, String) {
+        let bench = Trial::postgres(&*self.url);
+        let schema = schema(&bench);
+        (bench.handler::<Book>().await.unwrap(), schema)
+    }
+
+    async fn booked(&mut self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM booked").fetch_one(&mut self.admin).await.unwrap()
+    }
+
+    async fn has(&mut self, schema: &str) -> bool {
+        let asked = "SELECT count(*) > 0 FROM pg_namespace WHERE nspname = $1";
+        sqlx::query_scalar(asked).bind(schema).fetch_one(&mut self.admin).await.unwrap()
+    }
+
+    async fn end(mut self) {
+        let sql = format!("DROP SCHEMA {} CASCADE", self.schema);
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.admin).await.unwrap();
+    }
+}
+
+fn schema(bench: &impl std::fmt::Debug) -> String {
+    let shown = format!("{bench:?}");
+    assert!(!shown.contains("postgres://"), "{shown}");
+    shown.split('"').find(|part| part.starts_with("idem_trial_")).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_test_that_runs_again_with_the_same_id_processes_it_again() {
+    let Some(mut shop) = Shop::open().await else { return };
+    for run in 1..=2 {
+        let (trial, schema) = shop.trial().await;
+        assert!(shop.has(&schema).await);
+        let outcomes = trial.deliver_json(&Paid { id: 7 }).unwrap().times(2).await.unwrap();
+        assert_eq!(outcomes, [Outcome::Processed, Outcome::Duplicate], "run {run}");
+        drop(trial);
+        assert!(!shop.has(&schema).await);
+        assert_eq!(shop.booked().await, run, "the application's rows stay");
+    }
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn trials_at_the_same_time_do_not_meet() {
+    let Some(mut shop) = Shop::open().await else { return };
+    let ((one, _), (other, schema)) = (shop.trial().await, shop.trial().await);
+    for trial in [&one, &other] {
+        assert_eq!(trial.deliver_json(&Paid { id: 7 }).unwrap().once().await.unwrap(), [Outcome::Processed]);
+    }
+    drop(one);
+    let crashed = other.deliver_json(&Paid { id: 8 }).unwrap().crash(Crash::AfterClaim);
+    crashed.processes(2).once().await.unwrap();
+    drop(other);
+    assert_eq!((shop.has(&schema).await, shop.booked().await), (false, 3));
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn a_test_that_panics_leaves_no_schema_behind() {
+    let Some(mut shop) = Shop::open().await else { return };
+    let (trial, schema) = shop.trial().await;
+    let test = tokio::spawn(async move {
+        trial.deliver_json(&Paid { id: 7 }).unwrap().once().await.unwrap();
+        assert_eq!(trial.outcomes(), [], "as a test fails");
+    });
+    assert!(test.await.unwrap_err().is_panic());
+    assert!(!shop.has(&schema).await);
+    shop.end().await;
+}
+
+/// The schema is there until then, and the trial is cut off in the middle.
+#[tokio::test]
+async fn a_test_that_is_cut_off_while_a_process_runs_leaves_no_schema_behind() {
+    let Some(mut shop) = Shop::open().await else { return };
+    let (trial, schema) = shop.trial().await;
+    let sent = trial.deliver_json(&Paid { id: 7 }).unwrap().crash(Crash::InHandler);
+    {
+        // The handler waits for a lock until the process is killed.
+        let mut holder = shop.admin.begin().await.unwrap();
+        sqlx::query("LOCK TABLE booked").execute(&mut *holder).await.unwrap();
+        let (mut sending, queue) = (pin!(sent.once()), trial.broker().queue("trial"));
+        tokio::select! {
+            _ = &mut sending => {}
+            () = queue.delivered(1) => {}
+        }
+    }
+    drop(trial);
+    assert!(!shop.has(&schema).await);
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn a_trial_that_cannot_begin_says_why() {
+    let Some(mut shop) = Shop::open().await else { return };
+    let role = shop.schema.clone();
+    let sql = format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'");
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut shop.admin).await.unwrap();
+    let url = shop.url.parse::<PgConnectOptions>().unwrap().username(&role).password("secret").to_url_lossy();
+    let Err(Error::Config(why)) = Trial::postgres(url).handler::<Book>().await else { panic!("it began") };
+    assert!(why.contains("idem_trial_") && why.contains(&role), "{why}");
+    sqlx::raw_sql(AssertSqlSafe(format!("DROP ROLE {role}"))).execute(&mut shop.admin).await.unwrap();
+    shop.end().await;
+}

@@ -1,0 +1,6 @@
+use idem::KeyPart;
+
+#[derive(KeyPart)]
+struct Amount(f64);
+
+fn main() {}

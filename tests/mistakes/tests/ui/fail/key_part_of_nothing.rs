@@ -1,0 +1,8 @@
+use idem::{Key, KeyPart};
+
+#[derive(KeyPart)]
+struct Ping;
+
+fn main() {
+    let _ = Key::of(&Ping);
+}
