@@ -217,4 +217,9 @@ async fn a_message_has_the_facts_that_a_test_gives_it() {
     assert!(told.contains("unknown type") && told.contains(".event_type(..)"), "{told}");
     let missing = sent().event_type("paid").once().await.unwrap();
     assert_eq!(missing, [Outcome::dead(Reason::NoKey)]);
+
+    let whole = |number: u32| {
+        Publication::json(&paid(number)).unwrap().event_type("paid").header("event-id", format!("each-{number}"))
+    };
+    trial.has_one_effect(whole, balance).await.unwrap();
 }

@@ -46,6 +46,7 @@ mod connect;
 mod crash;
 #[cfg(feature = "postgres")]
 mod fresh_schema;
+mod one_effect;
 mod process;
 mod sending;
 mod source;
@@ -55,5 +56,6 @@ mod trial;
 pub use crash::Crash;
 #[cfg(feature = "postgres")]
 pub use fresh_schema::FreshSchema;
+pub use one_effect::ToPublication;
 pub use sending::Sending;
 pub use trial::{Bench, Trial};

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
 use idem_core::{
-    BoxError, Codec, Error, Extract, Handler, HasConnection, Inbox, Json, Outcome, Reason, RetryPolicy, Store,
-    SuspectLock, Worker,
+    Codec, Error, Extract, Handler, HasConnection, Inbox, Json, Outcome, RetryPolicy, Store, SuspectLock, Worker,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -160,67 +159,6 @@ impl<F, St> Bench<F, St> {
 }
 
 impl<S: Store> Trial<S> {
-    /// Delivers messages in every way (once, ten times, five at once, in two processes, with a crash at each point) and
-    /// checks that each message has the effect of a single delivery. `message` creates a new message for each way, from
-    /// a number. `effect` reads a number from the test's own tables; each message must change it by the same amount.
-    ///
-    /// # Errors
-    /// Returns the first way in which the effect differs, or any other failure.
-    pub async fn has_one_effect<M: serde::Serialize>(
-        &self,
-        mut message: impl FnMut(u32) -> M,
-        mut effect: impl AsyncFnMut() -> Result<i64, BoxError>,
-    ) -> Result<(), BoxError> {
-        let before = effect().await?;
-        let outcomes = self.deliver_json(&message(0))?.once().await?;
-        let one = effect().await? - before;
-        if one == 0 {
-            return Err(self.no_effect(&outcomes).await?.into());
-        }
-        let crashes = Crash::ALL.iter().copied().map(Some);
-        let ways = [(10, 1, 1, None), (5, 5, 1, None), (6, 3, 2, None)].into_iter();
-        let ways = ways.chain(crashes.flat_map(|crash| [(1, 1, 1, crash), (5, 5, 1, crash)]));
-        for (number, (copies, concurrency, processes, crash)) in (1..).zip(ways) {
-            let before = effect().await?;
-            let sending = self.deliver_json(&message(number))?.processes(processes).maybe_crash(crash);
-            sending.run(copies, concurrency).await?;
-            let found = effect().await? - before;
-            if found != one {
-                return Err(format!(
-                    "delivered {copies} times, {concurrency} at once, in {processes} processes, crash {crash:?}: the effect \
-                     was {found}, and that of one message is {one}"
-                )
-                .into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells why a message had no effect: it died, or its effect is elsewhere.
-    async fn no_effect(&self, outcomes: &[Outcome]) -> Result<String, Error> {
-        let why = match (outcomes.last(), self.dead_letters().await?.first()) {
-            (Some(Outcome::Dead { reason, .. }), Some(row)) => {
-                let cure = match reason {
-                    Reason::UnknownType => ": give it `.deliver(..).event_type(..)`",
-                    Reason::NoKey => {
-                        ": give it what the key is made of, `.deliver(..).header(..)` or `.message_id(..)`"
-                    }
-                    _ => "",
-                };
-                format!("it is a dead letter ({reason}), {}{cure}", row.error)
-            }
-            (Some(Outcome::Duplicate), _) => {
-                "it is a duplicate of a message of an earlier test in this database: give each run fresh ids, or a \
-                 database or schema of its own, as `Trial::postgres(url)` does"
-                    .to_owned()
-            }
-            _ => format!(
-                "its outcomes are {outcomes:?}: see whether `effect` looks at the table that the handler writes"
-            ),
-        };
-        Ok(format!("a message that was delivered once had no effect: {why}"))
-    }
-
     /// The outcomes of deliveries and of runs from the inbox so far, in order. The last outcomes of a crashed process
     /// may be missing.
     pub fn outcomes(&self) -> Vec<Outcome> {
