@@ -38,8 +38,8 @@ pub(super) async fn start<S: Store, Src: Source>(
         tracing::info!(
             consumer = parts.consumer,
             worker = parts.settings.connections_formula(),
-            "the workers of this store can use {wanted} connections at once, and it has fewer, so they wait for each other: \
-             `.connections({wanted})` spares them that"
+            "the workers of this store can use {wanted} connections at once, and it has fewer, so messages wait for connections: \
+             set `.connections({wanted})` to avoid this"
         );
     }
     let routes = register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
