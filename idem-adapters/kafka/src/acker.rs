@@ -1,4 +1,4 @@
-//! Settling one delivery.
+//! Settles one delivery.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use idem_core::{Acker, BoxError, Settled};
 use crate::shared::Shared;
 use crate::ticket::Ticket;
 
-/// Settles one delivery of a [`Topic`](crate::Topic), in the assignment that brought it and in no other.
+/// Settles one delivery of a [`Topic`](crate::Topic), in the assignment that delivered it and in no other.
 ///
-/// An ack marks the delivery as finished. Kafka is told, a little later, the offset up to which all of the
-/// partition is finished: that is why the best answer is [`Settled::Sent`]. When the partition has gone to another
-/// member of the group, or the subscription has ended, settling answers [`Settled::Stale`] and nothing is told.
+/// An ack marks the delivery as finished. The offset up to which the whole partition is finished is committed a little
+/// later, so the best result is [`Settled::Sent`]. If the partition has moved to another member of the group, or the
+/// subscription has ended, settling returns [`Settled::Stale`] and nothing is committed.
 ///
-/// Kafka cannot take one delivery back: what is released or dropped holds the finished offset of its partition back, and
-/// comes again to the partition's next owner.
+/// Kafka cannot take back a single delivery. A released or dropped delivery holds back the finished offset of its
+/// partition and is delivered again to the partition's next owner.
 pub struct KafkaAcker {
     shared: Arc<Shared>,
     ticket: Ticket,

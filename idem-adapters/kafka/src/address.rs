@@ -1,11 +1,11 @@
-//! The address of a broker.
+//! Checks broker addresses.
 
 use idem_core::Error;
 
-/// Checks the address of a broker, of which librdkafka would say only that it cannot be resolved. The text does not
-/// contain the address, since a URL may have a password.
+/// Checks the address of a broker. For an invalid one, librdkafka would only report that it cannot be resolved. The
+/// error text does not contain the address, since a URL may contain a password.
 pub(crate) fn check(broker: &str) -> Result<(), Error> {
-    // librdkafka takes these in front of an address, as Kafka's own settings do.
+    // librdkafka accepts these in front of an address, as Kafka's own settings do.
     const PROTOCOLS: [&str; 4] = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
     let scheme = broker.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     let why = if broker.is_empty() {

@@ -1,4 +1,4 @@
-//! The partitions that are ours, and the deliveries that come from them. It knows no client.
+//! The partitions assigned to this member, and their deliveries. Independent of the client.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -11,12 +11,12 @@ use crate::partition::TopicPartition;
 use crate::ticket::Ticket;
 use crate::tracker::Tracker;
 
-/// How much may be buffered over all partitions, in bytes of payload, and as much again may be with the worker. The record
-/// that reaches it is buffered still. Each partition has an equal share, so that one that stands still leaves the others
-/// theirs.
+/// The limit on the payload bytes buffered over all partitions. The same limit applies to payload bytes handed out to
+/// the worker. The record that reaches the limit is still buffered. Partitions have equal shares, so that a stalled one
+/// does not use up the room of the others.
 const ROOM: usize = 32 << 20;
 
-/// How many deliveries may be buffered over all partitions, in equal shares.
+/// The limit on the deliveries buffered over all partitions, in equal shares.
 const BUFFERED: usize = 2048;
 
 /// The partitions that are assigned to this member.
@@ -25,20 +25,21 @@ pub(crate) struct Assigned {
     window: usize,
     max_unsettled: usize,
     partitions: BTreeMap<TopicPartition, Partition>,
-    /// The partition that had its turn last.
+    /// The partition that last had its turn.
     turn: Option<TopicPartition>,
     unsettled: usize,
-    /// Bytes of payload that are with the worker.
+    /// Payload bytes handed out to the worker.
     held: usize,
     epoch: u64,
 }
 
-/// Why a partition stands still.
+/// Why a partition has stalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// No broker leads it. The client goes on by itself once one does.
+    /// No broker leads it. The client continues by itself once one does.
     NoLeader,
-    /// The records at the group's offset cannot be read. It takes a person, and a new assignment, to go on.
+    /// The records at the group's offset cannot be read. The partition continues only after an operator has intervened
+    /// and it was assigned again.
     Stuck,
 }
 
@@ -47,21 +48,22 @@ struct Partition {
     epoch: u64,
     tracker: Tracker,
     buffer: Buffer,
-    /// Where the assignment begins, if that is known.
+    /// The offset at which the assignment begins, if known.
     begin: Option<i64>,
-    /// Handed out and with somebody.
+    /// How many deliveries are handed out and neither settled nor dropped.
     running: usize,
-    /// Bytes of payload that are with somebody.
+    /// The payload bytes of the running deliveries.
     held: usize,
-    /// Handed out and dropped, or released. They come again in the next assignment.
+    /// How many deliveries were handed out and then dropped or released. They are delivered again in the next
+    /// assignment.
     left: usize,
-    /// How many deliveries are still to be stored before their first run.
+    /// How many more deliveries must be stored before their first run.
     to_store: usize,
-    /// How far its finished prefix was told to the client.
+    /// The end of the finished prefix that was last passed to the client.
     told: Option<i64>,
-    /// It is being revoked: what runs may end, and nothing begins.
+    /// The partition is being revoked: running handlers may finish, and none starts.
     leaving: bool,
-    /// It stands still.
+    /// Why the partition has stalled, if it has.
     still: Option<Cause>,
 }
 
@@ -70,7 +72,7 @@ impl Assigned {
         Self { window, max_unsettled, partitions: BTreeMap::new(), turn: None, unsettled: 0, held: 0, epoch: 0 }
     }
 
-    /// A partition becomes ours.
+    /// Adds a partition that was assigned to this member.
     pub(crate) fn assign(&mut self, partition: TopicPartition, begin: Option<i64>) {
         self.remove(&partition);
         self.epoch += 1;
@@ -90,8 +92,8 @@ impl Assigned {
         self.partitions.insert(partition, assigned);
     }
 
-    /// A record has come. Until a window of deliveries has been stored each one may be what the owner before died of,
-    /// and Kafka does not tell.
+    /// Adds a received record. Until a window of deliveries has been stored, each may be the one on which the previous
+    /// owner crashed, and Kafka does not mark redeliveries.
     pub(crate) fn receive(&mut self, (partition, epoch): (&TopicPartition, u64), offset: i64, delivery: Delivery) {
         let owned = self.partitions.get_mut(partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
         let Some(owned) = owned else { return };
@@ -103,7 +105,7 @@ impl Assigned {
         }
     }
 
-    /// The next delivery, if one more may be unsettled. Partitions take turns.
+    /// Returns the next delivery, if one more may be unsettled. Partitions take turns.
     pub(crate) fn take(&mut self) -> Option<(Ticket, Delivery)> {
         if self.unsettled >= self.max_unsettled || self.held >= ROOM {
             return None;
@@ -125,7 +127,7 @@ impl Assigned {
         Some((ticket, delivery))
     }
 
-    /// A delivery is finished. `false`: it was no longer ours.
+    /// Marks a delivery as finished. Returns `false` if its assignment has ended.
     pub(crate) fn finish(&mut self, ticket: &Ticket) -> bool {
         let Some(owned) = self.owned(ticket) else { return false };
         owned.running -= 1;
@@ -137,8 +139,8 @@ impl Assigned {
         true
     }
 
-    /// A delivery was given back or forgotten: it stays unsettled, and holds back the finished prefix and what is behind it
-    /// in its order. `false`: it was no longer ours.
+    /// Handles a delivery that was released or dropped: it stays unsettled, and holds back the finished prefix and the
+    /// deliveries behind it in its order. Returns `false` if its assignment has ended.
     pub(crate) fn leave_unsettled(&mut self, ticket: &Ticket) -> bool {
         let Some(owned) = self.owned(ticket) else { return false };
         owned.running -= 1;
@@ -148,19 +150,19 @@ impl Assigned {
         true
     }
 
-    /// A delivery that had no claim was stored.
+    /// Counts a delivery that had no claim and was stored.
     pub(crate) fn stored(&mut self, ticket: &Ticket) {
         if let Some(owned) = self.owned(ticket) {
             owned.to_store = owned.to_store.saturating_sub(1);
         }
     }
 
-    /// Whether a handler may begin.
+    /// Whether a handler may start.
     pub(crate) fn is_live(&self, ticket: &Ticket) -> bool {
         self.partitions.get(&ticket.partition).is_some_and(|owned| owned.epoch == ticket.epoch && !owned.leaving)
     }
 
-    /// These partitions are being revoked.
+    /// Marks these partitions as being revoked.
     pub(crate) fn leave(&mut self, partitions: &[TopicPartition]) {
         for partition in partitions {
             if let Some(owned) = self.partitions.get_mut(partition) {
@@ -170,12 +172,12 @@ impl Assigned {
         }
     }
 
-    /// Whether deliveries of these partitions are still with somebody.
+    /// Whether deliveries of these partitions are still running.
     pub(crate) fn busy(&self, partitions: &[TopicPartition]) -> bool {
         partitions.iter().filter_map(|partition| self.partitions.get(partition)).any(|owned| owned.running > 0)
     }
 
-    /// A partition is no longer ours. Its deliveries are stale from now on.
+    /// Removes a partition that is no longer assigned. Its deliveries are stale from now on.
     pub(crate) fn remove(&mut self, partition: &TopicPartition) {
         if let Some(owned) = self.partitions.remove(partition) {
             self.unsettled -= owned.running + owned.left;
@@ -183,13 +185,13 @@ impl Assigned {
         }
     }
 
-    /// Nothing is ours any more.
+    /// Removes all partitions.
     pub(crate) fn clear(&mut self) {
         self.partitions.clear();
         (self.unsettled, self.held) = (0, 0);
     }
 
-    /// Forgets what is buffered. It stays unfinished.
+    /// Drops the buffered deliveries. They stay unfinished.
     pub(crate) fn discard(&mut self) {
         self.partitions.values_mut().for_each(|owned| owned.buffer.clear());
     }
@@ -206,8 +208,8 @@ impl Assigned {
         self.window.saturating_sub(owned.tracker.reach()).min(share)
     }
 
-    /// Marks a partition as standing still, or as going on. `false`: nothing has changed. A stuck partition remains stuck
-    /// until it is assigned again.
+    /// Marks a partition as stalled or as running. Returns `false` if nothing has changed. A stuck partition remains
+    /// stuck until it is assigned again.
     pub(crate) fn stand(&mut self, partition: &TopicPartition, cause: Option<Cause>) -> bool {
         let Some(owned) = self.partitions.get_mut(partition) else { return false };
         if owned.still == cause || owned.still == Some(Cause::Stuck) {
@@ -217,7 +219,7 @@ impl Assigned {
         true
     }
 
-    /// How many partitions stand still, of each topic that has some.
+    /// The number of stalled partitions of each topic that has any.
     pub(crate) fn standing(&self) -> BTreeMap<Arc<str>, usize> {
         let mut standing = BTreeMap::new();
         for (partition, _) in self.partitions.iter().filter(|(_, owned)| owned.still.is_some()) {
@@ -226,17 +228,17 @@ impl Assigned {
         standing
     }
 
-    /// The partitions that are ours and not about to leave, each with the number of its assignment.
+    /// The assigned partitions that are not being revoked, each with the epoch of its assignment.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = (&TopicPartition, u64)> {
         self.partitions.iter().filter(|(_, owned)| !owned.leaving).map(|(partition, owned)| (partition, owned.epoch))
     }
 
-    /// Whether a partition of this topic is ours.
+    /// Whether a partition of this topic is assigned to this member.
     pub(crate) fn has(&self, topic: &str) -> bool {
         self.partitions.keys().any(|partition| &*partition.topic == topic)
     }
 
-    /// The finished prefixes that were not yet told: partition and last finished offset.
+    /// The finished prefixes that have grown since the last call: partition and last finished offset.
     pub(crate) fn progress(&mut self) -> Vec<(TopicPartition, i64)> {
         let mut progress = Vec::new();
         for (partition, owned) in &mut self.partitions {
@@ -248,14 +250,14 @@ impl Assigned {
         progress
     }
 
-    /// The offset that a partition stands at, if that is known.
+    /// The offset of the next record to receive from a partition, if known.
     pub(crate) fn place(&self, partition: &TopicPartition) -> Option<i64> {
         let owned = self.partitions.get(partition)?;
         owned.tracker.delivered().map(|offset| offset + 1).or(owned.begin)
     }
 
-    /// Where the group stands in the partitions that are ours and have a leader: behind the finished prefix, or where it
-    /// began, if that is known.
+    /// The group's position in each assigned partition that has a leader: the offset after the finished prefix, or the
+    /// offset at which the assignment began, if known.
     pub(crate) fn places(&self) -> BTreeMap<TopicPartition, Option<i64>> {
         let led = self.partitions.iter().filter(|(_, owned)| owned.still != Some(Cause::NoLeader));
         led.map(|(partition, owned)| (partition.clone(), owned.at())).collect()

@@ -1,4 +1,4 @@
-//! The records of one partition that were received and not handed out.
+//! The records of one partition that were received but not handed out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -6,17 +6,17 @@ use idem_core::Delivery;
 
 use crate::ticket::Ticket;
 
-/// The records that wait to be handed out: first in, first out, but one at a time of each ordering key.
+/// The records that wait to be handed out: first in, first out, but only one at a time for each ordering key.
 ///
-/// A record whose key has one with somebody waits here, where it costs memory only. So a key that is hot or fails keeps
-/// neither the others nor their room in the worker.
+/// A record waits here, where it costs only memory, while another record of its key is handed out. A hot or failing key
+/// therefore neither blocks the other keys nor uses up their room in the worker.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     /// The records that can be handed out now: those without a key, and the first of each key.
     ready: VecDeque<Waiting>,
-    /// The records that wait behind another one of their key.
+    /// The records that wait behind another record of their key.
     behind: HashMap<u64, VecDeque<Waiting>>,
-    /// The keys of which one is ready or with somebody.
+    /// The keys with a record that is ready or handed out.
     taken: HashSet<u64>,
     len: usize,
     bytes: usize,
@@ -34,7 +34,7 @@ impl Buffer {
         }
     }
 
-    /// The next one that can be handed out. Its key is taken until it is [`free`](Self::free).
+    /// Returns the next record that can be handed out. Its key stays taken until [`free`](Self::free) is called.
     pub(crate) fn pop(&mut self) -> Option<Waiting> {
         let (ticket, delivery) = self.ready.pop_front()?;
         self.len -= 1;
@@ -42,7 +42,7 @@ impl Buffer {
         Some((ticket, delivery))
     }
 
-    /// The record of this key that was handed out is finished: the next one may be handed out.
+    /// Releases a key whose handed-out record is finished, so that its next record can be handed out.
     pub(crate) fn free(&mut self, key: u64) {
         let Some(behind) = self.behind.get_mut(&key) else {
             self.taken.remove(&key);
@@ -62,12 +62,12 @@ impl Buffer {
         self.len
     }
 
-    /// Of payload.
+    /// The payload bytes of the waiting records.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Forgets what waits.
+    /// Drops all waiting records.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

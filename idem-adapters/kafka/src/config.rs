@@ -1,4 +1,4 @@
-//! The configuration that clients are made from.
+//! The configuration from which clients are created.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use rdkafka::ClientConfig;
 
 use crate::credentials::{Login, Tokens, not_had};
 
-/// How the brokers are spoken to.
+/// How to connect to the brokers.
 #[derive(Clone)]
 pub(crate) struct Config {
-    /// Where they are. It holds no secret.
+    /// The addresses of the brokers. It holds no secret.
     pub(crate) place: String,
     pub(crate) client: ClientConfig,
     pub(crate) login: Option<Login>,
-    /// For clients that are made of this.
+    /// For clients created from this configuration.
     pub(crate) tokens: Tokens,
 }
 
 impl Config {
-    /// The same, with the login as it is to be now.
+    /// Returns this configuration with the current login.
     pub(crate) async fn current(&self) -> Result<Self, Error> {
         let (place, mut client, login) = (self.place.clone(), self.client.clone(), self.login.clone());
         if let Some(login) = &login {
@@ -31,7 +31,7 @@ impl Config {
     }
 }
 
-/// rdkafka's own list of secrets is not complete.
+/// Shows only the addresses, because rdkafka's own list of secrets is not complete.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config").field("brokers", &self.place).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! Questions to the brokers by a separate client, which is in no group.
+//! Queries the brokers with a separate client, which is in no group.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,26 +17,25 @@ use crate::error::{Loss, connecting, no_match, no_topic, setting};
 use crate::plan::Known;
 use crate::wanted::Wanted;
 
-/// From the first packet to the answer.
+/// The time limit from the first packet to the answer.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long a reason, and the return of a broker, is waited for.
+/// How long to wait, after all brokers went down, for the reason or for a broker to return.
 const REASONS: Duration = Duration::from_secs(1);
 
-/// So that a login that was refused is noticed long before that.
+/// The time limit of one attempt. It is short, so that a refused login is noticed long before `CONNECT`.
 const STEP: Duration = Duration::from_millis(250);
 
-/// How long a topic that was named may be unknown. A broker learns of a new topic a moment after its creation was
-/// confirmed.
+/// How long a named topic may be unknown. A broker learns of a new topic a moment after its creation was confirmed.
 const UNKNOWN: Duration = Duration::from_secs(2);
 
-/// Sees that a broker answers and that the login works.
+/// Checks that a broker answers and that the login works.
 pub(crate) async fn connect(config: &Config) -> Result<(), Error> {
     look(config, |config| Look::new(config)?.ask(Some(NO_TOPIC)).map(drop)).await
 }
 
-/// The topics that are asked for, each with its partitions. Those that were named must exist, and each pattern together
-/// with the others must take one at least.
+/// Returns the wanted topics, each with its partitions. Every named topic must exist, and the names and patterns
+/// together must match at least one topic.
 pub(crate) async fn topics(config: &Config, wanted: &Arc<Wanted>) -> Result<Known, Error> {
     let wanted = Arc::clone(wanted);
     let resolved = move |config: &Config| {
@@ -58,7 +57,7 @@ async fn look<T: Send + 'static>(
     }
 }
 
-/// The existing topics among `wanted`. `ask` fetches the metadata of one topic or, with `None`, of all.
+/// Returns the existing topics among `wanted`. `ask` fetches the metadata of one topic or, with `None`, of all topics.
 pub(crate) fn resolve(
     config: &Config,
     wanted: &Wanted,
@@ -79,7 +78,7 @@ pub(crate) fn resolve(
     if known.is_empty() { Err(no_match(&config.place, &wanted.text)) } else { Ok(known) }
 }
 
-/// A client that asks, and hears why there is no answer.
+/// A client that sends queries and records why they get no answer.
 struct Look<'a> {
     config: &'a Config,
     consumer: BaseConsumer<Witness>,
@@ -113,7 +112,8 @@ impl<'a> Look<'a> {
                 Err(error) => error,
             };
             let said = listen(&self.consumer, &self.witness);
-            // Why a broker is down may be said after it, or never; and of several brokers, one may be back at once.
+            // The reason why a broker is down may arrive after that event or never, and one of several brokers may be
+            // back at once.
             let down = said.down.is_some_and(|since| since.elapsed() >= REASONS);
             if said.final_word || down || Instant::now() >= until || !waits(&error) {
                 let reason = if said.reason.is_empty() { error.to_string() } else { said.reason };
@@ -123,7 +123,8 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Events are told only to who polls, and a poll ends after each of them.
+/// Polls until there are no more events, because librdkafka reports events only to polls. A poll returns after each
+/// event.
 fn listen(consumer: &BaseConsumer<Witness>, witness: &Witness) -> Said {
     loop {
         let before = witness.said();
@@ -133,7 +134,8 @@ fn listen(consumer: &BaseConsumer<Witness>, witness: &Witness) -> Said {
     }
 }
 
-/// Asked for where no topic is: with none, the answer would be that of all topics of the cluster. No broker makes it.
+/// The topic in metadata requests that need no topic: without a name, the answer would describe all topics of the
+/// cluster. The brokers do not create it.
 const NO_TOPIC: &str = "idem";
 
 fn waits(error: &KafkaError) -> bool {
@@ -162,7 +164,7 @@ fn found(config: &Config, topic: &str, metadata: &Metadata) -> Result<Vec<i32>, 
     }
 }
 
-/// A client that is logged in as the configuration says.
+/// Returns a client that is logged in according to the configuration.
 pub(crate) fn client<C: ConsumerContext>(
     config: &Config,
     settings: &ClientConfig,
@@ -173,7 +175,7 @@ pub(crate) fn client<C: ConsumerContext>(
     Ok(consumer)
 }
 
-/// Remembers what librdkafka says, which its answers leave out.
+/// Records the events of librdkafka, which say more than its return values.
 #[derive(Debug, Clone)]
 pub(crate) struct Witness {
     said: Arc<Mutex<Said>>,
@@ -184,9 +186,9 @@ pub(crate) struct Witness {
 pub(crate) struct Said {
     pub(crate) code: Option<Code>,
     pub(crate) reason: String,
-    /// Trying on would not help.
+    /// A retry would not help.
     pub(crate) final_word: bool,
-    /// Since when no broker is left to be tried.
+    /// The time since which all brokers have been down.
     down: Option<Instant>,
     events: u64,
 }

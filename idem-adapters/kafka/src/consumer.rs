@@ -1,4 +1,4 @@
-//! The thread of one subscription.
+//! The consumer thread of one subscription.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,28 +23,28 @@ use crate::shared::{Phase, Shared};
 use crate::start;
 use crate::subscribed::Subscribed;
 
-/// How often finished offsets are committed. A crash repeats at most what was finished since.
+/// How often finished offsets are committed. A crash repeats at most the deliveries finished since the last commit.
 const COMMIT: Duration = Duration::from_millis(200);
 
-/// How long the thread sleeps where nothing wakes it.
+/// How long the thread sleeps if nothing wakes it.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether partitions have leaders.
+/// How often to check whether partitions have leaders.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// How long an event is waited for.
+/// How long to wait for an event.
 const SERVED: Duration = Duration::from_millis(10);
 
-/// How many records of a partition are received before the next one has its turn.
+/// How many records of a partition are received before the next partition has its turn.
 const TURN: usize = 64;
 
-/// The same in bytes of payload. The record that reaches it is received still.
+/// The same limit in bytes of payload. The record that reaches it is still received.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Starts the thread of one subscription. The receiver ends with it.
+/// Starts the thread of one subscription. The receiver resolves when the thread has ended.
 ///
-/// A separate thread, because the callbacks of a rebalance run where the client is polled, and they have to wait. It
-/// polls as long as it lives, however slow the handlers are, so that the group never misses it.
+/// The thread is separate because rebalance callbacks run where the client is polled, and they have to wait. The thread
+/// polls for as long as it lives, however slow the handlers are, so that the group keeps the member.
 pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result<oneshot::Receiver<()>> {
     let (ended, end) = oneshot::channel();
     let runtime = Handle::current();
@@ -58,7 +58,7 @@ pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result
     Ok(end)
 }
 
-/// Says that the thread has ended, however it did.
+/// Ends the subscription when the thread ends, for whatever reason.
 struct Last {
     shared: Arc<Shared>,
     _ended: oneshot::Sender<()>,
@@ -73,7 +73,7 @@ impl Drop for Last {
 
 fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> Result<(), Loss> {
     if start::decides(&plan) {
-        // By a client that is in no group yet, so that no other member waits.
+        // With a client that is not yet in a group, so that no other member waits.
         let look = connection::client(&plan.config, &plan.client(), Witness::new(&plan.config))?;
         plan.begins = start::decide(&look, &plan)?;
     }
@@ -84,8 +84,8 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> 
     let member = Arc::clone(consumer.context());
     let mut subscribed = Subscribed::begin(&member, &consumer, runtime)?;
     while !subscribed.has_begun() {
-        // Other answers are repeated later, since nothing is subscribed to yet. The client tells ids in its log, which
-        // is served like other events.
+        // Serves the log, in which the client reports topic ids. Other events may be dropped: they are repeated later,
+        // since nothing is subscribed to yet.
         drop(consumer.poll(SERVED));
         subscribed.follow(&member, &consumer)?;
     }
@@ -97,9 +97,9 @@ fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> 
     if let Err(loss) = &ended {
         shared.end(loss.clone());
     }
-    // They hold the consumer.
+    // Drops the partition queues, which hold the consumer.
     drop(thread);
-    // This leaves the group, here and now: what is ours is revoked in the usual way, which commits what is finished.
+    // Leaves the group on this thread: the partitions are revoked in the usual way, which commits what is finished.
     lag::end(consumer);
     ended
 }
@@ -113,15 +113,16 @@ struct Thread<'a> {
     queues: BTreeMap<TopicPartition, Queue>,
 }
 
-/// The records of one partition that wait for room. The client fetches no more when it has some.
+/// The records of one partition that wait for room in the buffer. The client stops fetching while it has enough of
+/// them.
 ///
-/// A queue for each, because that is how one partition can wait and others go on. Pausing a partition would do so too,
-/// but it throws away what was fetched, and fetching it again waits for the answer to the fetch before, which the
-/// broker holds back for half a second if the other partitions have nothing.
+/// Each partition has a queue, so that one partition can wait while others continue. Pausing a partition would have the
+/// same effect, but it discards the fetched records. Fetching them again waits for the answer to the previous fetch,
+/// which the broker holds back for half a second if the other partitions have no records.
 struct Queue {
-    /// The assignment it was made for.
+    /// The epoch of the assignment that the queue belongs to.
     epoch: u64,
-    /// Records that arrived by the consumer's main queue before this queue existed.
+    /// Records that arrived through the consumer's main queue before this queue existed.
     early: VecDeque<(i64, Delivery)>,
     fetched: Option<PartitionQueue<Member>>,
 }
@@ -153,8 +154,8 @@ impl Thread<'_> {
         }
     }
 
-    /// Also where nothing is new: the client does not tell that a commit has failed, as each one does in the middle of a
-    /// rebalance, and it sends only what was stored and is not committed yet.
+    /// Commits even if nothing is new: the client does not report that a commit has failed, as every commit does during
+    /// a rebalance. It sends only offsets that were stored and are not committed yet.
     fn commit(&self) {
         if !self.shared.is_lost() {
             self.member.store(self.consumer);
@@ -162,13 +163,13 @@ impl Thread<'_> {
         }
     }
 
-    /// All events that there are: rebalances, errors, the answers to commits, the log.
+    /// Serves all pending events: rebalances, errors, results of commits, log lines.
     fn serve(&mut self) -> Result<(), Loss> {
         let consumer = self.consumer;
         loop {
             let served = self.member.served();
             match consumer.poll(Duration::ZERO) {
-                // A poll ends after each of them.
+                // A poll returns after each event.
                 None if served != self.member.served() => {}
                 None => break,
                 Some(Ok(record)) => {
@@ -188,7 +189,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Gives each partition that is newly ours a queue of its own.
+    /// Creates a queue for each newly assigned partition.
     fn split(&mut self) {
         let shared = self.shared.lock();
         let ours: BTreeMap<_, _> =
@@ -208,7 +209,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Takes from each partition in turn what there is room for.
+    /// Receives from each partition in turn as many records as there is room for.
     fn receive(&mut self) -> Result<Received, Loss> {
         let (mut left, mut records) = (Received::All, Vec::new());
         for (partition, queue) in &mut self.queues {
@@ -241,8 +242,8 @@ impl Thread<'_> {
             }
             records.push((partition.clone(), queue.epoch, received));
         }
-        // All events from before this fetch have arrived by now. If one of them ends the subscription, these records are of
-        // another topic.
+        // All events from before this fetch have arrived by now. If one of them ends the subscription, these records
+        // belong to another topic.
         self.serve()?;
         for (partition, epoch, received) in records {
             self.shared.receive((&partition, epoch), received);
@@ -254,10 +255,10 @@ impl Thread<'_> {
 /// Whether records are left to receive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Received {
-    /// Nothing, as yet.
+    /// No records for now.
     All,
-    /// Something, for which there is no room.
+    /// Records for which there is no room.
     NoRoom,
-    /// Something that can be received at once.
+    /// Records that can be received at once.
     More,
 }

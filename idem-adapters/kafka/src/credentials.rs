@@ -1,4 +1,4 @@
-//! Logins that change: tokens, and passwords from a callback.
+//! Logins that change: OAuth tokens, and passwords from a callback.
 #![expect(unsafe_code, reason = "rdkafka gives tokens only to a client that is polled, which one that asks is not")]
 
 use std::ffi::CString;
@@ -18,7 +18,8 @@ use tokio::time::timeout;
 
 use crate::error::Loss;
 
-/// A token of OAuth 2, as a callback given to [`Options::sasl_oauthbearer`](crate::Options::sasl_oauthbearer) returns it.
+/// An OAuth 2 token, as returned by the callback given to
+/// [`Options::sasl_oauthbearer`](crate::Options::sasl_oauthbearer).
 ///
 /// ```no_run
 /// # use std::time::{Duration, SystemTime};
@@ -38,8 +39,9 @@ pub struct Token {
 }
 
 impl Token {
-    /// The token, for whom it is, and when it expires. A new one is asked for when four fifths of the time until then have
-    /// passed. Most brokers read for whom it is from the token itself; those of MSK take any text here.
+    /// Creates a token from its text, its principal and its expiry time. The callback is called for a new one after
+    /// four fifths of the remaining lifetime. Most brokers read the principal from the token itself; Amazon MSK accepts
+    /// any text here.
     pub fn new(token: impl Into<String>, principal: impl Into<String>, expires: SystemTime) -> Self {
         Self { token: token.into(), principal: principal.into(), expires }
     }
@@ -51,7 +53,7 @@ impl Token {
     }
 }
 
-/// Shows no token.
+/// Does not show the token.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token")
@@ -61,8 +63,8 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A user and a password, as a callback given to [`Options::sasl_credentials`](crate::Options::sasl_credentials) returns
-/// them.
+/// A user name and a password, as returned by the callback given to
+/// [`Options::sasl_credentials`](crate::Options::sasl_credentials).
 ///
 /// ```no_run
 /// # use idem_core::BoxError;
@@ -78,20 +80,20 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// For SASL PLAIN and SCRAM.
+    /// Creates credentials for SASL PLAIN or SCRAM.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: user.into(), password: password.into() }
     }
 }
 
-/// Shows no password.
+/// Does not show the password.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-/// A callback of the user that returns fresh credentials.
+/// A callback of the application that returns current credentials.
 pub(crate) struct Getter<T>(Arc<dyn Fn() -> Getting<T> + Send + Sync>);
 
 type Getting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
@@ -116,10 +118,10 @@ impl<T: Send + 'static> Getter<T> {
     }
 }
 
-/// How long a callback may take. The group does not wait meanwhile, but nothing is received.
+/// The time limit of a callback. The group does not wait meanwhile, but nothing is received.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How the brokers are logged in to, where that is not a part of the settings.
+/// A login that is not part of the static settings.
 #[derive(Clone)]
 pub(crate) enum Login {
     Credentials(Getter<Credentials>),
@@ -127,7 +129,7 @@ pub(crate) enum Login {
 }
 
 impl Login {
-    /// Puts what is had now into the settings of clients that are to be made.
+    /// Puts the current credentials into the settings of new clients.
     pub(crate) async fn configure(&self, client: &mut ClientConfig) -> Result<(), BoxError> {
         if let Self::Credentials(getter) = self {
             let Credentials { user, password } = getter.get().await?;
@@ -140,19 +142,19 @@ impl Login {
     }
 }
 
-/// Where the tokens of the clients of one subscription come from.
+/// The source of tokens for the clients of one subscription.
 #[derive(Clone, Default)]
 pub(crate) struct Tokens(Option<Arc<Source>>);
 
 struct Source {
     getter: Getter<Token>,
     runtime: Handle,
-    /// The last one, and until when it is given to further clients. That ends before librdkafka asks for the next.
+    /// The last token, and the time until which new clients reuse it. That is before librdkafka asks for the next one.
     last: Mutex<Option<(Token, SystemTime)>>,
 }
 
 impl Tokens {
-    /// Within the runtime that is to ask.
+    /// Creates the source of this login. Must be called in the runtime that is to run the callback.
     pub(crate) fn of(login: Option<&Login>) -> Self {
         match login {
             Some(Login::Token(getter)) => {
@@ -163,7 +165,7 @@ impl Tokens {
         }
     }
 
-    /// A token, for a thread that may wait.
+    /// Returns a token. Blocks the calling thread.
     pub(crate) fn token(&self) -> Result<OAuthToken, BoxError> {
         let source = self.0.as_ref().ok_or("say .sasl_oauthbearer(..) to log in by OAUTHBEARER")?;
         let mut last = source.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +176,7 @@ impl Tokens {
             return Ok(token.clone().given());
         }
         let ((send, receive), getter) = (sync_channel(1), source.getter.clone());
-        // As a task, since a runtime that is shutting down drops it, where it would panic if it was blocked on.
+        // Spawned, because a runtime that is shutting down drops a task, whereas blocking on the future would panic.
         source.runtime.spawn(async move { send.send(getter.get().await) });
         let token = receive
             .recv_timeout(PATIENCE * 2)
@@ -187,7 +189,7 @@ impl Tokens {
         Ok(token.given())
     }
 
-    /// Gives a client its first token, before it is asked for anything. Later ones are had where it is polled.
+    /// Gives a client its first token, before its first request. It gets later tokens when it is polled.
     pub(crate) fn begin<C: ClientContext>(&self, client: &Client<C>, place: &str) -> Result<(), Loss> {
         if self.0.is_none() {
             return Ok(());
@@ -199,8 +201,8 @@ impl Tokens {
             return Err(failed("a token holds NUL".to_owned()));
         };
         let mut said = [0; 512];
-        // SAFETY: the client lives as long as it is borrowed; both texts end with NUL and are copied; there are no
-        // extensions; what is said is as long as it is told to be. None of them is kept.
+        // SAFETY: the client outlives the borrow. Both strings end with NUL and are copied. There are no extensions.
+        // The buffer for the error text has the given length. librdkafka keeps none of these pointers.
         let set = unsafe {
             rd_kafka_oauthbearer_set_token(
                 client.native_ptr(),
@@ -215,7 +217,7 @@ impl Tokens {
         };
         match set {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
-            // Its words may hold the token.
+            // librdkafka's text may contain the token.
             code => Err(failed(format!(
                 "librdkafka does not take the token ({code:?}): it must not have expired, and consists of printable ASCII"
             ))),
@@ -229,7 +231,7 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// The error text for a callback of the user that has failed.
+/// The error text for a failed callback.
 pub(crate) fn not_had(place: &str) -> String {
     format!(
         "cannot log in to Kafka at {place}: the callback given to .sasl_oauthbearer(..) or .sasl_credentials(..) has failed"

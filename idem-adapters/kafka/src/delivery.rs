@@ -1,4 +1,4 @@
-//! Conversion of Kafka's records to deliveries.
+//! Converts Kafka records to deliveries.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Once};
@@ -11,7 +11,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 
 use crate::headers::headers;
 
-/// The facts of a record. A record that cannot be represented is marked as such, and becomes a dead letter.
+/// Converts a record to a delivery. A record that cannot be represented is marked as such and becomes a dead letter.
 pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, order: DeliveryOrder) -> Delivery {
     let (headers, unfit) = headers(record);
     facts(topic, record, order)
@@ -20,7 +20,7 @@ pub(crate) fn delivery(topic: &Arc<str>, record: &BorrowedMessage<'_>, order: De
         .with_unrepresentable(unfit)
 }
 
-/// All but the headers.
+/// Converts everything but the headers.
 fn facts(topic: &Arc<str>, record: &impl Message, order: DeliveryOrder) -> Delivery {
     let (partition, offset) = (record.partition(), record.offset());
     if order == DeliveryOrder::Key && record.key().is_none() {
@@ -49,18 +49,18 @@ fn warn_of_no_key(topic: &str, partition: i32, offset: i64) {
     });
 }
 
-/// With the time, because a recreated topic starts at offset 0 again.
+/// The position includes the timestamp, because offsets of a recreated topic start at 0 again.
 fn position(topic: &str, partition: i32, offset: i64, timestamp: Timestamp) -> Option<String> {
     timestamp.to_millis().map(|time| format!("{topic}/{partition}/{offset}@{time}"))
 }
 
-/// The content type, if the header is valid UTF-8. Otherwise it remains a header only.
+/// The content type, if the header is valid UTF-8. Otherwise it is available only as a header.
 fn content_type(headers: &Headers) -> Option<String> {
     let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"))?;
     std::str::from_utf8(value).ok().map(ToOwned::to_owned)
 }
 
-/// The other kind of timestamp is the producer's clock.
+/// Only `LogAppendTime`: the other kind of timestamp is the producer's clock.
 fn published_at(timestamp: Timestamp) -> Option<SystemTime> {
     let Timestamp::LogAppendTime(millis) = timestamp else { return None };
     time(millis)
@@ -82,7 +82,8 @@ fn ordering_key(order: DeliveryOrder, partition: (&str, i32), key: Option<&[u8]>
         _ => return None,
     };
     let mut hasher = DefaultHasher::new();
-    // Keys of one partition only: a producer may send one key to several, and between those there is no order.
+    // Keys are ordered within one partition only. A producer may send one key to several partitions, and there is no
+    // order between those.
     (partition, key).hash(&mut hasher);
     Some(hasher.finish())
 }

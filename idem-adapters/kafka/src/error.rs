@@ -1,16 +1,16 @@
-//! The texts of errors. None holds a secret: they name addresses and settings, never the values of settings.
+//! Error texts. They contain no secrets: they name addresses and settings, never the values of settings.
 
 use idem_core::Error;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::partition::TopicPartition;
 
-/// Why nothing more comes. It is said as often as it is asked for.
+/// Why a subscription delivers nothing more. Every later call returns it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// The cure is in the text.
+    /// A configuration error. The text names the cure.
     Refused(String),
-    /// The operation that failed, and the client's reason.
+    /// A broker error: the operation that failed, and the client's reason.
     Broker(String, String),
 }
 
@@ -23,14 +23,14 @@ impl From<Loss> for Error {
     }
 }
 
-/// A connection could not be made. `reason` is what librdkafka said last.
+/// A connection failed. `reason` is librdkafka's last error text.
 pub(crate) fn connecting(place: &str, code: Option<RDKafkaErrorCode>, reason: String) -> Loss {
     use RDKafkaErrorCode as Code;
     let cure = match code {
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             "check user, password and the SASL mechanism, or what is given to .sasl_credentials(..) or .sasl_oauthbearer(..)"
         }
-        // The server's alert in the handshake. Objections of the client to the server's certificate have other texts.
+        // The server's alert in the handshake. If the client rejects the server's certificate, the text differs.
         _ if reason.contains("SSL alert number") => {
             "the server refuses TLS with this client: where it asks for a certificate, give one by \
              .tls_identity(certificate, key) that comes from a CA of the server's and has not expired"
@@ -64,13 +64,13 @@ pub(crate) fn no_match(place: &str, wanted: &str) -> Loss {
     ))
 }
 
-/// The topic was deleted, and another one of its name was created.
+/// The topic was deleted, and another topic was created under its name.
 pub(crate) fn recreated(place: &str, topic: &str) -> Loss {
     let what = format!("the topic `{topic}` at {place} was deleted and recreated while idem consumed it");
     Loss::Broker(what, "the worker opens it again, and begins at the first message of the new topic".to_owned())
 }
 
-/// The group's offset is outside of the partition's range.
+/// The group's offset is outside the partition's range.
 pub(crate) fn out_of_range(
     place: &str,
     group: &str,
@@ -106,7 +106,7 @@ pub(crate) fn expired<'a>(place: &str, group: &str, topics: impl Iterator<Item =
     ))
 }
 
-/// The client does not tell the id of the topic.
+/// The client does not report the id of the topic.
 pub(crate) fn no_id(place: &str, topic: &str) -> Loss {
     let (_, version) = rdkafka::util::get_rdkafka_version();
     Loss::Refused(format!(
@@ -116,7 +116,7 @@ pub(crate) fn no_id(place: &str, topic: &str) -> Loss {
     ))
 }
 
-/// A setting was refused. librdkafka's own text may repeat the value, which may be a secret.
+/// librdkafka rejected a setting. Its own text may repeat the value, which may be a secret.
 pub(crate) fn setting(error: &KafkaError) -> Loss {
     Loss::Refused(match error {
         KafkaError::ClientConfig(_, said, key, _) if said.starts_with("No such") => {
@@ -133,7 +133,7 @@ pub(crate) fn setting(error: &KafkaError) -> Loss {
     })
 }
 
-/// How TLS is had.
+/// How to enable TLS.
 pub(crate) const SSL: &str = "TLS, SCRAM and OAUTHBEARER need OpenSSL, which is linked only with the feature `ssl` of idem-kafka \
                               (`kafka-ssl` of idem-rs)";
 

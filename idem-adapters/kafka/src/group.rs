@@ -1,4 +1,4 @@
-//! The callbacks of the consumer group. All of them run on the thread that polls.
+//! The callbacks of the consumer group. They all run on the polling thread.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Member {
         let begins = start::begin(consumer, &self.plan, &self.partitions(assigned), &|topic| self.id(topic), &closing)?;
         let mut list = TopicPartitionList::new();
         for Begin { partition, offset, .. } in &begins {
-            // At its end, where nothing comes before it is quarantined.
+            // At the end if the start is not known, so that no record arrives before the partition is quarantined.
             let offset = if *offset == Offset::Invalid { Offset::End } else { *offset };
             list.add_partition_offset(&partition.topic, partition.number, offset)
                 .map_err(|error| self.broken(&error))?;
@@ -44,8 +44,8 @@ impl Member {
         Ok(())
     }
 
-    /// Writes down where a partition begins, before anything of it is delivered. If this were decided again after a crash,
-    /// the start would skip what had come meanwhile.
+    /// Commits the start position of a partition before any of its records is delivered. If the start were determined
+    /// again after a crash, it would skip the messages published meanwhile.
     fn decide(&self, consumer: &BaseConsumer<Self>, begins: &[Begin]) -> Result<(), Loss> {
         let decided = begins.iter().filter(|begin| begin.decided);
         let mut any = false;
@@ -63,8 +63,8 @@ impl Member {
     fn revoke(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) {
         let partitions = self.partitions(revoked);
         self.shared.lock().assigned.leave(&partitions);
-        // They have another owner already, who has begun where the last commit was: what is committed now could only
-        // skip what that owner has not finished.
+        // Lost partitions already have another owner, which started at the last commit. A commit now could only skip
+        // records that this owner has not finished.
         let lost = consumer.assignment_lost();
         let up = self.shared.lock().phase == Phase::Up;
         if !lost && up {
@@ -74,7 +74,7 @@ impl Member {
         }
         tracing::debug!(topic = %self.plan.wanted.text, ?partitions, lost, "partitions were taken away");
         if self.plan.protocol == GroupProtocol::Consumer {
-            // It may be all that tells that a topic is gone.
+            // The revocation may be the only sign that a topic was deleted.
             self.shaken.store(true, Ordering::Relaxed);
         }
         let mut inner = self.shared.lock();
@@ -90,7 +90,7 @@ impl Member {
 impl ClientContext for Member {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
-    /// librdkafka asks again after 10 seconds where there is none.
+    /// After an error, librdkafka asks again in 10 seconds.
     fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
         self.serves();
         let had = self.plan.config.tokens.token();
@@ -109,7 +109,7 @@ impl ClientContext for Member {
             tracing::trace!(target: "idem_kafka::librdkafka", topic = %self.plan.wanted.text, part, text);
             return;
         }
-        // It repeats itself while a broker is away, and what matters comes as an error, too.
+        // librdkafka repeats these lines while a broker is away, and reports everything important as an error as well.
         tracing::debug!(target: "idem_kafka::librdkafka", topic = %self.plan.wanted.text, part, text);
     }
 
@@ -129,7 +129,7 @@ impl ConsumerContext for Member {
         if change == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             if let Err(loss) = self.assign(consumer, partitions) {
                 self.shared.end(loss);
-                // The client waits for an answer to each change, also to end.
+                // The client waits for a response to every rebalance, even while it closes.
                 let _ = consumer.incremental_assign(&TopicPartitionList::new());
             }
             self.shared.has_joined();

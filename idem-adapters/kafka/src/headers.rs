@@ -1,4 +1,4 @@
-//! The headers of a record, as the bytes that they are.
+//! Reads the headers of a record as raw bytes.
 #![expect(unsafe_code, reason = "rdkafka panics at a name that is not UTF-8, and has no other way to read one")]
 
 use std::ffi::CStr;
@@ -11,7 +11,8 @@ use rdkafka::bindings::{rd_kafka_header_get_all, rd_kafka_message_headers};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::types::RDKafkaRespErr;
 
-/// The headers, and what of them cannot be represented. Such a name is kept as far as it is text; its bytes are in the reason.
+/// Returns the headers, and a description of the names that cannot be represented. Such a name is converted lossily;
+/// the description contains its bytes.
 pub(crate) fn headers(record: &BorrowedMessage<'_>) -> (Headers, Option<String>) {
     match raw(record) {
         Ok(raw) => named(raw),
@@ -19,7 +20,7 @@ pub(crate) fn headers(record: &BorrowedMessage<'_>) -> (Headers, Option<String>)
     }
 }
 
-/// Name and value of each.
+/// The name and value of each header.
 type Raw<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 fn raw<'a>(record: &'a BorrowedMessage<'_>) -> Result<Raw<'a>, RDKafkaRespErr> {
@@ -34,16 +35,16 @@ fn raw<'a>(record: &'a BorrowedMessage<'_>) -> Result<Raw<'a>, RDKafkaRespErr> {
     let mut headers = Vec::new();
     loop {
         let (mut name, mut value, mut size) = (ptr::null(), ptr::null(), 0);
-        // SAFETY: `list` is that of the message above. librdkafka answers an index beyond the last header with an error.
+        // SAFETY: `list` belongs to the message above. librdkafka returns an error for an index beyond the last header.
         let found = unsafe { rd_kafka_header_get_all(list, headers.len(), &mut name, &mut value, &mut size) };
         if found != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR || name.is_null() {
             return Ok(headers);
         }
-        // SAFETY: a name ends with a NUL, which librdkafka adds, and lives as long as the message.
+        // SAFETY: librdkafka terminates a name with NUL, and the name lives as long as the message.
         let name = unsafe { CStr::from_ptr(name) }.to_bytes();
         let value = match value.is_null() {
             true => &[][..],
-            // SAFETY: the value has this many bytes, and lives as long as the message.
+            // SAFETY: the value has this many bytes and lives as long as the message.
             false => unsafe { slice::from_raw_parts(value.cast::<u8>(), size) },
         };
         headers.push((name, value));

@@ -1,8 +1,9 @@
-//! Which topic of its name it is.
+//! The id of a topic, which distinguishes a recreated topic from the old one.
 //!
-//! A topic that is deleted and recreated has its old name and another id. librdkafka goes on in it at the old offset, which
-//! skips what is below (the FIXME in `rd_kafka_topic_metadata_update`, 2.12.1), and tells of the id only in its log. So
-//! that is where it is read, and it is committed with each offset: an offset of another topic counts for nothing.
+//! A topic that is deleted and recreated keeps its name but has another id. librdkafka continues in it at the old
+//! offset, which skips the records below (the FIXME in `rd_kafka_topic_metadata_update`, 2.12.1), and reports the id
+//! only in its log. The id is therefore read from the log and committed with each offset. An offset with the id of
+//! another topic is ignored.
 
 use std::panic::catch_unwind;
 
@@ -11,10 +12,10 @@ use rdkafka::topic_partition_list::TopicPartitionListElem;
 /// The prefix of the id in the metadata of a committed offset.
 const MARK: &str = "idem topic ";
 
-/// The part of librdkafka's log that it is in.
+/// The debug context of librdkafka that logs the id.
 pub(crate) const LOG: &str = "metadata";
 
-/// The topic, and the id that a line of the log says it has now.
+/// Parses a log line. Returns the topic and its new id.
 pub(crate) fn read(line: &str) -> Option<(&str, &str)> {
     let (_, said) = line.split_once(": Topic ")?;
     let (topic, ids) = said.split_once(" changed id from ")?;
@@ -26,9 +27,9 @@ pub(crate) fn metadata(id: &str) -> String {
     format!("{MARK}{id}")
 }
 
-/// Whether this offset was committed for another topic of the name. Offsets committed by other programs carry no id.
+/// Whether this offset was committed for another topic of this name. Offsets committed by other programs carry no id.
 pub(crate) fn is_of_another(committed: &TopicPartitionListElem<'_>, id: &str) -> bool {
-    // rdkafka panics at what is not UTF-8, which only another program can have committed.
+    // rdkafka panics if the metadata is not UTF-8. Only another program can have committed such metadata.
     let committed = std::panic::AssertUnwindSafe(committed);
     let metadata = catch_unwind(|| committed.metadata().to_owned()).unwrap_or_default();
     metadata.strip_prefix(MARK).is_some_and(|of| of != id)

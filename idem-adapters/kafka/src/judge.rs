@@ -1,4 +1,4 @@
-//! The consequences of an error of the client.
+//! How the subscription handles errors of the client.
 
 use std::sync::atomic::Ordering;
 
@@ -10,8 +10,8 @@ use crate::member::Member;
 use crate::partition::TopicPartition;
 
 impl Member {
-    /// Ignores errors that the client recovers from by itself. An unknown error stops the partition that it concerns or, if it
-    /// concerns none, ends the subscription, so that nothing is skipped.
+    /// Ignores errors from which the client recovers by itself. Any other error stops the partition it concerns or, if
+    /// it concerns none, ends the subscription, so that no record is skipped.
     pub(crate) fn judge(
         &self,
         consumer: &BaseConsumer<Self>,
@@ -36,15 +36,15 @@ impl Member {
             }
             Some(Code::AutoOffsetReset) if self.out_of_range(consumer, partition) => Ok(()),
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => {
-                // It does not say which topic.
+                // The error does not name the topic.
                 self.shaken.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            // The one before is valid still: where it no longer is, the brokers say so.
+            // The previous token may still be valid. Once it is not, the brokers report that.
             Some(Code::Authentication) if said.contains("Failed to acquire SASL OAUTHBEARER token") => Ok(()),
             Some(code) if passes(code) => Ok(()),
             Some(Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed) => Err(ended()),
-            // A batch that cannot be read, for example. The client would go on behind it.
+            // For example, a batch that cannot be read. The client would continue after it.
             _ => match partition {
                 Some(partition) => {
                     self.quarantine(consumer, partition, &format!("it cannot be read: {error}"));

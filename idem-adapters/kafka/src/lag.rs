@@ -1,4 +1,4 @@
-//! How far the group is behind the ends of the partitions that are ours.
+//! The lag of the group in the partitions that are assigned to this member.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,13 +14,13 @@ use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::shared::Shared;
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Before it is looked again whether nobody asks any more.
+/// The pause between checks whether the client is still in use.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The client of the subscription, which is asked as long as it is there.
+/// The client of the subscription, which can be queried for as long as it exists.
 #[derive(Clone, Default)]
 pub(crate) struct Asked(Arc<Mutex<Weak<BaseConsumer<Member>>>>);
 
@@ -29,7 +29,8 @@ impl Asked {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(consumer);
     }
 
-    /// The handle for a subscription. It asks on a separate thread, which neither the consumer's thread nor a task waits for.
+    /// Returns the lag handle of a subscription. It sends its queries on a separate thread, so that neither the
+    /// consumer's thread nor a task blocks.
     pub(crate) fn lag(&self, shared: &Arc<Shared>) -> Lag {
         let (asked, shared) = (self.clone(), Arc::clone(shared));
         Lag::new(move || {
@@ -46,7 +47,7 @@ impl Asked {
         let consumer = consumer.ok_or("the subscription has ended, or has not begun")?;
         let mut places = shared.lock().assigned.places();
         let ends = ask(&consumer, places.keys(), Offset::End)?;
-        // Where nothing was committed or handed out, the beginning is where the group stands.
+        // If nothing was committed or handed out, the group's position is the beginning of the partition.
         let begins = ask(&consumer, places.iter().filter(|(_, at)| at.is_none()).map(|(at, _)| at), Offset::Beginning)?;
         places.iter_mut().for_each(|(partition, at)| *at = at.or_else(|| begins.get(partition).copied()));
         let mut lags = BTreeMap::<_, u64>::new();
@@ -59,7 +60,7 @@ impl Asked {
     }
 }
 
-/// Drops the client, here and now, as soon as nobody asks it any more.
+/// Drops the client on this thread as soon as no query uses it.
 pub(crate) fn end(mut consumer: Arc<BaseConsumer<Member>>) {
     loop {
         match Arc::try_unwrap(consumer) {
@@ -70,7 +71,7 @@ pub(crate) fn end(mut consumer: Arc<BaseConsumer<Member>>) {
     }
 }
 
-/// These partitions' ends or beginnings, by one request to each of their brokers.
+/// Returns the ends or beginnings of these partitions, with one request to each of their brokers.
 fn ask<'a>(
     consumer: &BaseConsumer<Member>,
     partitions: impl Iterator<Item = &'a TopicPartition>,

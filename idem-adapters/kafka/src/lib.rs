@@ -1,4 +1,4 @@
-//! Apache Kafka as a source of idem.
+//! Apache Kafka as a message source for idem.
 //!
 //! ```no_run
 //! # use idem_kafka::Kafka;
@@ -9,128 +9,128 @@
 //! # }
 //! ```
 //!
-//! [`Kafka::connect`] checks that a broker answers and that the login works; [`Kafka::topic`] checks that the topic is
-//! there, and [`Kafka::topics`] takes several into one worker. The worker does the rest: it joins the consumer group of its own name (or of [`Topic::group`]), and goes on by
-//! itself when brokers were away.
+//! [`Kafka::connect`] checks that a broker answers and that the login works. [`Kafka::topic`] checks that the topic
+//! exists, and [`Kafka::topics`] consumes several topics in one worker. The worker joins the consumer group that has
+//! the worker's name (or the name given to [`Topic::group`]), and recovers by itself after an outage of the brokers.
 //!
-//! # What a delivery becomes
+//! # Mapping of records to deliveries
 //!
 //! | Kafka | [`Delivery`](idem_core::Delivery) |
 //! |---|---|
 //! | value | payload, byte for byte |
-//! | no value (a tombstone) | an empty payload, with [`is_tombstone`](idem_core::Delivery::is_tombstone) |
-//! | key | partition key; of a tombstone it is what was deleted |
+//! | no value (a tombstone) | empty payload, with [`is_tombstone`](idem_core::Delivery::is_tombstone) |
+//! | key | partition key; the key of a tombstone names the deleted entry |
 //! | header `content-type`, in any case | content type |
-//! | headers | headers in their order, repeated ones too; one without a value is empty |
-//! | topic, partition, offset, timestamp | position, as `orders/0/42@1700000000000`; none where the record has no timestamp |
-//! | timestamp of type `LogAppendTime` | when it was published |
-//! | timestamp of type `CreateTime` | when it was produced: it is the producer's clock, and nothing is decided by it |
-//! | nothing | subject, message id and type of event: use a header, `key = header("id")` and `.event_type(..)` of the worker, or CloudEvents, `key = cloud_event_id` and `.cloud_events()` |
+//! | headers | headers in the same order, including repeated ones; a header without a value has an empty value |
+//! | topic, partition, offset, timestamp | position, such as `orders/0/42@1700000000000`; none if the record has no timestamp |
+//! | timestamp of type `LogAppendTime` | publication time |
+//! | timestamp of type `CreateTime` | production time; it is the producer's clock, and no decision depends on it |
+//! | nothing | subject, message id and event type: use a header (`key = header("id")`, and `.event_type(..)` of the worker) or CloudEvents (`key = cloud_event_id`, and `.cloud_events()`) |
 //!
-//! `key = position` tells the redeliveries of one record from other records, also from those of a topic that was deleted
-//! and recreated, whose offsets start at 0 again: the timestamp differs. It does not see a message that its producer
-//! publishes twice; for that the message needs an id of its own. A record without a timestamp (they are older than Kafka
-//! 0.10) has no such key and becomes a dead letter.
+//! `key = position` distinguishes the redeliveries of one record from other records. This includes the records of a
+//! topic that was deleted and recreated: its offsets start at 0 again, but the timestamps differ. It does not detect a
+//! message that its producer publishes twice; such a message needs its own id. A record without a timestamp (from
+//! before Kafka 0.10) has no such key and becomes a dead letter.
 //!
-//! # What is committed, and when
+//! # Offset commits
 //!
-//! Kafka knows no ack of a single message: an offset that is committed acks all below it. So what is committed is the
-//! end of the *finished prefix* of each partition, and one message that is held keeps the offset where it is, however
-//! many behind it are finished. They may be as many as [`Topic::window`] says, then the partition waits. Offsets are
-//! committed five times a second, when a partition is taken away, and at the end. A crash repeats what was finished since:
-//! those messages find their claims.
-//!
-//! | | |
-//! |---|---|
-//! | Which is it after a crash? | Kafka marks no redeliveries. So after each assignment the first deliveries count as redelivered, and are stored in the inbox before they run, until a window of them was stored that had no claim. |
-//! | A partition is taken away | what is buffered is dropped; what runs has two seconds to end; what is finished is committed; later acks are stale and do nothing. |
-//! | A partition was lost | nothing is committed. |
-//! | A handler is slow, the database is away | the client is polled all the time, on a separate thread, so that the group waits. `max.poll.interval.ms` is no limit to a handler. |
-//! | The brokers are away | the worker says so and waits; deliveries stay ours, and acks count, as long as the group has not given the partition to another member. |
-//! | They are away for longer than `session.timeout.ms` (8 seconds) | the membership is over. When they are back the group waits for the old one until its session is over, once more as long, unless it is a [`Topic::static_member`]. |
-//! | A message is released | only when the worker drains: it comes again to the partition's next owner. |
-//!
-//! Offsets are told to the client's store, which refuses a partition that is not ours, and committed from there. They
-//! carry the id of the topic as their metadata.
-//!
-//! # Where a group begins
+//! Kafka cannot ack a single message: a committed offset acks all messages below it. Therefore only the end of the
+//! *finished prefix* of each partition is committed. One unfinished message keeps the offset where it is, however many
+//! messages behind it are finished. [`Topic::window`] limits their number; then the partition waits. Offsets are
+//! committed five times a second, when a partition is revoked, and at shutdown. After a crash, the messages finished
+//! since the last commit are delivered again and find their claims.
 //!
 //! | | |
 //! |---|---|
-//! | the group has committed an offset there | at that offset, whatever is said below |
-//! | it has not | at the oldest message, or as [`Topic::start`] (the latest, a time) and [`Topic::start_at`] (an offset of one partition) say |
-//! | a partition that is added later | at its first message. It is noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
-//! | the offset is out of range, because retention has removed what is there | an error with the cure, at the start or of a running worker. Nothing is ever skipped by itself |
-//! | the topic was deleted | an error, until it is recreated |
-//! | the topic was deleted and recreated | at its first message, be it between two runs or while a worker runs: an offset that was committed for the topic before counts for nothing |
+//! | After a crash | Kafka does not mark redeliveries. After each assignment, deliveries count as redelivered and are stored in the inbox before they run, until a window of deliveries without a claim was stored. |
+//! | A partition is revoked | Buffered records are dropped; running handlers have two seconds to finish; finished offsets are committed; later acks are stale and have no effect. |
+//! | A partition was lost | Nothing is committed. |
+//! | A handler is slow, or the database is unavailable | A separate thread polls the client all the time, so that the member stays in the group. `max.poll.interval.ms` does not limit a handler. |
+//! | The brokers are unavailable | The worker reports this and waits. Deliveries stay valid, and acks count, until the group assigns the partition to another member. |
+//! | They are unavailable for longer than `session.timeout.ms` (8 seconds) | The membership ends. When the brokers are back, the group waits for the old member for another session timeout, unless it is a [`Topic::static_member`]. |
+//! | A message is released | This happens only when the worker drains. The next owner of the partition receives the message again. |
+//!
+//! Offsets are committed through the client's offset store, which refuses a partition that is not assigned to this
+//! member. The metadata of each offset contains the id of the topic.
+//!
+//! # Start position of a group
+//!
+//! | | |
+//! |---|---|
+//! | The group has committed an offset in the partition | At that offset, regardless of the settings below |
+//! | It has not | At the oldest message, or as set with [`Topic::start`] (only new messages, or from a time) or [`Topic::start_at`] (an offset in one partition) |
+//! | A partition is added later | At its first message. It is noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
+//! | The offset is out of range because retention has removed the messages | An error that names the cure, at startup or of a running worker. idem never skips messages by itself |
+//! | The topic was deleted | An error until it is recreated |
+//! | The topic was deleted and recreated, between two runs or while a worker runs | At its first message: an offset committed for the old topic is ignored |
 //!
 //! # Several topics, and patterns
 //!
-//! [`Kafka::topics`] takes names and patterns (`^orders\.`) into one worker, one connection and one group. All that is said
-//! here of a topic holds for each of them: an inbox row and a span say which one a delivery came from, offsets are
-//! committed for each with its id, a partition that stands still stops no other, and the longest retention of them is
-//! what claims have to be kept for.
+//! [`Kafka::topics`] consumes names and patterns (`^orders\.`) in one worker, with one connection and one group. This
+//! documentation applies to each of the topics. Inbox rows and spans name the topic of a delivery, offsets are
+//! committed per topic with its id, and a stalled partition does not stop the others. Claims must be kept for the
+//! longest retention among the topics.
 //!
 //! | | |
 //! |---|---|
-//! | a topic that is made later, and matches | is consumed from its first message, whatever the start: noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
-//! | a topic that is added to the names of a group that has committed | begins at its first message, too; to skip those, reset its offsets to the latest first |
-//! | a topic of a pattern that is deleted | is left out, with a warning; the others go on |
-//! | a topic that was named is deleted | an error, until it is recreated |
-//! | nothing that is there matches | refused |
+//! | A matching topic is created later | It is consumed from its first message, regardless of the start setting, and noticed within `topic.metadata.refresh.interval.ms` (5 minutes) |
+//! | A topic is added to the names of a group that has committed | It is consumed from its first message as well. To skip its messages, first reset its offsets to the latest |
+//! | A topic that matches a pattern is deleted | It is dropped with a warning; the others continue |
+//! | A named topic is deleted | An error until it is recreated |
+//! | No existing topic matches | Refused |
 //!
-//! # Order
+//! # Ordering
 //!
 //! | `DeliveryOrder` | |
 //! |---|---|
-//! | `None` | whatever is there is handled at once |
-//! | `Partition` | the records of a partition one after another |
-//! | `Key` | the records of one key in one partition one after another. Those without a key share one ordering key in each partition; the first one is warned about |
-//! | `Queue` | refused: Kafka keeps no order between partitions. A topic of one partition with `Partition` is the same |
+//! | `None` | All available records are handled concurrently |
+//! | `Partition` | The records of a partition are handled one after another |
+//! | `Key` | The records of one key in one partition are handled one after another. Records without a key share one ordering key in each partition; the first one is logged as a warning |
+//! | `Queue` | Refused: Kafka keeps no order between partitions. A topic with one partition and `Partition` has the same effect |
 //!
-//! A producer that adds partitions, or sends one key to several, has given up the order of that key.
+//! A producer that adds partitions, or sends one key to several partitions, gives up the order of that key.
 //!
-//! # How far back Kafka can deliver again
+//! # Replay window
 //!
-//! As far as the topic's `retention.ms`; what is only compacted, or kept for ever, has no limit. A worker compares it with
-//! the retention of its claims. Kafka removes whole segments, by the time of their last record: a topic with few messages
-//! can keep one for up to `segment.ms` (7 days) longer, so keep claims for longer than both together, or lower
-//! `segment.ms`.
+//! Kafka can deliver messages again for the topic's `retention.ms`. A topic that is only compacted, or keeps messages
+//! forever, has no limit. A worker compares this window with the retention of its claims. Kafka removes whole segments,
+//! by the time of their last record: a topic with few messages can keep a segment for up to `segment.ms` (7 days)
+//! longer. Keep claims for longer than both together, or lower `segment.ms`.
 //!
-//! # What the brokers have to promise
+//! # Broker requirements
 //!
-//! * `acks=all` at the producers and `min.insync.replicas` of 2 or more: otherwise a message can be lost before anybody has
-//!   seen it. idem cannot look at that.
-//! * `offsets.retention.minutes` (7 days) longer than the longest time for which no member of the group runs. The group
-//!   loses its offsets then, and starts as a new group does: claims answer for messages that were processed within their
-//!   retention.
-//! * The user may `Read` and `Describe` the topic and the group, and should be allowed `DescribeConfigs` of the topic.
-//! * One group is used by workers of idem only, and all with the same window: a member that commits what it has not
-//!   finished loses messages for all.
+//! * Set `acks=all` at the producers and `min.insync.replicas` to 2 or more. Otherwise a message can be lost before any
+//!   consumer has seen it. idem cannot check this.
+//! * Set `offsets.retention.minutes` (default: 7 days) to more than the longest time for which no member of the group
+//!   runs. After that time the group loses its offsets and starts like a new group; claims detect messages that were
+//!   processed within their retention.
+//! * Allow the user to `Read` and `Describe` the topic and the group, and preferably to `DescribeConfigs` of the topic.
+//! * Use a group only for idem workers, all with the same window: a member that commits unfinished messages loses them
+//!   for the whole group.
 //!
-//! # What is linked
+//! # Build requirements
 //!
-//! librdkafka 2.12, built from the source that comes with rdkafka: a C compiler, make and zlib are needed. Nothing of
-//! OpenSSL is linked unless it is asked for.
+//! This crate builds librdkafka 2.12 from the source bundled with rdkafka, which needs a C compiler, make and zlib.
+//! OpenSSL is linked only on request.
 //!
 //! | | needs |
 //! |---|---|
-//! | plain connections, SASL with PLAIN ([`Options::sasl_plain`], [`Options::sasl_credentials`]) | nothing more |
-//! | TLS ([`Options::tls`], [`Options::tls_ca`], [`Options::tls_identity`]), SCRAM (by [`Options::property`]), tokens of OAuth ([`Options::sasl_oauthbearer`]) | feature `ssl` (`kafka-ssl` of idem-rs): the system's OpenSSL, with its headers |
-//! | topics compressed by gzip, snappy, lz4 | nothing more |
-//! | topics compressed by zstd | feature `zstd` (`kafka-zstd`): builds libzstd. Without it such a batch is an error in its place |
+//! | plain connections, SASL PLAIN ([`Options::sasl_plain`], [`Options::sasl_credentials`]) | nothing else |
+//! | TLS ([`Options::tls`], [`Options::tls_ca`], [`Options::tls_identity`]), SCRAM (with [`Options::property`]), OAuth tokens ([`Options::sasl_oauthbearer`]) | feature `ssl` (`kafka-ssl` of idem-rs): the system's OpenSSL, with its headers |
+//! | topics compressed with gzip, snappy or lz4 | nothing else |
+//! | topics compressed with zstd | feature `zstd` (`kafka-zstd`), which builds libzstd. Without it, such a batch is an error that stops its partition |
 //!
-//! # Limits
+//! # Limitations
 //!
-//! * A record with a header whose name is not UTF-8 is a dead letter (`unrepresentable`).
-//! * librdkafka compares a broker's address with the names in its certificate only, so that brokers with TLS have to be
+//! * A record with a header name that is not UTF-8 becomes a dead letter (`unrepresentable`).
+//! * librdkafka compares a broker's address only with the names in its certificate. Brokers with TLS must therefore be
 //!   advertised by name, not by IP address.
-//! * A pattern never takes a topic whose name begins with `__`. The user needs to be allowed to describe all that it is to
-//!   take: what it may not see does not exist.
-//! * With [`GroupProtocol::Classic`], the default, partitions move by `cooperative-sticky`. A group whose members use another
-//!   assignor has to be stopped as a whole before idem joins it.
-//! * With [`GroupProtocol::Consumer`] (KIP-848, Kafka 4.0) the session's timeout is a setting of the brokers, 45 seconds by
-//!   default: for so long nobody has the partitions of a worker that was killed.
+//! * A pattern never matches a topic whose name begins with `__`. The user must be allowed to describe every topic that
+//!   a pattern is to match; other topics are invisible.
+//! * With [`GroupProtocol::Classic`], the default, the assignor is `cooperative-sticky`. A group whose members use
+//!   another assignor must be stopped completely before idem joins it.
+//! * With [`GroupProtocol::Consumer`] (KIP-848, Kafka 4.0) the session timeout is a broker setting, 45 seconds by
+//!   default. The partitions of a killed worker stay unassigned for that long.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

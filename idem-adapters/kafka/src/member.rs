@@ -1,4 +1,4 @@
-//! One member of a group, and what it knows of its topics.
+//! The state of one group member, and the ids of its topics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,13 +20,13 @@ pub(crate) struct Member {
     pub(crate) plan: Plan,
     pub(crate) shared: Arc<Shared>,
     pub(crate) witness: Witness,
-    /// The ids of the topics, as far as they are known.
+    /// The known topic ids.
     ids: Mutex<BTreeMap<Arc<str>, String>>,
-    /// The topics that were deleted, and of which something is ours still.
+    /// The deleted topics that still have partitions assigned to this member.
     gone: Mutex<BTreeSet<Arc<str>>>,
     /// How many events were served.
     served: AtomicU64,
-    /// A topic is said to be gone: it has to be looked which one it is.
+    /// The client has reported that a topic is gone. The topics have to be checked to find out which one.
     pub(crate) shaken: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ impl Member {
         }
     }
 
-    /// Rises with each event that a poll has served, which is all that tells that there may be another one.
+    /// Grows with each event that a poll has served. There is no other sign that another event may be pending.
     pub(crate) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
@@ -65,8 +65,8 @@ impl Member {
         self.ids().get(topic).cloned()
     }
 
-    /// A topic has this id. Another one than before: nothing of what was known of it holds, and no offset of the old
-    /// one may be committed for it.
+    /// Records the id of a topic. If the id has changed, nothing known about the old topic is valid, and none of its
+    /// offsets may be committed for the new one.
     pub(crate) fn identify(&self, topic: &str, id: &str) {
         if self.plan.wanted.takes(topic) {
             let before = self.ids().insert(topic.into(), id.to_owned());
@@ -76,13 +76,14 @@ impl Member {
         }
     }
 
-    /// Whether offsets of this topic are kept here.
+    /// Whether this member holds offsets of this topic.
     fn holds(&self, topic: &str) -> bool {
         self.shared.lock().assigned.has(topic) || self.plan.begins.keys().any(|partition| &*partition.topic == topic)
     }
 
-    /// A topic was deleted. One that is made later in its place is another one, as soon as nothing of this one is ours. Where
-    /// the group was to begin in it holds for it only.
+    /// Handles the deletion of a topic. A topic created later under its name counts as another one as soon as no
+    /// partition of the deleted one is assigned. A start position determined for the deleted topic is not valid for
+    /// another one.
     pub(crate) fn forget(&self, topic: &Arc<str>) {
         if self.plan.begins.keys().any(|partition| partition.topic == *topic) {
             self.shared.end(recreated(&self.plan.config.place, topic));
@@ -92,7 +93,7 @@ impl Member {
         self.tell_of(topic, 0);
     }
 
-    /// It is back.
+    /// Handles the return of a topic.
     pub(crate) fn remember(&self, topic: &str) {
         self.gone().remove(topic);
     }
@@ -118,7 +119,7 @@ impl Member {
         self.ids().keys().map(Arc::clone).collect()
     }
 
-    /// The name, as it is kept here.
+    /// Returns the name as an `Arc`, shared if the topic's id is known.
     pub(crate) fn topic(&self, name: &str) -> Arc<str> {
         self.ids().get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name))
     }
@@ -130,7 +131,7 @@ impl Member {
         list.elements().iter().map(of).collect()
     }
 
-    /// How many of the partitions that are ours stand still, as a metric of each topic.
+    /// Sets the metric of stalled partitions for each topic.
     pub(crate) fn tell(&self) {
         let standing = self.shared.lock().assigned.standing();
         for topic in self.topics() {

@@ -1,4 +1,4 @@
-//! The offsets that a member commits.
+//! Commits the offsets of a member.
 
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaResult, RDKafkaErrorCode as Code};
@@ -9,10 +9,10 @@ use crate::member::Member;
 use crate::partition::TopicPartition;
 
 impl Member {
-    /// Tells the client the finished prefixes.
+    /// Stores the finished prefixes in the client.
     ///
-    /// Always by way of the client's store, which refuses a partition that is not ours: a commit of an explicit list
-    /// is not checked, and moves a partition that another member owns
+    /// Always uses the client's offset store, which refuses a partition that is not assigned to this member. A commit
+    /// of an explicit list is not checked, and moves the offset of a partition that another member owns
     /// (<https://github.com/apache/kafka/blob/4.1.1/group-coordinator/src/main/java/org/apache/kafka/coordinator/group/classic/ClassicGroup.java>,
     /// validateOffsetCommit).
     pub(crate) fn store(&self, consumer: &BaseConsumer<Self>) {
@@ -24,7 +24,7 @@ impl Member {
         }
     }
 
-    /// The offset of the next record, with the id of the topic.
+    /// Stores the offset of the next record, with the id of the topic.
     pub(crate) fn store_next(
         &self,
         consumer: &BaseConsumer<Self>,
@@ -34,14 +34,14 @@ impl Member {
         let mut list = TopicPartitionList::new();
         let mut place = list.add_partition(&partition.topic, partition.number);
         place.set_offset(Offset::Offset(next))?;
-        // Of a topic that was deleted nothing is known any more. Its offsets must not be taken for those of another one that is
-        // made in its place.
+        // The id of a deleted topic is not known any more. The offset must not be stored, because it could be mistaken
+        // for an offset of another topic created under its name.
         let Some(id) = self.id(&partition.topic) else { return Ok(()) };
         place.set_metadata(identity::metadata(&id));
         consumer.store_offsets(&list)
     }
 
-    /// Commits what was stored and is not committed yet, if there is anything.
+    /// Commits the offsets that are stored and not committed yet, if any.
     pub(crate) fn commit(&self, consumer: &BaseConsumer<Self>, mode: CommitMode) {
         match consumer.commit_consumer_state(mode) {
             Ok(()) => {}

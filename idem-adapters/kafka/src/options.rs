@@ -1,4 +1,4 @@
-//! How to speak to the brokers.
+//! Connection options.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::credentials::{Credentials, Getter, Login, Token, Tokens};
 use crate::error::{SSL, setting};
 use crate::property;
 
-/// How to speak to the brokers, before it is tried.
+/// The options of a connection to the brokers.
 ///
 /// ```no_run
 /// # use idem_kafka::Kafka;
@@ -39,21 +39,30 @@ impl Options {
         Self { brokers, sasl: None, login: None, tls: false, ca: None, identity: None, properties: Vec::new() }
     }
 
-    /// Logs in by SASL with mechanism PLAIN. It sends the password as it is, so that it belongs together with
-    /// [`tls`](Self::tls) wherever the network is not trusted. It needs no OpenSSL.
+    /// Logs in with the SASL mechanism PLAIN. PLAIN sends the password in clear text, so combine it with
+    /// [`tls`](Self::tls) unless the network is trusted. Does not need OpenSSL.
+    ///
+    /// Only one login may be given: together with [`sasl_credentials`](Self::sasl_credentials) or
+    /// [`sasl_oauthbearer`](Self::sasl_oauthbearer), [`connect`](Self::connect) returns an error.
     pub fn sasl_plain(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.sasl = Some((user.into(), password.into()));
         self
     }
 
-    /// The same with what this returns, so that a password may change while a worker runs. It is called whenever clients are
-    /// made: to connect, to look at topics, and when a worker starts or opens its source again. librdkafka asks nobody when it
-    /// connects within the life of a client: if the brokers refuse what it has then, the subscription ends with an error, and
-    /// the worker opens it again with what the callback returns then. Connections that are logged in stay so.
+    /// Logs in like [`sasl_plain`](Self::sasl_plain), with the credentials that the callback returns, so that a
+    /// password may change while a worker runs. The callback is called whenever clients are created: to connect, to
+    /// look up topics, and when a worker starts or subscribes again. librdkafka does not call it when an existing
+    /// client reconnects: if the brokers refuse the client's credentials, the subscription ends with an error, and the
+    /// worker subscribes again with the credentials that the callback then returns. Connections that are logged in stay
+    /// logged in.
     ///
-    /// For SCRAM say so by the property `sasl.mechanisms` (`SCRAM-SHA-512`), which needs the feature `ssl`.
+    /// For SCRAM, set the property `sasl.mechanisms` (`SCRAM-SHA-512`), which needs the feature `ssl`.
     ///
-    /// It has 10 seconds. An error of it is one of the connection and is shown with what it says: it must hold no secret.
+    /// The callback has a time limit of 10 seconds. An error that it returns is reported as a connection error, with
+    /// its text, so the text must not contain a secret.
+    ///
+    /// Only one login may be given: together with [`sasl_plain`](Self::sasl_plain), [`connect`](Self::connect) returns
+    /// an error. Of several callbacks, the last one is used.
     pub fn sasl_credentials<F, A>(mut self, get: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,
@@ -63,9 +72,9 @@ impl Options {
         self
     }
 
-    /// Logs in by SASL with mechanism OAUTHBEARER and the token that this returns, as Amazon's MSK wants it for IAM. It is
-    /// called when clients are made, and again before a token expires, when four fifths of its time have passed. Needs the
-    /// feature `ssl`, also where there is no TLS.
+    /// Logs in with the SASL mechanism OAUTHBEARER and the token that the callback returns, for example with IAM to
+    /// Amazon MSK. The callback is called when clients are created, and again before a token expires, after four fifths
+    /// of its lifetime. Needs the feature `ssl`, even without TLS.
     ///
     /// ```no_run
     /// # use idem_kafka::{Kafka, Token};
@@ -78,9 +87,12 @@ impl Options {
     /// });
     /// ```
     ///
-    /// It has 10 seconds, and runs as a task of the runtime in which the worker was started. An error while a token is valid
-    /// still is logged, and it is called again; otherwise it is one of the connection. It is shown with what it says: it must
-    /// hold no secret.
+    /// The callback has a time limit of 10 seconds and runs as a task of the runtime in which the worker was started.
+    /// If it returns an error while a token is still valid, the error is logged and the callback is called again.
+    /// Otherwise the error is a connection error. Both contain its text, so the text must not contain a secret.
+    ///
+    /// Only one login may be given: together with [`sasl_plain`](Self::sasl_plain), [`connect`](Self::connect) returns
+    /// an error. Of several callbacks, the last one is used.
     pub fn sasl_oauthbearer<F, A>(mut self, get: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,
@@ -90,28 +102,29 @@ impl Options {
         self
     }
 
-    /// Encrypts by TLS, and shows this certificate to brokers that ask for one: a PEM with the certificate, and those between
-    /// it and its CA, and a PEM with its private key. Needs the feature `ssl`, which links OpenSSL.
+    /// Enables TLS, and presents this certificate to brokers that ask for one. `certificate` is a PEM text with the
+    /// certificate and any intermediate certificates; `key` is a PEM text with its private key. Needs the feature
+    /// `ssl`, which links OpenSSL.
     pub fn tls_identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.identity = Some((certificate.into(), key.into()));
         self.tls()
     }
 
-    /// Encrypts by TLS, and accepts certificates of the system's CAs. Needs the feature `ssl`, which links OpenSSL.
+    /// Enables TLS, and trusts the CAs of the system. Needs the feature `ssl`, which links OpenSSL.
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Encrypts by TLS, and trusts the certificates in this PEM and no longer those of the system: for brokers with a
+    /// Enables TLS, and trusts the certificates in this PEM text instead of those of the system, for brokers with a
     /// private CA. Needs the feature `ssl`, which links OpenSSL.
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca = Some(pem.into());
         self.tls()
     }
 
-    /// Any other setting of librdkafka, by its name and value: timeouts, sizes of fetches, SCRAM, Kerberos.
-    /// [`connect`](Self::connect) refuses those that would break the guarantee.
+    /// Sets any other librdkafka property by its name: timeouts, fetch sizes, SCRAM, Kerberos.
+    /// [`connect`](Self::connect) refuses properties that would break the guarantee.
     ///
     /// <https://github.com/confluentinc/librdkafka/blob/v2.12.1/CONFIGURATION.md>
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
@@ -165,13 +178,13 @@ impl Options {
             }
             client.set(name, value);
         }
-        // Here, so that a setting that is wrong is told before anything is connected.
+        // Checked here, so that a wrong setting is reported before anything is connected.
         client.create_native_config().map_err(|error| setting(&error))?;
         Ok(Config { place: self.brokers, client, login: self.login, tokens: Tokens::default() })
     }
 }
 
-/// librdkafka takes any text, and then trusts nobody.
+/// librdkafka accepts any text, and then trusts no certificate.
 fn no_certificate() -> Error {
     Error::Config(
         "the text given to .tls_ca holds no certificate: give it the content of a .pem file with BEGIN CERTIFICATE in it"
@@ -187,12 +200,12 @@ fn no_identity() -> Error {
     )
 }
 
-/// Shows no password, no certificate and no value of a setting.
+/// Does not show passwords, certificates or property values.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.properties.iter().map(|(name, _)| name).collect();
         f.debug_struct("Options")
-            // An address that is refused may have a password in it.
+            // A refused address may contain a password.
             .field(
                 "brokers",
                 &self.brokers.split(',').all(|broker| address::check(broker.trim()).is_ok()).then_some(&self.brokers),

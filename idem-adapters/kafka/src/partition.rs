@@ -1,4 +1,4 @@
-//! Which partition of which topic.
+//! Identifies one partition of one topic.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ impl TopicPartition {
     }
 }
 
-/// As `orders/0`.
+/// For example `orders/0`.
 impl fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.topic, self.number)

@@ -1,10 +1,10 @@
-//! The settings of librdkafka: those that are idem's own, and idem's defaults.
+//! librdkafka settings: those that idem reserves, and idem's defaults.
 
 use idem_core::Error;
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
-/// The settings that are not the user's, and why.
+/// The settings that the user cannot change, and why.
 const OWN: &[(&str, &str)] = &[
     ("bootstrap.servers", "the brokers are what `Kafka::connect` and `Kafka::options` are given"),
     ("metadata.broker.list", "the brokers are what `Kafka::connect` and `Kafka::options` are given"),
@@ -28,7 +28,7 @@ const OWN: &[(&str, &str)] = &[
     ("allow.auto.create.topics", "a topic that does not exist is refused"),
 ];
 
-/// Refuses what would break the guarantee.
+/// Refuses settings that would break the guarantee.
 pub(crate) fn check(name: &str) -> Result<(), Error> {
     match OWN.iter().find(|(own, _)| *own == name) {
         Some((_, why)) => Err(Error::Config(format!("the setting `{name}` is idem's own: {why}. Leave it out"))),
@@ -36,18 +36,18 @@ pub(crate) fn check(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Idem's defaults where they differ from librdkafka's. The user's settings override them.
+/// idem's defaults where they differ from librdkafka's. The user's settings override them.
 pub(crate) fn defaults() -> ClientConfig {
     let mut client = ClientConfig::new();
     client
         .set("client.id", "idem")
         .set("allow.auto.create.topics", "false")
-        // By default 100,000 messages and 64 MiB of each partition would lie here unhandled, and a partition that had
-        // enough would not be looked at again for a second.
+        // By default, the client would buffer 100,000 messages and 64 MiB of each partition unhandled, and would not
+        // check a partition with enough records again for a second.
         .set("queued.min.messages", "1000")
         .set("queued.max.messages.kbytes", "4096")
         .set("fetch.queue.backoff.ms", "10")
-        // By default a broker that is back is tried only after up to 15 seconds.
+        // By default, the client may wait up to 15 seconds before it tries to reconnect to a broker that is back.
         .set("reconnect.backoff.max.ms", "1000")
         .set_log_level(RDKafkaLogLevel::Warning);
     client

@@ -1,41 +1,42 @@
-//! By which protocol a group shares its partitions out.
+//! The protocols by which a group assigns its partitions.
 
 use idem_core::Error;
 use rdkafka::ClientConfig;
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-/// The protocol by which the members of a group share its partitions out. All workers of a group should have the same.
+/// The protocol by which a group assigns its partitions to members. All workers of a group should use the same one.
 ///
 /// ```no_run
 /// # use idem_kafka::{GroupProtocol, Kafka};
 /// # async fn example(kafka: Kafka) -> Result<(), idem_core::Error> {
-/// // Brokers of Kafka 4: a deployment, which restarts one member after another, stops nobody.
+/// // Brokers of Kafka 4: a rolling restart does not stop the other members.
 /// let orders = kafka.topic("orders").await?.group_protocol(GroupProtocol::Consumer);
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupProtocol {
-    /// One of the members decides, and partitions move one by one (`cooperative-sticky`). Any broker knows it.
+    /// One member assigns the partitions, and they move one by one (`cooperative-sticky`). All brokers support this
+    /// protocol.
     #[default]
     Classic,
-    /// The brokers decide ([KIP-848](https://cwiki.apache.org/confluence/x/HhD1D)): a member that comes or goes stops no
-    /// other. Needs Kafka 4.0 or later. For how long the group waits for a member that is gone is a setting of the broker
-    /// then (`group.consumer.session.timeout.ms`, 45 seconds), so that `session.timeout.ms` and `heartbeat.interval.ms`
-    /// are refused. Which assignor is used is the broker's choice, too, unless the property `group.remote.assignor`
-    /// says.
+    /// The brokers assign the partitions ([KIP-848](https://cwiki.apache.org/confluence/x/HhD1D)). A member that joins
+    /// or leaves does not stop the others. Needs Kafka 4.0 or later. How long the group waits for a member that is gone
+    /// is a broker setting (`group.consumer.session.timeout.ms`, 45 seconds), so `session.timeout.ms` and
+    /// `heartbeat.interval.ms` are refused. The broker also chooses the assignor, unless the property
+    /// `group.remote.assignor` is set.
     ///
-    /// A group can change over while it runs, worker by worker, where the brokers allow it
-    /// (`group.consumer.migration.policy`, as they do by default).
+    /// A running group can change to this protocol worker by worker, if the brokers allow it
+    /// (`group.consumer.migration.policy`; allowed by default).
     Consumer,
 }
 
-/// Settings that exist only in the classic protocol, and one that exists only in the other.
+/// Settings that exist only in the classic protocol, and one that exists only in the consumer protocol.
 const CLASSIC: [&str; 2] = ["session.timeout.ms", "heartbeat.interval.ms"];
 const CONSUMER: &str = "group.remote.assignor";
 
 impl GroupProtocol {
-    /// Refuses settings that belong to the other one.
+    /// Refuses settings of the other protocol.
     pub(crate) fn check(self, client: &ClientConfig) -> Result<(), Error> {
         let set = |name: &str| client.get(name).is_some();
         match self {
@@ -84,10 +85,11 @@ impl GroupProtocol {
     }
 }
 
-/// For how long the group waits for a member that is gone, unless the user has said so: after a crash before others have
-/// its partitions, and after an outage of the brokers that took longer, since the client comes back as another member
-/// (librdkafka 2.12, rd_kafka_cgrp_session_timeout_check). Its default of 45 seconds stopped a group for so long after the
-/// brokers were back. The heartbeats are sent by a thread of librdkafka's, so that a slow handler misses none.
+/// Sets how long the group waits for a member that is gone, unless the user has set it. The group waits this long after
+/// a crash, before other members get the partitions. It also waits this long after a longer outage of the brokers,
+/// since the client returns as another member (librdkafka 2.12, rd_kafka_cgrp_session_timeout_check); with librdkafka's
+/// default of 45 seconds, groups stopped for that long after the brokers were back. A thread of librdkafka sends the
+/// heartbeats, so a slow handler does not miss any.
 fn session(client: &mut ClientConfig) {
     if client.get("session.timeout.ms").is_none() {
         client.set("session.timeout.ms", "8000");

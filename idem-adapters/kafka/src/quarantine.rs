@@ -1,4 +1,4 @@
-//! Partitions that stand still while the others go on.
+//! Partitions that have stalled while the others continue.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -13,12 +13,12 @@ use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::start;
 
-/// How long an answer is waited for that only a text or a metric depends on. Nothing is served meanwhile.
+/// How long to wait for an answer that only affects a text or a metric. Nothing is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
 
 impl Member {
-    /// Stops receiving from this partition until it is assigned again, and leaves its offset where it is, so that nothing
-    /// is skipped. Records that were already received are still handled, and the other partitions go on.
+    /// Stops receiving from this partition until it is assigned again. Its offset stays where it is, so that no record
+    /// is skipped. Records that were already received are still handled, and the other partitions continue.
     pub(crate) fn quarantine(&self, consumer: &BaseConsumer<Self>, partition: &TopicPartition, why: &str) {
         if !self.shared.lock().assigned.stand(partition, Some(Cause::Stuck)) {
             return;
@@ -37,9 +37,9 @@ impl Member {
         self.tell();
     }
 
-    /// Quarantines a partition whose offset is out of range. The client does not always say which one it is.
+    /// Quarantines partitions whose offset is out of range. The client does not always report which partition it is.
     ///
-    /// `false`: there is none such.
+    /// Returns `false` if there is none.
     pub(crate) fn out_of_range(&self, consumer: &BaseConsumer<Self>, partition: Option<&TopicPartition>) -> bool {
         if let Some(partition) = partition {
             let place = self.shared.lock().assigned.place(partition);
@@ -62,13 +62,13 @@ impl Member {
         self.shared.lock().assigned.partitions().map(|(partition, _)| partition.clone()).collect()
     }
 
-    /// Looks which partitions have no leader, and whether the topics are there. The client goes on looking for leaders
-    /// itself, so that nothing depends on the answer about those.
+    /// Checks which partitions have no leader, and whether the topics exist. The client looks for leaders by itself, so
+    /// the result about leaders affects only the log and the metric.
     pub(crate) fn look_for_leaders(&self, consumer: &BaseConsumer<Self>) {
         let ours = self.ours();
-        // Also those of which nothing is ours, since nothing is of one that was deleted.
+        // Includes topics without assigned partitions, since a deleted topic has none.
         for topic in self.topics() {
-            // Where one does not answer, the next would take as long.
+            // If one request gets no answer, the next would take as long.
             let Ok(metadata) = consumer.fetch_metadata(Some(&topic), ANSWER) else { return };
             let Some(found) = metadata.topics().iter().find(|found| found.name() == &*topic) else { continue };
             if found.error().map(Code::from) == Some(Code::UnknownTopicOrPartition) {

@@ -1,4 +1,4 @@
-//! How far back a topic reaches.
+//! The replay window of topics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::config::Config;
 
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The replay window of these topics: the longest retention among them. Logs a warning where the user may not read it.
+/// Returns the replay window of these topics: the longest retention among them. Logs a warning if the user may not read
+/// it.
 pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> ReplayWindow {
     let windows = match ask(config, topics).await {
         Ok(windows) => windows,
@@ -34,7 +35,7 @@ pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> ReplayWindow {
 
 type Stated = (Arc<str>, Result<ReplayWindow, String>);
 
-/// Of all topics by one request.
+/// Queries all topics with one request.
 async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String> {
     let config = config.clone();
     let admin = tokio::task::spawn_blocking(move || {
@@ -46,10 +47,10 @@ async fn ask(config: &Config, topics: &[Arc<str>]) -> Result<Vec<Stated>, String
     let options = AdminOptions::new().request_timeout(Some(ANSWER));
     let asked: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
     let answer = admin.describe_configs(&asked, &options).await;
-    // Its end waits for its thread.
+    // Dropping the client waits for its thread.
     drop(tokio::task::spawn_blocking(move || drop(admin)));
     let answer = answer.map_err(|error| error.to_string())?;
-    // They may come in another order, and what is refused does not say of which topic it is.
+    // The results may come in another order, and a refusal does not name its topic.
     let mut refused = "no answer".to_owned();
     let mut found = BTreeMap::new();
     for resource in answer {

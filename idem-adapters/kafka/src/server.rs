@@ -1,4 +1,4 @@
-//! The brokers, and their topics.
+//! The brokers, and how to open their topics.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::options::Options;
 use crate::source::Topic;
 use crate::wanted::Wanted;
 
-/// Kafka brokers that answer, with a login that works. It keeps no connection open.
+/// A Kafka cluster whose brokers answer and accept the login. Keeps no connection open.
 ///
 /// ```no_run
 /// # use idem_core::{Error, Store, Worker};
 /// # use idem_kafka::Kafka;
 /// # async fn open<S: Store>(store: S) -> Result<(), Error> {
 /// let kafka = Kafka::connect("kafka-1:9092,kafka-2:9092").await?;
-/// // Each worker is a member of the group of its own name.
+/// // Each worker joins the consumer group that has the worker's name.
 /// let orders = Worker::new("billing-orders", store.clone(), kafka.topic("orders").await?);
 /// let payments = Worker::new("billing-payments", store, kafka.topic("payments").await?);
 /// # Ok(()) }
@@ -28,27 +28,28 @@ pub struct Kafka {
 }
 
 impl Kafka {
-    /// The brokers at `host:port`, several of them with commas between. Any one of them knows the others.
+    /// Connects to the brokers at these `host:port` addresses, separated by commas. One is enough, since each broker
+    /// knows the others.
     ///
     /// # Errors
-    /// As [`Options::connect`].
+    /// See [`Options::connect`].
     pub async fn connect(brokers: impl Into<String>) -> Result<Self, Error> {
         Self::options(brokers).connect().await
     }
 
-    /// The same with options.
+    /// Returns the options of a connection to these brokers.
     ///
     /// ```no_run
     /// # use idem_kafka::Kafka;
     /// # async fn example(password: String, certificate: Vec<u8>, key: Vec<u8>) -> Result<(), idem_core::Error> {
-    /// // SCRAM by TLS, with the certificates of the system's CAs.
+    /// // SCRAM over TLS, with the CAs of the system.
     /// let scram = Kafka::options("kafka:9093")
     ///     .tls()
     ///     .sasl_plain("billing", password)
     ///     .property("sasl.mechanisms", "SCRAM-SHA-512")
     ///     .connect()
     ///     .await?;
-    /// // A certificate instead of a password.
+    /// // A client certificate instead of a password.
     /// let mutual = Kafka::options("kafka:9093").tls_identity(certificate, key).connect().await?;
     /// # Ok(()) }
     /// ```
@@ -56,18 +57,18 @@ impl Kafka {
         Options::new(brokers.into())
     }
 
-    /// An existing topic.
+    /// Returns an existing topic as a source.
     ///
     /// # Errors
-    /// It does not exist, or the user may not see it: the text names the cure.
+    /// Returns an error if the topic does not exist or the user may not see it. The text names the cure.
     pub async fn topic(&self, name: impl Into<String>) -> Result<Topic, Error> {
         self.look_for(Wanted::one(&name.into())?).await
     }
 
-    /// Several existing topics in one worker, by one connection and in one group. A name that begins with `^` is a pattern: a
-    /// [regular expression](https://docs.rs/regex/1/regex/#syntax) that takes all topics whose names it matches, also
-    /// those that are made later. It need not match to the end of the name, unless it ends with `$`, and never takes what
-    /// begins with `__`, which Kafka keeps for itself.
+    /// Returns several existing topics as one source, with one connection and one group. A name that begins with `^` is
+    /// a pattern: a [regular expression](https://docs.rs/regex/1/regex/#syntax) that matches topic names, including
+    /// those of topics created later. It need not match to the end of the name, unless it ends with `$`. It never
+    /// matches names that begin with `__`, which Kafka reserves.
     ///
     /// ```no_run
     /// # async fn example(kafka: idem_kafka::Kafka) -> Result<(), idem_core::Error> {
@@ -77,8 +78,8 @@ impl Kafka {
     /// ```
     ///
     /// # Errors
-    /// A topic that is named does not exist, or the user may not see it; a pattern cannot be read; nothing is matched. The
-    /// text names the cure.
+    /// Returns an error if a named topic does not exist or the user may not see it, if a pattern is invalid, or if no
+    /// topic matches. The text names the cure.
     pub async fn topics<T: Into<String>>(&self, names: impl IntoIterator<Item = T>) -> Result<Topic, Error> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         self.look_for(Wanted::several(&names)?).await
@@ -92,11 +93,12 @@ impl Kafka {
 }
 
 impl Options {
-    /// Connects once, to see that a broker answers and that the login works.
+    /// Connects once, to check that a broker answers and that the login works.
     ///
     /// # Errors
-    /// [`Error::Config`] for a setting that is unknown, not built in or idem's own; [`Error::Broker`] where no broker
-    /// answers within 10 seconds, or refuses the login, or fails the verification of TLS. The texts name the cure.
+    /// [`Error::Config`] for a setting that is unknown, not built in or reserved by idem, and for two logins.
+    /// [`Error::Broker`] if no broker answers within 10 seconds, the login is refused, or TLS verification fails. The
+    /// texts name the cure.
     pub async fn connect(self) -> Result<Kafka, Error> {
         let config = self.config()?;
         connection::connect(&config.current().await?).await?;

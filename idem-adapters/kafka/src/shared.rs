@@ -1,4 +1,4 @@
-//! The state that the consumer's thread and the worker's tasks share.
+//! The state shared by the consumer's thread and the worker's tasks.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::error::Loss;
 use crate::partition::TopicPartition;
 use crate::ticket::Ticket;
 
-/// The partitions that are ours, and how the subscription stands.
+/// The assigned partitions, and the state of the subscription.
 #[derive(Debug)]
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
-    /// Rung for the source: something can be taken, or will never be.
+    /// Notifies the source that a delivery can be taken, or never will be.
     changed: Notify,
-    /// Rung for the thread.
+    /// Wakes the thread.
     wake: Condvar,
 }
 
@@ -25,24 +25,24 @@ pub(crate) struct Shared {
 pub(crate) struct Inner {
     pub(crate) assigned: Assigned,
     pub(crate) phase: Phase,
-    /// There was an assignment, be it of no partition.
+    /// There was an assignment, possibly an empty one.
     pub(crate) joined: bool,
     pub(crate) draining: bool,
     pub(crate) closing: bool,
     /// The thread has something to do.
     woken: bool,
-    /// The thread waits for something to be settled.
+    /// The thread waits for a delivery to be settled.
     hungry: bool,
 }
 
-/// How the subscription stands.
+/// The state of the subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It can be taken from.
+    /// Deliveries can be taken.
     Up,
-    /// No broker can be reached. The client goes on trying, and is still a member of its group.
+    /// No broker can be reached. The client keeps trying, and is still a member of its group.
     Lost(Loss),
-    /// It is over. Only a new one helps.
+    /// The subscription has ended and must be created again.
     Ended(Loss),
 }
 
@@ -64,12 +64,12 @@ impl Shared {
         }
     }
 
-    /// Never held across anything that waits.
+    /// Locks the state. Never held across anything that waits.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next delivery. Cancel safe.
+    /// Returns the next delivery. Cancel safe.
     pub(crate) async fn next(&self) -> Result<(Ticket, Delivery), Loss> {
         loop {
             match &mut *self.lock() {
@@ -108,7 +108,7 @@ impl Shared {
         if inner.draining { 0 } else { inner.assigned.room(partition) }
     }
 
-    /// Records of an assignment of a partition, in order.
+    /// Adds records of one assignment of a partition, in order.
     pub(crate) fn receive(&self, partition: (&TopicPartition, u64), records: Vec<(i64, Delivery)>) {
         let mut inner = self.lock();
         if inner.draining {
@@ -126,7 +126,8 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// No broker can be reached. Deliveries that were handed out remain ours until the group revokes their partitions.
+    /// Marks the brokers as unreachable. Deliveries that were handed out stay valid until the group revokes their
+    /// partitions.
     pub(crate) fn lose(&self, loss: Loss) {
         let mut inner = self.lock();
         if inner.phase == Phase::Up {
@@ -136,12 +137,12 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// Whether no broker could be reached.
+    /// Whether no broker can be reached.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self.lock().phase, Phase::Lost(_))
     }
 
-    /// The brokers are back. `false`: it was over meanwhile.
+    /// Marks the brokers as reachable again. Returns `false` if the subscription has ended meanwhile.
     pub(crate) fn revive(&self) -> bool {
         let mut inner = self.lock();
         if let Phase::Lost(_) = inner.phase {
@@ -150,7 +151,7 @@ impl Shared {
         inner.phase == Phase::Up
     }
 
-    /// It is over, unless it was already.
+    /// Ends the subscription, unless it has already ended.
     pub(crate) fn end(&self, loss: Loss) {
         let mut inner = self.lock();
         if !matches!(inner.phase, Phase::Ended(_)) {
@@ -165,7 +166,7 @@ impl Shared {
         self.settle(|assigned| assigned.finish(ticket))
     }
 
-    /// A delivery is given back or dropped.
+    /// Handles a delivery that was released or dropped.
     pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
         self.settle(|assigned| assigned.leave_unsettled(ticket))
     }
@@ -183,13 +184,14 @@ impl Shared {
         live
     }
 
-    /// The thread has something to do.
+    /// Wakes the thread because it has something to do.
     pub(crate) fn wake(&self) {
         self.lock().woken = true;
         self.wake.notify_one();
     }
 
-    /// Blocks the thread until it is woken, but for no longer than this. With `hungry`, any settled delivery wakes it as well.
+    /// Blocks the thread until it is woken, at most for `longest`. With `hungry`, any settled delivery wakes it as
+    /// well.
     pub(crate) fn sleep(&self, longest: Duration, hungry: bool) {
         let mut inner = self.lock();
         inner.hungry = hungry;
@@ -199,7 +201,7 @@ impl Shared {
         (inner.woken, inner.hungry) = (false, false);
     }
 
-    /// Blocks the thread until nothing of these partitions is with anybody, or the patience is over.
+    /// Blocks the thread until no delivery of these partitions is running, at most for `patience`.
     pub(crate) fn finish(&self, partitions: &[TopicPartition], patience: Duration) {
         let until = Instant::now() + patience;
         let waits = |inner: &Inner| !inner.closing && inner.assigned.busy(partitions);
@@ -212,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Hands out no more deliveries. Those that were handed out can still be settled.
+    /// Hands out no more deliveries. Deliveries that were handed out can still be settled.
     pub(crate) fn drain(&self) {
         let mut inner = self.lock();
         inner.draining = true;

@@ -1,4 +1,4 @@
-//! One topic as a source of deliveries.
+//! Topics as a source of deliveries.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,11 +19,12 @@ use crate::shared::Shared;
 use crate::wanted::Wanted;
 use crate::{connection, consumer, replay_window};
 
-/// One topic, consumed as a member of a group, made by [`Kafka::topic`](crate::Kafka::topic); or several, made by
-/// [`Kafka::topics`](crate::Kafka::topics). The documentation of one topic holds for each of them.
+/// One topic, consumed as a member of a group ([`Kafka::topic`](crate::Kafka::topic)), or several
+/// ([`Kafka::topics`](crate::Kafka::topics)). The documentation of one topic applies to each of them.
 ///
-/// Each [`subscribe`](Source::subscribe) leaves the group and joins it again. Only when no broker could be reached and nothing
-/// else had changed it goes on as the member that it was, so that the group need not wait until its session is over.
+/// Each [`subscribe`](Source::subscribe) leaves the group and joins it again. After an outage of all brokers, if
+/// nothing else has changed, it keeps the membership instead, so that the group does not wait for the end of the
+/// session.
 ///
 /// ```no_run
 /// # use idem_kafka::{GroupProtocol, Kafka, Start};
@@ -46,7 +47,7 @@ pub struct Topic {
     offsets: BTreeMap<TopicPartition, i64>,
     window: usize,
     replay_window: ReplayWindow,
-    /// It was open before, so that its group has a place in the topic.
+    /// The source has subscribed before, so that its group has a position in the topic.
     has_consumed: bool,
     subscription: Option<Subscription>,
 }
@@ -62,10 +63,10 @@ struct Subscription {
 /// The default of [`Topic::window`].
 const WINDOW: usize = 256;
 
-/// How long `subscribe` waits for the first assignment. Members that are slow to give partitions back may take longer.
+/// How long `subscribe` waits for the first assignment. Members that are slow to give up partitions may take longer.
 const JOIN: Duration = Duration::from_secs(10);
 
-/// The limit to what a broker that does not answer can delay a shutdown by. A worker waits for 5 seconds.
+/// The longest time by which a broker that does not answer can delay a shutdown. A worker waits for 5 seconds.
 const CLOSE: Duration = Duration::from_secs(4);
 
 impl Topic {
@@ -85,26 +86,27 @@ impl Topic {
         }
     }
 
-    /// The consumer group, if it is not the worker's name.
+    /// Sets the consumer group. The default is the worker's name.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Where the group begins in a partition in which it has committed nothing yet. By default at the oldest message.
+    /// Sets where the group starts in a partition in which it has not committed an offset. The default is the oldest
+    /// message.
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// Where the group begins in this partition of this topic if it has committed nothing there, whatever
-    /// [`start`](Self::start) says: at the message of this offset. It is for one partition, and can be said of several.
+    /// Makes the group start at this offset of this partition if it has not committed an offset there, regardless of
+    /// [`start`](Self::start). Can be called for several partitions.
     ///
-    /// The worker is refused where the topic has no such partition, or the partition no such offset.
+    /// The worker fails to start if the topic has no such partition, or the partition no such offset.
     ///
     /// ```no_run
     /// # async fn example(kafka: idem_kafka::Kafka) -> Result<(), idem_core::Error> {
-    /// // Goes on where a service without idem has stopped.
+    /// // Continues where a service without idem has stopped.
     /// let orders = kafka.topic("orders").await?.start_at("orders", 0, 4711).start_at("orders", 1, 4685);
     /// # Ok(()) }
     /// ```
@@ -113,30 +115,31 @@ impl Topic {
         self
     }
 
-    /// By which protocol the group shares its partitions out. By default [`GroupProtocol::Classic`].
+    /// Sets the protocol by which the group assigns its partitions. The default is [`GroupProtocol::Classic`].
     pub fn group_protocol(mut self, protocol: GroupProtocol) -> Self {
         self.protocol = protocol;
         self
     }
 
-    /// How many deliveries of one partition may lie between its first unfinished one and the last. By default 256; zero
-    /// is an error when the worker starts.
+    /// Sets how many deliveries of one partition may lie between its first unfinished one and the last. The default is
+    /// 256; zero is an error when the worker starts.
     ///
-    /// A slow message at the front lets its partition go on for so many, and no further. After each assignment so many
-    /// are stored in the inbox before they run, since the owner before may have died of one of them: so all members of a
-    /// group need the same window, and it must not be made smaller while a group is at work. To make it smaller, stop
-    /// all its members in good order first.
+    /// Behind a slow message, a partition continues for at most this many deliveries. After each assignment, this many
+    /// deliveries are stored in the inbox before they run, since the previous owner may have crashed on one of them.
+    /// All members of a group therefore need the same window, and it must not be reduced while the group runs. To
+    /// reduce it, first shut down all members gracefully.
     pub fn window(mut self, deliveries: u16) -> Self {
         self.window = usize::from(deliveries);
         self
     }
 
-    /// A name of this member that no other has, and that stays the same over a restart (Kafka's `group.instance.id`).
-    /// Its partitions then wait for it, until its session is over, instead of moving to others and back.
+    /// Sets a name for this member that is unique in the group and stays the same over a restart (Kafka's
+    /// `group.instance.id`). Its partitions then wait for it until its session ends, instead of moving to other members
+    /// and back.
     ///
     /// ```no_run
     /// # async fn example(kafka: idem_kafka::Kafka) -> Result<(), Box<dyn std::error::Error>> {
-    /// // A StatefulSet of Kubernetes: `billing-0` is `billing-0` again after its restart.
+    /// // In a Kubernetes StatefulSet, `billing-0` keeps its name over a restart.
     /// let orders = kafka.topic("orders").await?.static_member(std::env::var("HOSTNAME")?);
     /// # Ok(()) }
     /// ```
@@ -174,7 +177,7 @@ impl Topic {
         Error::broker(what, "it has no subscription: call subscribe first")
     }
 
-    /// Goes on as the member that it was, if it can.
+    /// Continues the existing membership if possible. Returns whether it did.
     async fn go_on(&self, group: &str, options: &SubscribeOptions) -> Result<bool, Error> {
         let Some(subscription) = &self.subscription else { return Ok(false) };
         if !subscription.shared.is_lost() || !subscription.plan.serves(group, options) {
@@ -207,7 +210,7 @@ impl Source for Topic {
         &self.wanted.text
     }
 
-    /// Waits until the group has assigned partitions, but for no longer than 10 seconds.
+    /// Waits until the group has assigned partitions, for at most 10 seconds.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
         let group = self.check(&options)?;
         if self.go_on(&group, &options).await? {
@@ -247,14 +250,14 @@ impl Source for Topic {
         false
     }
 
-    /// The topic's `retention.ms`. A topic that is only compacted has no limit.
+    /// The `retention.ms` of the topic. A topic that is only compacted has no limit.
     fn replay_window(&self) -> ReplayWindow {
         self.replay_window
     }
 
-    /// How far the group is behind the ends of the partitions that are ours: what is not committed, or would be at the next
-    /// commit. Those of other members are theirs to tell, so that the sum over all workers is the group's. A topic of which
-    /// nothing is ours, and a partition without a leader, is left out.
+    /// How far the group is behind the ends of the partitions that are assigned to this member: everything that is not
+    /// committed and would not be at the next commit. Other members report their partitions, so that the sum over all
+    /// workers is the group's lag. Topics without assigned partitions and partitions without a leader are left out.
     fn lag(&self) -> Option<Lag> {
         let subscription = self.subscription.as_ref()?;
         Some(subscription.asked.lag(&subscription.shared))
@@ -266,15 +269,15 @@ impl Source for Topic {
         Ok((delivery, KafkaAcker::new(Arc::clone(&subscription.shared), ticket)))
     }
 
-    /// Stays in the group until [`close`](Source::close), so that what is finished can be committed.
+    /// Stays in the group until [`close`](Source::close), so that finished deliveries can be committed.
     async fn drain(&mut self) {
         if let Some(subscription) = &self.subscription {
             subscription.shared.drain();
         }
     }
 
-    /// Commits what is finished and leaves the group. Gives up after 4 seconds without an answer: the group then takes
-    /// the partitions back when the session is over.
+    /// Commits what is finished and leaves the group. Gives up after 4 seconds without an answer; the group then takes
+    /// the partitions back when the session ends.
     async fn close(&mut self) {
         let Some(mut subscription) = self.subscription.take() else { return };
         subscription.shared.close();
@@ -282,7 +285,7 @@ impl Source for Topic {
     }
 }
 
-/// Without it the thread would stay a member of the group.
+/// Ends the thread, which would otherwise stay a member of the group.
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.shared.close();

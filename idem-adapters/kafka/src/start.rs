@@ -1,4 +1,4 @@
-//! Where a partition begins.
+//! Determines where a partition starts.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,31 +12,31 @@ use crate::identity;
 use crate::partition::TopicPartition;
 use crate::plan::{Begins, Plan, Start};
 
-/// How long an answer of the brokers is waited for.
+/// How long to wait for an answer of the brokers.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
-/// The longest wait within a rebalance, where nothing else is served.
+/// The longest wait during a rebalance, while nothing else is served.
 const STEP: Duration = Duration::from_secs(2);
 
-/// The pause before an operation is retried after a passing error.
+/// The pause before an operation is retried after a transient error.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where one partition begins.
+/// The start position of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Begin {
     pub(crate) partition: TopicPartition,
     pub(crate) offset: Offset,
-    /// It was decided just now and is to be written down.
+    /// The position was just determined and has to be committed.
     pub(crate) decided: bool,
 }
 
-/// Whether a partition may begin elsewhere than at its first message.
+/// Whether a partition may start elsewhere than at its first message.
 pub(crate) fn decides(plan: &Plan) -> bool {
     plan.start != Start::Earliest || !plan.offsets.is_empty()
 }
 
-/// Where the partitions begin that there are. Asked before the group is joined, so that no other member waits for the
-/// answers.
+/// Determines the start positions of the existing partitions. Runs before the group is joined, so that no other member
+/// waits for the answers.
 pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan) -> Result<Begins, Loss> {
     let all: Vec<_> = plan.partitions().collect();
     if let Some((partition, _)) = plan.offsets.iter().find(|(partition, _)| !all.contains(partition)) {
@@ -68,7 +68,7 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
     Ok(begins)
 }
 
-/// Where these partitions end. One that does not answer has no end here.
+/// Returns the ends of these partitions. The end is `None` if there is no answer.
 fn ends<C: ConsumerContext>(consumer: &BaseConsumer<C>, partitions: &[TopicPartition]) -> Begins {
     let end = |partition: &TopicPartition| {
         let end = consumer.fetch_watermarks(&partition.topic, partition.number, STEP).map(|(_, end)| end);
@@ -80,19 +80,20 @@ fn ends<C: ConsumerContext>(consumer: &BaseConsumer<C>, partitions: &[TopicParti
     partitions.iter().map(end).collect()
 }
 
-/// Where the first message of this time or later is, or else where these partitions end.
+/// Returns the offset of the first message with this timestamp or a later one, or else the end, of each partition.
 fn at_time<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     partitions: &[TopicPartition],
     time: SystemTime,
 ) -> Result<Begins, Loss> {
-    // Before the question, so that what comes between the two is not passed over where nothing is found.
+    // Fetched before the query by time, so that messages published between the two are not skipped if that query finds
+    // none.
     let mut begins = ends(consumer, partitions);
     let millis = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let millis = Offset::Offset(i64::try_from(millis).unwrap_or(i64::MAX));
     let mut asked = TopicPartitionList::new();
-    // One without an answer would keep the answers of the others back.
+    // A partition without an answer would hold back the answers for the others.
     for (partition, _) in begins.iter().filter(|(_, end)| end.is_some()) {
         asked
             .add_partition_offset(&partition.topic, partition.number, millis)
@@ -112,8 +113,8 @@ fn at_time<C: ConsumerContext>(
     Ok(begins)
 }
 
-/// Where these partitions begin, of the topics with these ids. Nothing but the group's coordinator is asked, since all
-/// members wait meanwhile: an offset that is out of range is noticed when it is read from.
+/// Returns where these partitions start. `id` returns the id of a topic. Queries only the group's coordinator, since
+/// all members wait meanwhile: an offset out of range is noticed when it is read from.
 pub(crate) fn begin<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
@@ -125,7 +126,7 @@ pub(crate) fn begin<C: ConsumerContext>(
         let (offset, decided) = match (committed, plan.begins.get(partition)) {
             (Some(offset), _) => (Offset::Offset(offset), false),
             (None, Some(Some(offset))) => (Offset::Offset(*offset), true),
-            // Where the group would begin is not known. Neither is anything skipped nor all of it delivered.
+            // The start position is not known. The partition must neither skip messages nor deliver all of them.
             (None, Some(None)) => (Offset::Invalid, false),
             (None, None) => (Offset::Beginning, false),
         };
@@ -135,7 +136,8 @@ pub(crate) fn begin<C: ConsumerContext>(
     Ok(assigned.iter().zip(committed).map(begin).collect())
 }
 
-/// The error text for an offset outside of the partition's range. `None`: it is inside, or the range cannot be read now.
+/// The error text for an offset outside the partition's range. `None` if it is inside, or if the range cannot be read
+/// now.
 pub(crate) fn out_of_range<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
@@ -149,12 +151,12 @@ pub(crate) fn out_of_range<C: ConsumerContext>(
     Some(error::out_of_range(&plan.config.place, &plan.group, partition, Some(offset), &range))
 }
 
-/// The error text for an offset that the broker refuses, where the partition's range cannot be read.
+/// The error text for an offset that the broker refuses, if the partition's range cannot be read.
 pub(crate) fn passed(plan: &Plan, partition: &TopicPartition, offset: Option<i64>) -> String {
     error::out_of_range(&plan.config.place, &plan.group, partition, offset, "so says the broker")
 }
 
-/// The offsets that the group has committed in these partitions.
+/// Returns the offsets that the group has committed in these partitions.
 fn committed<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
@@ -170,11 +172,11 @@ fn committed<C: ConsumerContext>(
         asked.add_partition(&partition.topic, partition.number);
     }
     let until = Instant::now() + ANSWER;
-    // In steps, so that a worker that ends meanwhile does not wait for a coordinator.
+    // In steps, so that a worker that stops meanwhile does not wait for the coordinator.
     let answer = loop {
         match consumer.committed_offsets(asked.clone(), STEP).and_then(whole) {
             Ok(answer) => break answer,
-            // A coordinator that has just moved, say.
+            // For example, the coordinator has just moved.
             Err(error) if error.rdkafka_error_code().is_some_and(passes) && !stop() && Instant::now() < until => {
                 thread::sleep(PAUSE);
             }

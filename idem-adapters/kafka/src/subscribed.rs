@@ -1,4 +1,4 @@
-//! The topics of a subscription, which follow its patterns.
+//! The topics of a subscription, kept in line with its patterns.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use crate::error::{Loss, no_id};
 use crate::member::Member;
 use crate::{replay_window, start};
 
-/// How long an answer is waited for. Nothing else is served meanwhile.
+/// How long to wait for an answer. Nothing else is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether a topic is gone, where the client goes on to say so.
+/// How often to check whether a topic is gone while the client keeps reporting it.
 const SHAKEN: Duration = Duration::from_secs(1);
 
-/// How long a topic's id is waited for. It has come with the metadata, and only has to be read.
+/// How long to wait for a topic's id. It arrives with the metadata and only has to be read.
 pub(crate) const IDENTIFIED: Duration = Duration::from_secs(3);
 
 /// The topics that are subscribed to.
 pub(crate) struct Subscribed {
     topics: BTreeSet<Arc<str>>,
-    /// The topics to subscribe to once their ids are known, and the time since which they wait.
+    /// The topics to subscribe to once their ids are known, and when the wait for the ids began.
     next: Option<(BTreeSet<Arc<str>>, Instant)>,
     looked: Instant,
-    /// How often it is looked for topics that are new. `None`: never.
+    /// How often to look for new topics, or `None` for never.
     every: Option<Duration>,
-    /// Where retentions are looked at.
+    /// The runtime that queries the retention of new topics.
     runtime: Handle,
 }
 
 impl Subscribed {
-    /// These topics, which are subscribed to as soon as their ids are known.
+    /// Starts with the topics of the plan, which are subscribed to as soon as their ids are known.
     pub(crate) fn begin(member: &Member, consumer: &BaseConsumer<Member>, runtime: Handle) -> Result<Self, Loss> {
         let topics: BTreeSet<_> = member.plan.known.keys().map(Arc::clone).collect();
         for topic in &topics {
@@ -46,12 +46,12 @@ impl Subscribed {
         Ok(Self { topics: BTreeSet::new(), next: Some((topics, now)), looked: now, every, runtime })
     }
 
-    /// Whether the subscription has begun.
+    /// Whether the first subscription was made.
     pub(crate) fn has_begun(&self) -> bool {
         !self.topics.is_empty()
     }
 
-    /// Subscribes to what has come since, and no longer to what is gone.
+    /// Subscribes to new topics and unsubscribes from those that are gone.
     pub(crate) fn follow(&mut self, member: &Member, consumer: &BaseConsumer<Member>) -> Result<(), Loss> {
         self.look(member, consumer)?;
         let Some((topics, since)) = &self.next else { return Ok(()) };
@@ -87,7 +87,7 @@ impl Subscribed {
         };
         let topics: BTreeSet<_> = known.into_keys().collect();
         for topic in topics.difference(&self.topics) {
-            // Has the client tell its id.
+            // Makes the client log the topic's id.
             if let Err(loss) = ask(Some(topic)) {
                 tracing::debug!(%topic, ?loss, "a topic that is new was not looked at; it is soon");
                 return Ok(());
@@ -100,8 +100,8 @@ impl Subscribed {
         Ok(())
     }
 
-    /// Says what is new. Nobody else compares the retention of a new topic with that of the claims before the source is
-    /// opened again.
+    /// Logs changes of the topics. The retention of a new topic is compared here, because the worker compares it with
+    /// the retention of the claims only when it subscribes.
     fn tell(&self, member: &Member) {
         let Some((next, _)) = &self.next else { return };
         for topic in self.topics.difference(next) {
@@ -126,7 +126,7 @@ impl Subscribed {
     }
 }
 
-/// The client's own interval.
+/// The metadata refresh interval of the client.
 fn refresh(member: &Member) -> Option<Duration> {
     let interval = member.plan.config.client.get("topic.metadata.refresh.interval.ms");
     let millis: i64 = interval.and_then(|interval| interval.parse().ok()).unwrap_or(300_000);

@@ -1,15 +1,15 @@
-//! Which deliveries of a partition are finished. It knows offsets and no client.
+//! Tracks which deliveries of a partition are finished. Handles only offsets, and is independent of the client.
 
 use std::collections::VecDeque;
 
-/// The deliveries of one partition since it was assigned, in the order of their offsets.
+/// The deliveries of one partition since its assignment, ordered by offset.
 ///
-/// Committing an offset to Kafka acks everything below it. So only the finished prefix counts: the deliveries from the
-/// first on that are all finished. Offsets have gaps (compaction, markers of transactions), so that the prefix is walked
-/// along what was delivered and never counted up.
+/// Committing an offset to Kafka acks everything below it. Therefore only the finished prefix counts: the longest run
+/// of finished deliveries from the first one on. Offsets have gaps (compaction, transaction markers), so the prefix is
+/// determined from the delivered offsets and never by counting.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
-    /// From the first one that is not finished on: offset, and whether it is finished.
+    /// The offsets from the first unfinished one on, and whether each is finished.
     entries: VecDeque<(i64, bool)>,
     /// The last offset of the finished prefix.
     finished: Option<i64>,
@@ -18,7 +18,7 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    /// A delivery has come. `false`: it is not behind the one before, and is not counted again.
+    /// Adds a delivery. Returns `false` if its offset is not higher than the last one; it is then not counted again.
     pub(crate) fn deliver(&mut self, offset: i64) -> bool {
         if self.delivered.is_some_and(|last| offset <= last) {
             return false;
@@ -28,7 +28,7 @@ impl Tracker {
         true
     }
 
-    /// A delivery is finished. `false`: there is none such that was not.
+    /// Marks a delivery as finished. Returns `false` if there is no unfinished delivery with this offset.
     pub(crate) fn finish(&mut self, offset: i64) -> bool {
         let Ok(at) = self.entries.binary_search_by_key(&offset, |(offset, _)| *offset) else { return false };
         let fresh = self.entries.get_mut(at).is_some_and(|(_, finished)| !std::mem::replace(finished, true));
@@ -49,7 +49,7 @@ impl Tracker {
         self.delivered
     }
 
-    /// How far deliveries reach beyond the finished prefix, counted in deliveries.
+    /// The number of deliveries beyond the finished prefix.
     pub(crate) fn reach(&self) -> usize {
         self.entries.len()
     }

@@ -1,4 +1,4 @@
-//! Which topics are asked for.
+//! The names and patterns of the topics to consume.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use idem_core::Error;
 use regex::Regex;
 
-/// Topics by their names, and patterns of names.
+/// Topic names and patterns.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) names: Vec<Arc<str>>,
     patterns: Vec<Regex>,
-    /// All that was asked for, in its order, with commas between.
+    /// All names and patterns as given, separated by commas.
     pub(crate) text: Arc<str>,
 }
 
-/// The prefix of Kafka's internal topics. No pattern takes them.
+/// The prefix of Kafka's internal topics. No pattern matches them.
 const INTERNAL: &str = "__";
 
 impl Wanted {
-    /// The one topic of this name.
+    /// The topic with this name.
     pub(crate) fn one(name: &str) -> Result<Self, Error> {
         if !is_name(name) {
             return Err(Error::Config(
@@ -31,7 +31,7 @@ impl Wanted {
         Self::several(&[name.to_owned()])
     }
 
-    /// Topics by their names, and patterns, which begin with `^`.
+    /// Topic names, and patterns, which begin with `^`.
     pub(crate) fn several(asked: &[String]) -> Result<Self, Error> {
         let (mut names, mut patterns) = (BTreeSet::new(), Vec::new());
         for one in asked {
@@ -52,7 +52,7 @@ impl Wanted {
         Ok(Self { names: names.into_iter().collect(), patterns, text: asked.join(",").into() })
     }
 
-    /// Whether topics that do not exist yet may be among it.
+    /// Whether topics may be included that do not exist yet.
     pub(crate) fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
     }
@@ -61,7 +61,7 @@ impl Wanted {
         self.names.iter().any(|name| &**name == topic) || self.matches(topic)
     }
 
-    /// Whether a pattern takes this topic.
+    /// Whether a pattern matches this topic.
     pub(crate) fn matches(&self, topic: &str) -> bool {
         !topic.starts_with(INTERNAL) && self.patterns.iter().any(|pattern| pattern.is_match(topic))
     }

@@ -1,4 +1,4 @@
-//! Where a group begins.
+//! Where a group starts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -30,7 +30,7 @@ async fn a_new_group_may_begin_with_what_comes_and_skips_nothing_of_it_in_a_cras
         world.publish_to(partition, "old").await;
     }
     let mut topic = latest(&world).await;
-    // Written down before anything was delivered.
+    // The start is committed before anything is delivered.
     assert_eq!((world.committed(0), world.committed(1)), (Some(1), Some(1)));
     world.publish("new").await;
     let (delivery, _unsettled) = next(&mut topic).await;
@@ -96,7 +96,7 @@ async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
         "{error}"
     );
     assert_eq!(world.committed(0), None);
-    // Both cures.
+    // The two cures that the error names.
     let mut topic = world.topic().await;
     topic.subscribe(known.clone()).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "while nobody was there");
@@ -108,12 +108,12 @@ async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
     assert_eq!(next(&mut topic).await.0.payload(), "new");
 }
 
-/// So many minutes ago.
+/// This many minutes ago.
 fn ago(minutes: u64) -> SystemTime {
     SystemTime::now() - Duration::from_secs(60 * minutes)
 }
 
-/// To this partition, with a timestamp of so many minutes ago.
+/// Publishes to this partition, with a timestamp of this many minutes ago.
 async fn publish_at(world: &World, partition: i32, minutes: u64, payload: &str) {
     let time = ago(minutes).duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
     let record = FutureRecord::<[u8], _>::to(&world.topic).partition(partition).payload(payload.as_bytes());
@@ -141,7 +141,7 @@ async fn a_new_group_may_begin_at_a_time_in_each_partition() {
         acker.ack().await.unwrap();
     }
     assert_eq!(seen, ["40 minutes ago", "30 minutes ago"]);
-    // Where nothing is as young, with what comes, which is written down.
+    // In a partition without such a recent message, the start is the end, which is committed.
     assert_eq!((world.committed(1), world.committed(2)), (Some(3), Some(0)));
     topic.close().await;
     world.publish_to(1, "while nobody was there").await;

@@ -1,4 +1,4 @@
-//! The suite for sources, over Kafka.
+//! Runs the conformance suite for sources against Kafka.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -13,8 +13,8 @@ use idem_test::conformance::source::{Features, World};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
-/// A topic of one partition, consumed by way of a relay that can be cut: in a group of the classic protocol, or `BY_BROKERS`
-/// in one of KIP-848.
+/// A topic with one partition, consumed through a relay that can be cut. The group uses the classic protocol or, with
+/// `BY_BROKERS`, the protocol of KIP-848.
 struct Partitioned<const BY_BROKERS: bool> {
     world: common::World,
     relay: Relay,
@@ -49,13 +49,13 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
         Some(Self { world, relay, partitions: AtomicI32::new(1), published: AtomicI32::new(0) })
     }
 
-    /// One partition has one owner.
+    /// Adds a partition, since each partition has only one owner.
     async fn share(&self) {
         self.world.grow(2).await;
         self.partitions.store(2, Ordering::Relaxed);
     }
 
-    /// To each partition in turn.
+    /// Publishes to the partitions in turn.
     async fn publish(&self, publication: Publication) {
         let mut headers = OwnedHeaders::new();
         for (key, value) in publication.get_headers().iter() {
@@ -93,7 +93,7 @@ impl<const BY_BROKERS: bool> World for Partitioned<BY_BROKERS> {
         self.relay.cut();
     }
 
-    /// The lag of the group: a partition's consumer may stand anywhere between.
+    /// The lag of the group, since the broker does not know how far the owner of a partition has read.
     async fn ready(&self) -> usize {
         let lag = |partition| {
             let (low, high) = self.world.range(partition);

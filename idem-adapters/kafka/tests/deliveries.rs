@@ -1,4 +1,4 @@
-//! What arrives.
+//! The contents of deliveries.
 
 mod common;
 
@@ -28,7 +28,7 @@ async fn a_record_arrives_with_all_that_kafka_says_of_it() {
     assert_eq!(delivery.headers().iter().collect::<Vec<_>>(), expected);
     assert_eq!(delivery.source(), world.topic);
     assert_eq!(delivery.position(), Some(format!("{}/1/1@1700000000123", world.topic).as_str()));
-    // The time is the producer's.
+    // The timestamp is the producer's.
     let made = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
     assert_eq!((delivery.published_at(), delivery.produced_at()), (None, Some(made)));
     assert_eq!((delivery.partition_key(), delivery.subject(), delivery.content_type()), (Some(&b"k"[..]), None, None));
@@ -48,10 +48,10 @@ async fn the_brokers_own_clock_tells_when_a_record_was_published() {
     assert!(published > before && published < SystemTime::now() + Duration::from_secs(1), "{published:?}");
 }
 
-/// A name of a header that is no text, as producers in other languages can write one.
+/// A header name that is not UTF-8, as producers in other languages can write it.
 #[allow(unsafe_code, reason = "rdkafka takes a name as text and hands its bytes on")]
 fn no_text(bytes: &[u8]) -> &str {
-    // SAFETY: nothing looks at it as text: rdkafka copies the bytes.
+    // SAFETY: nothing reads it as text; rdkafka copies the bytes.
     unsafe { std::str::from_utf8_unchecked(bytes) }
 }
 
@@ -93,7 +93,7 @@ async fn partitions_take_turns_and_each_has_one_delivery_of_an_order_out() {
     heads.sort_by(|a, b| a.0.payload().cmp(b.0.payload()));
     assert_eq!(heads.iter().map(|(head, _)| head.payload().as_ref()).collect::<Vec<_>>(), [b"0/0", b"1/0", b"2/0"]);
     assert!(tokio::time::timeout(Duration::from_millis(300), topic.next()).await.is_err(), "the rest waits its turn");
-    // The head of partition 0 stays. The others go on to their ends.
+    // The first delivery of partition 0 stays unfinished. The other partitions continue to their ends.
     let _head = heads.remove(0);
     for (_, acker) in heads {
         acker.ack().await.unwrap();
@@ -134,7 +134,7 @@ async fn large_and_many_records_arrive_each_once_and_in_order() {
     for sent in sent {
         sent.await.unwrap().unwrap();
     }
-    // The window is much smaller, so that partitions are paused and resumed over and over.
+    // The window is much smaller, so that partitions wait for room again and again.
     let mut topic = world.topic().await.window(16);
     topic.subscribe(subscribe_options(8)).await.unwrap();
     let mut offsets = [Vec::new(), Vec::new()];
@@ -210,7 +210,7 @@ async fn messages_of_a_transaction_that_was_aborted_never_come() {
             transactions.begin_transaction().unwrap();
             let record = FutureRecord::<[u8], _>::to(&topic).partition(0).payload(payload.as_bytes());
             drop(transactions.send_result(record).unwrap());
-            // What is still here when a transaction is aborted is never sent.
+            // A record still buffered here when a transaction is aborted would never be sent.
             transactions.flush(LONG).unwrap();
             if commit { transactions.commit_transaction(LONG) } else { transactions.abort_transaction(LONG) }.unwrap();
         }

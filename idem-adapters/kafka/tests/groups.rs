@@ -1,4 +1,4 @@
-//! Members that come and go.
+//! Members that join and leave.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -11,7 +11,7 @@ use common::{LONG, World, next, options, subscribe_options};
 use idem_core::{Acker, Delivery, Settled, Source};
 use idem_kafka::{KafkaAcker, Topic};
 
-/// Partition and offset.
+/// The partition and the offset.
 fn place(delivery: &Delivery) -> (i32, i64) {
     let place = delivery.position().unwrap().rsplit_once('@').unwrap().0;
     let mut parts = place.rsplit('/').map(|part| part.parse::<i64>().unwrap());
@@ -19,7 +19,7 @@ fn place(delivery: &Delivery) -> (i32, i64) {
     (i32::try_from(parts.next().unwrap()).unwrap(), offset)
 }
 
-/// Three messages in each of two partitions, all handed out to the first member.
+/// Publishes three messages to each of two partitions, and lets the first member take them all.
 async fn at_work(world: &World, topic: &mut Topic) -> BTreeMap<(i32, i64), KafkaAcker> {
     for n in 0..6 {
         world.publish_to(n % 2, n.to_string()).await;
@@ -32,7 +32,7 @@ async fn at_work(world: &World, topic: &mut Topic) -> BTreeMap<(i32, i64), Kafka
     work
 }
 
-/// Waits until one of two partitions leaves, and answers which.
+/// Waits until one of two partitions is being revoked, and returns which.
 async fn leaving(work: &BTreeMap<(i32, i64), KafkaAcker>) -> i32 {
     let gone = async {
         loop {
@@ -57,7 +57,7 @@ async fn what_ends_within_the_grace_is_committed_before_the_next_owner_begins() 
             let acker = work.remove(&(partition, offset)).unwrap();
             assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
         }
-        // It is with nobody any more, so that nothing is waited for.
+        // Dropped deliveries are not waited for.
         drop(work.remove(&(partition, 2)));
         partition
     });
@@ -89,7 +89,7 @@ async fn what_ends_after_the_grace_is_stale_and_commits_nothing() {
         let acker = work.remove(&(partition, offset)).unwrap();
         assert_eq!(acker.ack().await.unwrap(), Settled::Stale);
     }
-    // The other partition's commit takes along whatever the client has of this one.
+    // The commit of the other partition would include any stored offset of this one.
     for offset in 0..3 {
         assert_eq!(work.remove(&(1 - partition, offset)).unwrap().ack().await.unwrap(), Settled::Sent);
     }
@@ -112,7 +112,7 @@ async fn nothing_is_committed_after_a_partition_was_lost() {
     panic!("the first member has noticed its loss each time before it finished what it had");
 }
 
-/// `false` where the member has noticed its loss by itself, which its client sometimes does on a busy machine.
+/// Returns `false` if the member has noticed the loss by itself, as its client sometimes does on a busy machine.
 async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
     let relay = Relay::start(&world.brokers).await;
     let quick = |brokers: &str| {
@@ -130,12 +130,12 @@ async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
     }
     relay.refuse(true);
     common::loss(&mut one).await;
-    // The first member is given up by the group when its session is over.
+    // The group gives up the first member when its session ends.
     let mut two = topic(&world.brokers).await.group(&world.group);
     two.subscribe(subscribe_options(4)).await.unwrap();
     let (again, held) = next(&mut two).await;
     assert_eq!(again.payload(), "0");
-    // The first one has finished two meanwhile, and cannot know.
+    // The first member has finished two deliveries meanwhile, and cannot know about the loss.
     let last = old.pop().unwrap();
     for acker in old {
         if acker.ack().await.unwrap() == Settled::Stale {
@@ -151,7 +151,7 @@ async fn nothing_is_committed_after_an_unnoticed_loss(world: &World) -> bool {
     };
     tokio::time::timeout(LONG, told).await.expect("the loss was not noticed");
     assert_eq!(last.ack().await.unwrap(), Settled::Stale);
-    // A commit is tried a few times a second, and there is no signal for what must not happen.
+    // A commit is tried a few times a second, and no event shows that something does not happen.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.committed(0), None);
     drop(held);
@@ -180,7 +180,7 @@ async fn nothing_is_lost_while_members_come_and_go() {
     let seen = tokio::sync::Mutex::new(BTreeMap::new());
     let work = async |topic: &mut Topic, count: usize| {
         for _ in 0..count {
-            // Where another member has the rest, nothing comes.
+            // If another member has received the rest, nothing more arrives.
             let Ok(next) = tokio::time::timeout(Duration::from_secs(2), topic.next()).await else { return };
             let (delivery, acker) = next.unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,5 @@
-//! Partitions without a leader. A cluster within the client, since a real one of one broker leads all or none.
+//! Partitions without a leader. Uses the mock cluster of the client, since a real cluster of one broker leads all
+//! partitions or none.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -27,7 +28,7 @@ async fn a_partition_without_a_leader_stands_still_and_the_others_go_on() {
     for partition in 0..4 {
         publish(partition, "x").await;
     }
-    // As an operator has them stand, so that each has an offset to be looked at.
+    // Commits an offset in each partition, so that there is an offset to look up.
     {
         let mut topic = kafka(&brokers).await.topic(TOPIC).await.unwrap().group(GROUP);
         topic.subscribe(subscribe_options(8)).await.unwrap();
@@ -47,13 +48,13 @@ async fn a_partition_without_a_leader_stands_still_and_the_others_go_on() {
     println!("after {:?}", began.elapsed());
     assert_eq!(delivery.payload(), "after");
     acker.ack().await.unwrap();
-    // One that has a leader again goes on by itself.
+    // A partition that has a leader again continues by itself.
     cluster.partition_leader(TOPIC, 1, Some(1)).unwrap();
     publish(1, "led").await;
     assert_eq!(next(&mut topic).await.0.payload(), "led");
 }
 
-/// Brokers of before 2.8, say, or a client that tells it otherwise.
+/// As with brokers before 2.8, or with a client that logs the id in another form.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_whose_id_is_not_told_is_refused_at_the_start() {
     let cluster = MockCluster::new(1).unwrap();

@@ -1,4 +1,4 @@
-//! Brokers that are away, and offsets and topics that are gone.
+//! Unreachable brokers, and lost offsets and topics.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -27,7 +27,7 @@ async fn brokers_that_are_away_fail_next_and_are_gone_on_with_when_they_are_back
     assert!(texts(error.as_ref()).contains("check that the server runs"), "{error}");
     relay.refuse(false);
     topic.subscribe(subscribe_options(4)).await.unwrap();
-    // It is the same member, whose deliveries nobody else has got.
+    // The member is the same, and no other member has received its deliveries.
     assert!(held.is_live());
     assert_eq!(held.ack().await.unwrap(), Settled::Sent);
     world.publish("after").await;
@@ -77,7 +77,7 @@ async fn a_handler_slower_than_the_longest_poll_interval_keeps_its_partition() {
     let mut topic = kafka.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group).window(8);
     topic.subscribe(subscribe_options(1)).await.unwrap();
     let (_, slow) = next(&mut topic).await;
-    // There is no signal for what must not happen.
+    // No event shows that something does not happen.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(slow.is_live());
     assert_eq!(slow.ack().await.unwrap(), Settled::Sent);
@@ -85,7 +85,7 @@ async fn a_handler_slower_than_the_longest_poll_interval_keeps_its_partition() {
     assert_eq!(next(&mut topic).await.0.payload(), "1");
 }
 
-/// A partition whose offset is out of range stands still, and nothing of it is skipped. Partition 1 goes on.
+/// Checks that a partition whose offset is out of range stalls without skipping a record, while partition 1 continues.
 async fn stands_still(world: &World, topic: &mut Topic, offset: Option<i64>) {
     for payload in ["one", "two"] {
         world.publish_to(1, payload).await;
@@ -115,7 +115,7 @@ async fn an_offset_that_retention_has_passed_stops_its_partition_alone_and_is_ne
     world.commit(0, 1);
     delete_before(&world, 3).await;
     stands_still(&world, &mut world.open(4).await, Some(1)).await;
-    // What the cure does.
+    // Applies the cure that the error names.
     world.commit(0, 3);
     assert_eq!(next(&mut world.open(1).await).await.0.payload(), "3");
 }
@@ -143,7 +143,7 @@ async fn an_offset_that_goes_out_of_range_while_it_runs_stops_its_partition_alon
     delete_before(&world, 3).await;
     relay.refuse(false);
     topic.subscribe(subscribe_options(4)).await.unwrap();
-    // What was handed out before can be settled still.
+    // Deliveries that were handed out before can still be settled.
     assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
     world.until_committed(0, 1).await;
     stands_still(&world, &mut topic, Some(1)).await;
@@ -160,7 +160,7 @@ async fn a_topic_that_is_deleted_fails_next_until_it_is_made_anew() {
     acker.ack().await.unwrap();
     world.until_committed(0, 1).await;
     world.delete().await;
-    // What had been fetched may come before it.
+    // Records that were already fetched may come before the error.
     let error = tokio::time::timeout(LONG, async {
         loop {
             if let Err(error) = topic.next().await {
@@ -210,7 +210,7 @@ async fn a_topic_that_is_made_anew_while_it_runs_is_an_error_and_never_a_jump() 
     for n in 0..3 {
         world.publish(n.to_string()).await;
     }
-    // With no refresh of what it knows within the time of the test.
+    // With default options, which do not refresh the metadata within the time of the test.
     let kafka = Kafka::connect(&world.brokers).await.unwrap();
     let mut topic = kafka.topic(&world.topic).await.unwrap().group(&world.group);
     topic.subscribe(subscribe_options(8)).await.unwrap();
@@ -263,17 +263,17 @@ async fn an_offset_of_a_topic_that_was_deleted_counts_for_nothing_in_a_new_one()
     for n in 0..5 {
         world.publish(format!("anew {n}")).await;
     }
-    // As a member does that has not seen yet that the topic is another one.
+    // As a member does that has not noticed yet that the topic was recreated.
     world.commit_with(0, 3, &note);
     topic.subscribe(subscribe_options(8)).await.unwrap();
     let (delivery, acker) = next(&mut topic).await;
     assert_eq!(delivery.payload(), "anew 0");
     acker.ack().await.unwrap();
-    // That is written over, although it is less.
+    // The offset is overwritten, although the new one is lower.
     world.until_committed(0, 1).await;
     assert_ne!(world.note(0), note);
     topic.close().await;
-    // Whoever resets offsets by hand writes no id.
+    // An operator who resets offsets by hand writes no id.
     world.commit_with(0, 4, "");
     topic.subscribe(subscribe_options(8)).await.unwrap();
     assert_eq!(next(&mut topic).await.0.payload(), "anew 4");

@@ -1,4 +1,4 @@
-//! The protocol of KIP-848, by which the brokers share partitions out.
+//! The protocol of KIP-848, in which the brokers assign the partitions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -39,7 +39,7 @@ async fn a_group_of_the_new_protocol_commits_what_is_finished_and_goes_on_there(
     assert!(!unsettled.is_live());
     let mut topic = joined(&world).await;
     assert_eq!(next(&mut topic).await.0.payload(), "b");
-    // A topic that is made later, too.
+    // Topics that are created later are consumed as well.
     let later = world.beside("later");
     later.create(1, &[]).await;
     later.publish("c").await;
@@ -70,7 +70,7 @@ async fn two_members_of_the_new_protocol_share_the_partitions_and_lose_nothing()
     };
     let last = timeout(Duration::from_secs(60), shared).await.expect("the second member was given nothing");
     one.close().await;
-    // What is left comes to the other one.
+    // The other member receives the rest.
     let rest = async {
         while seen.len() <= usize::try_from(last).unwrap() {
             let (delivery, acker) = other.next().await.unwrap();

@@ -1,4 +1,4 @@
-//! What settling a delivery does, and what happens to a delivery that is not settled.
+//! The effects of settling a delivery, and of not settling it.
 
 mod common;
 
@@ -24,7 +24,7 @@ async fn only_what_is_finished_from_the_front_on_is_committed() {
     world.until_committed(0, 1).await;
     ackers[1].take().unwrap().ack().await.unwrap();
     world.until_committed(0, 3).await;
-    // As a crash does, which settles nothing.
+    // Like a crash, which settles nothing.
     topic.close().await;
     assert_eq!(world.committed(0), Some(3));
     let mut again = world.open(5).await;
@@ -79,7 +79,7 @@ async fn a_delivery_that_was_dropped_comes_again_after_the_close() {
     }
     let mut topic = world.open(1).await;
     drop(next(&mut topic).await);
-    // It is unsettled, so that there is no room for another one.
+    // It is still unsettled, so there is no room for another delivery.
     assert!(tokio::time::timeout(Duration::from_millis(300), topic.next()).await.is_err());
     topic.close().await;
     topic.subscribe(subscribe_options(1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is refused at the start, and with which words.
+//! Configurations that are refused at startup, and the error texts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -46,7 +46,7 @@ async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
             clients.push(client);
         }
         for mut client in clients {
-            // Ends when the other side has ended.
+            // Ends when the client has closed the connection.
             let _ = client.read_to_end(&mut Vec::new()).await;
         }
     });

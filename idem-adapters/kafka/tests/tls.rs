@@ -1,4 +1,4 @@
-//! TLS: which certificates are accepted.
+//! Which certificates are accepted with TLS.
 #![cfg(feature = "ssl")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring, pki_types:
 
 fn ca() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
-    // By default it is that of the certificates, too, which OpenSSL takes for their own issuers then.
+    // By default, this name is also that of the certificates, which OpenSSL would then take for self-signed.
     params.distinguished_name.push(DnType::CommonName, "a private CA");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
@@ -35,12 +35,12 @@ fn expired(name: &str) -> CertificateParams {
     params
 }
 
-/// Speaks TLS with a certificate for `name`, and passes all on to the broker.
+/// Serves TLS with a certificate for `name`, and forwards all data to the broker.
 async fn server(ca: &CertifiedIssuer<'_, KeyPair>, name: &str, broker: &str) -> String {
     serve(ca, named(name), None, broker).await
 }
 
-/// With this certificate, and where there is a CA for them, only for clients that have one.
+/// Serves TLS with this certificate. If `clients` is given, accepts only clients with a certificate from that CA.
 async fn serve(
     ca: &CertifiedIssuer<'_, KeyPair>,
     params: CertificateParams,
@@ -66,7 +66,8 @@ async fn serve(
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    // A name, because librdkafka compares an address with the names in a certificate only. It is as long as the address.
+    // A name, because librdkafka compares an address only with the names in a certificate. It is as long as the
+    // address.
     let (said, mut instead) = places(broker, port);
     instead[..9].copy_from_slice(b"localhost");
     let (broker, places) = (broker.to_owned(), (said, instead));
@@ -82,7 +83,7 @@ async fn serve(
     format!("localhost:{port}")
 }
 
-/// Certificate and key of a client.
+/// The certificate and the key of a client.
 fn identity(ca: &CertifiedIssuer<'_, KeyPair>, mut params: CertificateParams) -> (String, String) {
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let key = KeyPair::generate().unwrap();

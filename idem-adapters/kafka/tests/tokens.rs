@@ -1,4 +1,4 @@
-//! Logins that are had anew: passwords that change, and tokens of OAuth.
+//! Logins that are renewed: passwords that change, and OAuth tokens.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -56,7 +56,7 @@ mod oauth {
 
     use super::*;
 
-    /// A token that nobody has signed, for a broker that takes those.
+    /// An unsigned token, for a broker that accepts such tokens.
     fn token(lifetime: Duration) -> Token {
         let now = SystemTime::now();
         let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
@@ -66,7 +66,7 @@ mod oauth {
         Token::new(token, "billing", now + lifetime)
     }
 
-    /// For URLs, without padding.
+    /// Base64 for URLs, without padding.
     fn base64(bytes: &[u8]) -> String {
         const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let digits = bytes.chunks(3).flat_map(|chunk| {
@@ -89,7 +89,7 @@ mod oauth {
         });
         let mut topic = options.connect().await.unwrap().topic(&world.topic).await.unwrap().group(&world.group);
         topic.subscribe(subscribe_options(4)).await.unwrap();
-        // The retention is looked at by a client of its own, which logs in, too.
+        // A separate client queries the retention, and logs in as well.
         assert_eq!(topic.replay_window(), ReplayWindow::Within(Duration::from_secs(7 * 86_400)));
         let first = asked.load(Ordering::Relaxed);
         next(&mut topic).await.1.ack().await.unwrap();

@@ -1,4 +1,4 @@
-//! Several topics, and patterns of topics, in one worker.
+//! Several topics, and topic patterns, in one worker.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -12,7 +12,7 @@ use idem_kafka::{Start, Topic};
 use rdkafka::admin::AdminOptions;
 use rdkafka::{Offset, TopicPartitionList};
 
-/// Two topics of one partition, in one group.
+/// Two topics with one partition each, in one group.
 async fn two() -> Option<(World, World)> {
     let one = World::new().await?;
     let other = one.beside("other");
@@ -24,7 +24,7 @@ async fn of(world: &World, topics: &[&str]) -> Topic {
     world.kafka().await.topics(topics.iter().copied()).await.unwrap().group(&world.group)
 }
 
-/// All topics whose names begin with that of this one.
+/// All topics whose names begin with the name of this one.
 async fn matching(world: &World) -> Topic {
     of(world, &[&format!("^{}", world.topic)]).await
 }
@@ -34,7 +34,7 @@ async fn opened(mut topic: Topic) -> Topic {
     topic
 }
 
-/// Takes so many deliveries, acks them, and returns which came from where.
+/// Takes this many deliveries, acks them, and returns the topic and the payload of each.
 async fn take(topic: &mut Topic, count: usize) -> BTreeSet<(String, String)> {
     let mut seen = BTreeSet::new();
     for _ in 0..count {
@@ -114,7 +114,8 @@ async fn a_topic_that_is_made_later_is_consumed_from_its_first_message_where_a_p
     assert_eq!(take(&mut topic, 1).await, seen(&[(&world, "new")]));
     later.until_committed(1, 1).await;
     topic.close().await;
-    // And one that is made while nobody is there, whatever the start.
+    // A topic that is created while the group has no members is also consumed from its first message, regardless of the
+    // start.
     let unseen = world.beside("unseen");
     unseen.create(1, &[]).await;
     unseen.publish("while nobody was there").await;
@@ -135,7 +136,7 @@ async fn a_topic_of_a_pattern_that_is_deleted_stops_no_other_and_is_begun_anew_w
     take(&mut topic, 4).await;
     other.until_committed(0, 2).await;
     other.delete().await;
-    // There is no signal for what must not happen.
+    // No event shows that something does not happen.
     let until = Instant::now() + Duration::from_secs(3);
     while Instant::now() < until {
         one.publish("c").await;
@@ -143,7 +144,7 @@ async fn a_topic_of_a_pattern_that_is_deleted_stops_no_other_and_is_begun_anew_w
     }
     other.create(1, &[]).await;
     other.publish("anew").await;
-    // It is another topic of the name: where that is noticed in the middle, the source is opened again.
+    // It is another topic with the same name. If that is noticed while it is consumed, the source subscribes again.
     let again = async {
         loop {
             match topic.next().await {
@@ -258,7 +259,7 @@ async fn what_is_not_there_is_refused_by_its_name() {
 async fn a_topic_that_is_created_while_a_worker_starts_is_found() {
     let Some(world) = World::empty().await else { return };
     let kafka = options(&world.brokers).connect().await.unwrap();
-    // The first look finds none: a client needs far less than half a second for it.
+    // The first request finds no topic: a client needs far less than half a second for it.
     let created = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         world.create(1, &[]).await;

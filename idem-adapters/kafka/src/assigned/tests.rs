@@ -1,4 +1,4 @@
-//! Tests of the assignment, without a client.
+//! Tests of `Assigned`, without a client.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A topic for each test, a client beside the one that is tested, and a relay that can be cut.
+//! A topic for each test, a client separate from the one under test, and a relay that can be cut.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
@@ -18,10 +18,11 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::time::timeout;
 
-/// Nothing here takes that long; a test that waits for it has failed.
+/// Longer than anything takes here. A test that waits this long has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// The group of all tests. Each has a topic of its own, so that none is in another's way.
+/// The group of the tests; [`World`] appends the topic's name. Each test has its own topic, so that tests do not
+/// interfere.
 pub(crate) const GROUP: &str = "billing";
 
 pub(crate) fn brokers() -> Option<String> {
@@ -33,7 +34,7 @@ pub(crate) fn brokers() -> Option<String> {
     brokers
 }
 
-/// The test's own topic and group, seen by a client of its own.
+/// The topic and the group of a test, as seen by a separate client.
 pub(crate) struct World {
     pub(crate) brokers: String,
     pub(crate) topic: String,
@@ -43,7 +44,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With a topic of one partition, or `None` where there is no broker to test against.
+    /// Creates a topic with one partition. Returns `None` if there is no broker to test against.
     pub(crate) async fn new() -> Option<Self> {
         Self::with(1).await
     }
@@ -54,7 +55,7 @@ impl World {
         Some(world)
     }
 
-    /// Without a topic yet.
+    /// Does not create the topic.
     pub(crate) async fn empty() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let brokers = brokers()?;
@@ -65,7 +66,7 @@ impl World {
         Some(Self { brokers, group: format!("{GROUP}-{topic}"), topic, admin, producer })
     }
 
-    /// Another topic, whose name begins with that of this one, in the same group. It does not exist yet.
+    /// Another topic in the same group, whose name begins with the name of this one. It does not exist yet.
     pub(crate) fn beside(&self, name: &str) -> Self {
         let client = client(&self.brokers);
         let topic = format!("{}.{name}", self.topic);
@@ -73,7 +74,7 @@ impl World {
         Self { brokers, topic, group, admin: client.create().unwrap(), producer: client.create().unwrap() }
     }
 
-    /// Where the broker asks for a login by this mechanism.
+    /// The address of the listener that requires a login with this mechanism, if there is one.
     pub(crate) async fn login(&self, mechanism: &str) -> Option<String> {
         let asked = [ResourceSpecifier::Broker(1)];
         let answer = self.admin.describe_configs(&asked, &AdminOptions::new()).await.unwrap().remove(0).unwrap();
@@ -94,11 +95,11 @@ impl World {
             topic = topic.set(name, value);
         }
         let wait = async {
-            // A topic that was just deleted is in the way for a moment.
+            // The creation fails for a moment after the topic was deleted.
             while self.admin.create_topics([&topic], &AdminOptions::new()).await.unwrap()[0].is_err() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            // It exists a moment before it has a leader.
+            // The topic exists a moment before it has a leader.
             loop {
                 let metadata = self.producer_metadata();
                 if metadata.0 == partitions as usize && metadata.1 {
@@ -110,7 +111,7 @@ impl World {
         timeout(LONG, wait).await.expect("the topic was not made");
     }
 
-    /// How many partitions there are, and whether each has a leader.
+    /// The number of partitions, and whether each has a leader.
     fn producer_metadata(&self) -> (usize, bool) {
         use rdkafka::producer::Producer;
         let metadata = self.producer.client().fetch_metadata(Some(&self.topic), LONG).unwrap();
@@ -146,14 +147,14 @@ impl World {
         self.kafka().await.topic(&self.topic).await.unwrap().group(&self.group)
     }
 
-    /// The source, open.
+    /// The source, subscribed.
     pub(crate) async fn open(&self, max_unsettled: u16) -> Topic {
         let mut topic = self.topic().await;
         topic.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         topic
     }
 
-    /// The source by way of a relay, open.
+    /// The source, subscribed through a relay.
     pub(crate) async fn open_through(&self, relay: &relay::Relay, max_unsettled: u16) -> Topic {
         let kafka = options(&relay.broker()).connect().await.unwrap();
         let mut topic = kafka.topic(&self.topic).await.unwrap().group(&self.group);
@@ -161,7 +162,7 @@ impl World {
         topic
     }
 
-    /// To partition 0.
+    /// Publishes to partition 0.
     pub(crate) async fn publish(&self, payload: impl AsRef<[u8]>) {
         self.publish_to(0, payload).await;
     }
@@ -174,12 +175,12 @@ impl World {
         self.producer.send(record, LONG).await.unwrap();
     }
 
-    /// What the group has committed.
+    /// The offset that the group has committed.
     pub(crate) fn committed(&self, partition: i32) -> Option<i64> {
         self.read(partition).elements()[0].offset().to_raw().filter(|offset| *offset >= 0)
     }
 
-    /// What stands beside it.
+    /// The metadata of the committed offset.
     pub(crate) fn note(&self, partition: i32) -> String {
         self.read(partition).elements()[0].metadata().to_owned()
     }
@@ -190,7 +191,7 @@ impl World {
         self.member().committed_offsets(list, LONG).unwrap()
     }
 
-    /// Returns when the group has committed this offset.
+    /// Waits until the group has committed this offset.
     pub(crate) async fn until_committed(&self, partition: i32, offset: i64) {
         let mut seen = None;
         let wait = async {
@@ -204,7 +205,7 @@ impl World {
         }
     }
 
-    /// Has the group stand at this offset, as an operator does while no member is there.
+    /// Commits this offset for the group, as an operator does while the group has no members.
     pub(crate) fn commit(&self, partition: i32, offset: i64) {
         self.commit_with(partition, offset, "");
     }
@@ -224,7 +225,7 @@ impl World {
         client.create().unwrap()
     }
 
-    /// The first offset that is there, and the next.
+    /// The first existing offset, and the next one to be written.
     pub(crate) fn range(&self, partition: i32) -> (i64, i64) {
         use rdkafka::producer::Producer;
         self.producer.client().fetch_watermarks(&self.topic, partition, LONG).unwrap()
@@ -237,7 +238,7 @@ pub(crate) fn client(brokers: &str) -> ClientConfig {
     client
 }
 
-/// Quick to notice, quick to give back.
+/// Options with which a member notices changes and gives partitions back quickly.
 pub(crate) fn options(brokers: &str) -> Options {
     Kafka::options(brokers)
         .property("session.timeout.ms", "15000")
@@ -253,12 +254,12 @@ pub(crate) async fn next(topic: &mut Topic) -> (Delivery, KafkaAcker) {
     timeout(LONG, topic.next()).await.expect("no delivery came").unwrap()
 }
 
-/// The error that `next` ends with.
+/// The error that `next` returns.
 pub(crate) async fn loss(topic: &mut Topic) -> BoxError {
     timeout(LONG, topic.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
 }
 
-/// All that an error says, to a person and to a programmer.
+/// All texts of an error and its sources, as `Display` and `Debug`.
 pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |error| error.source());
     chain.map(|error| format!("{error}\n{error:?}\n")).collect()

@@ -1,5 +1,5 @@
-//! A TCP relay in front of a broker that can be cut and can refuse. A broker tells its clients where it is, and they
-//! connect there: so the relay writes its own port into those answers.
+//! A TCP relay in front of a broker, which can be cut and can refuse connections. Clients connect to the address that a
+//! broker advertises, so the relay writes its own port into those answers.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Relay {
-    /// In front of the broker at this `host:port`, which must be what it says of itself.
+    /// Starts a relay in front of the broker at this `host:port`, which must be the address that it advertises.
     pub(crate) async fn start(broker: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -47,25 +47,25 @@ impl Relay {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Ends all connections, and accepts new ones.
+    /// Closes all connections, and accepts new ones.
     pub(crate) fn cut(&self) {
         self.state.send_modify(|state| state.generation += 1);
     }
 
-    /// Ends all connections, and refuses new ones or no longer.
+    /// Closes all connections, and refuses new ones or accepts them again.
     pub(crate) fn refuse(&self, refuses: bool) {
         self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
     }
 }
 
-/// What the broker says of its place, and what is said instead.
+/// The address that the broker advertises, and its replacement.
 pub(crate) fn places(broker: &str, port: u16) -> (Vec<u8>, Vec<u8>) {
     let (host, real) = broker.rsplit_once(':').unwrap();
     let place = |port: u16| [host.as_bytes(), &i32::from(port).to_be_bytes()].concat();
     (place(real.parse().unwrap()), place(port))
 }
 
-/// Passes on what both say, until one of them has ended.
+/// Forwards data in both directions until one side has closed.
 pub(crate) async fn pass(client: impl AsyncRead + AsyncWrite, server: TcpStream, places: &(Vec<u8>, Vec<u8>)) {
     let (mut from_client, to_client) = tokio::io::split(client);
     let (from_server, mut to_server) = server.into_split();
@@ -75,7 +75,7 @@ pub(crate) async fn pass(client: impl AsyncRead + AsyncWrite, server: TcpStream,
     }
 }
 
-/// Passes answers on, frame by frame.
+/// Forwards answers frame by frame.
 async fn answers(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
