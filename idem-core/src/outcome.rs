@@ -52,6 +52,11 @@ impl Outcome {
         Self::Scheduled { attempt, due }
     }
 
+    /// Whether the message was stored in the inbox before its first run.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self, Self::Scheduled { attempt: 0, .. })
+    }
+
     /// The name of the outcome in metrics.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -77,7 +77,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns the rows that can run together. Those without a key go back through decode and key, each alone.
     pub(super) fn rows(&self, rows: &[Row]) -> Vec<Item<'_, S>> {
         let item = |(at, row): (usize, &Row)| {
-            let route = self.routes.get(row.identity.handler).filter(|_| !row.identity.key.as_bytes().is_empty())?;
+            let route = self.routes.get(row.identity.handler).filter(|_| row.identity.has_key())?;
             // A row that has lost its connection may be the one that breaks it, and would break it for all; one that
             // the database has refused would be refused again.
             if row.breaks > 0 || self.refusals.is_refused(row.id) {

@@ -4,23 +4,23 @@
 //! |---|---|
 //! | `runner` | takes due rows and starts them |
 //! | `looks`, `memory` | how far back a poll searches, and how many bytes are taken |
-//! | `run` | runs one row |
+//! | `row` | runs one row |
 //! | `rows` | runs rows that were taken together as a batch |
 //! | `suspects` | reserves suspects and runs them in isolation |
 //! | `fan_out` | replayed rows that several handlers take |
 //! | `preparing` | rows whose codec has to prepare |
-//! | `storing`, `batch` | stores deliveries, in batches |
+//! | `storing`, `stored` | collects deliveries to be stored, and stores a batch of them |
 //! | `operator` | list, replay, discard |
 
-mod batch;
 mod fan_out;
 mod looks;
 mod memory;
 mod operator;
 mod preparing;
+mod row;
 mod rows;
-mod run;
 mod runner;
+mod stored;
 mod storing;
 mod suspects;
 

@@ -12,7 +12,7 @@ use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation};
 use crate::store::{Note, Row};
 use crate::{Outcome, PrepareError, Reason, Store};
 
-use super::run::rejected;
+use super::row::rejected;
 
 impl<S: Store> Pipeline<S> {
     /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry that
@@ -119,10 +119,10 @@ impl<S: Store> Pipeline<S> {
     }
 
     async fn prepare_codec_of(&self, row: &Row) -> Result<(), PrepareError> {
-        let route = match row.identity.key.as_bytes().is_empty() {
-            false => self.routes.get(row.identity.handler),
+        let route = match row.identity.has_key() {
+            true => self.routes.get(row.identity.handler),
             // Its handler is looked up again.
-            true => {
+            false => {
                 let _beside = self.suspect_lock.direct().await;
                 self.unprepared_of_row(row)
             }

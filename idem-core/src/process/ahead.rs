@@ -68,12 +68,12 @@ impl<S: Store> Pipeline<S> {
             // Refused with an order when the worker starts.
             Err(NoJob::Several) => return (Progress::Stopped, None),
             Err(NoJob::Unfit(unfit)) => {
-                let _room = self.alone.acquire().await;
+                let _room = self.single_stores.acquire().await;
                 return (self.dead_letter(delivery, unfit).await, None);
             }
         };
         let _flight = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
-        let _room = self.alone.acquire().await;
+        let _room = self.single_stores.acquire().await;
         let step = self.store_for_later(delivery, &work.identity, DROPPED).await;
         (step, Some(Box::new(work.identity)))
     }

@@ -91,12 +91,10 @@ impl<S: Store> Pipeline<S> {
                 return None;
             }
             let step = extended(&mut acker, pin!(self.attempt(room, &delivery))).await;
-            if let Progress::Done(Outcome::Scheduled { attempt: 0, .. })
-            | Progress::InRow(Outcome::Scheduled { attempt: 0, .. }, _) = &step
-            {
-                acker.stored();
-            }
             if let Progress::Done(outcome) | Progress::InRow(outcome, _) = &step {
+                if outcome.is_stored() {
+                    acker.stored();
+                }
                 self.answered(outcome);
             }
             match step {
@@ -152,7 +150,7 @@ impl<S: Store> Pipeline<S> {
         let _key = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
         let _room = self.room(room, delivery).await;
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
-        let step = if delivery.redelivered() || self.settings.inbox {
+        let step = if self.stores_first(delivery) {
             self.enqueue(delivery, &work.identity).await
         } else {
             match self.run(delivery, work.route, &work.identity, work.job).await {

@@ -17,8 +17,13 @@ impl<S: Store> Pipeline<S> {
         if let Some(room) = room {
             return room.acquire().await.ok();
         }
-        let beside_lanes =
-            self.settings.order == DeliveryOrder::None && (self.settings.inbox || delivery.redelivered());
-        if beside_lanes { self.alone.acquire().await.ok() } else { None }
+        let beside_lanes = self.settings.order == DeliveryOrder::None && self.stores_first(delivery);
+        if beside_lanes { self.single_stores.acquire().await.ok() } else { None }
+    }
+
+    /// Whether a delivery is stored in the inbox before it runs: each one with `.inbox()`, otherwise one that the broker has
+    /// delivered before, because a process may have died on it.
+    pub(super) fn stores_first(&self, delivery: &Delivery) -> bool {
+        self.settings.inbox || delivery.redelivered()
     }
 }

@@ -65,7 +65,8 @@ impl Brake {
     /// Records a delivery with another outcome.
     pub(crate) fn fit(&self, outcome: &Outcome) {
         match outcome {
-            Outcome::Processed | Outcome::Scheduled { attempt: 0, .. } => self.see(Seen::Processed),
+            Outcome::Processed => self.see(Seen::Processed),
+            stored if stored.is_stored() => self.see(Seen::Processed),
             // Already counted by `unfit`.
             Outcome::Dead { reason } if counts(*reason) || *reason == Reason::TooLarge => {}
             _ => self.see(Seen::Other),

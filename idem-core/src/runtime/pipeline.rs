@@ -50,7 +50,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
     pub(crate) lag: watch::Sender<Option<Lag>>,
     /// Limits the deliveries stored singly: this many connections are reserved for them besides the lanes.
-    pub(crate) alone: Semaphore,
+    pub(crate) single_stores: Semaphore,
     /// Notified when something was scheduled, so that the inbox need not wait for its next poll.
     pub(crate) scheduled: Notify,
     /// The rows that ordered deliveries wait for.

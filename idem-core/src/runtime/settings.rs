@@ -69,7 +69,7 @@ const WAITING: usize = 16;
 pub(crate) struct StoredAtOnce {
     pub(crate) batches: usize,
     /// Connections for single deliveries, which are unfit or held up.
-    pub(crate) alone: usize,
+    pub(crate) single: usize,
 }
 
 /// Besides direct and inbox runs: the inbox's own statements, the housekeeping, and the sign of life.
@@ -78,11 +78,11 @@ const BOOKKEEPING: usize = 3;
 impl Settings {
     /// Returns how many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
-        let StoredAtOnce { batches, alone } = self.stored_at_once();
+        let StoredAtOnce { batches, single } = self.stored_at_once();
         let deliveries = if self.inbox { 0 } else { self.concurrency };
         // Deliveries that wait for their rows query the database one after another.
         let waiting = usize::from(self.order != DeliveryOrder::None);
-        deliveries + batches + alone + waiting + self.inbox_concurrency() + BOOKKEEPING
+        deliveries + batches + single + waiting + self.inbox_concurrency() + BOOKKEEPING
     }
 
     /// The sum behind [`connections`](Self::connections), with the option behind each part.
@@ -106,9 +106,9 @@ impl Settings {
     /// otherwise only redelivered ones.
     pub(crate) fn stored_at_once(&self) -> StoredAtOnce {
         match (self.inbox, self.order) {
-            (true, _) => StoredAtOnce { batches: 2, alone: 2 },
-            (false, DeliveryOrder::None) => StoredAtOnce { batches: 1, alone: 1 },
-            (false, _) => StoredAtOnce { batches: 0, alone: 1 },
+            (true, _) => StoredAtOnce { batches: 2, single: 2 },
+            (false, DeliveryOrder::None) => StoredAtOnce { batches: 1, single: 1 },
+            (false, _) => StoredAtOnce { batches: 0, single: 1 },
         }
     }
 

@@ -17,6 +17,13 @@ pub struct Identity {
     pub fingerprint: Fingerprint,
 }
 
+impl Identity {
+    /// Whether the message has a key. One without a key has a row and no claim.
+    pub fn has_key(&self) -> bool {
+        !self.key.as_bytes().is_empty()
+    }
+}
+
 /// The state in which a claim is inserted.
 // Exhaustive: a store that treated a new state like one of these would break the guarantee, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -100,10 +100,10 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     telemetry::describe();
     let Parts { consumer, store, source, settings, health, suspect_lock, .. } = parts;
-    let alone = Semaphore::new(settings.stored_at_once().alone);
+    let single_stores = Semaphore::new(settings.stored_at_once().single);
     let pipeline = Pipeline {
         store,
-        alone,
+        single_stores,
         system: source.system(),
         routes,
         throttle: BatchThrottle::new(settings.batch),

@@ -39,7 +39,7 @@ impl<S: Store> Pipeline<S> {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
             match verdict {
-                Verdict::Alone if row.identity.key.as_bytes().is_empty() => self.readmit(row).await,
+                Verdict::Alone if !row.identity.has_key() => self.readmit(row).await,
                 Verdict::Alone => self.rerun(row, quiet).await,
                 Verdict::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
