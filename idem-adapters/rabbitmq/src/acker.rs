@@ -1,4 +1,4 @@
-//! Settling one delivery.
+//! Settling of deliveries.
 
 use std::fmt;
 use std::pin::pin;
@@ -11,17 +11,17 @@ use tokio::time::timeout;
 
 use crate::bare::BareAcker;
 
-/// Settles one delivery of a [`Queue`](crate::Queue), on the channel that brought it and on no other.
+/// Settles one delivery of a [`Queue`](crate::Queue), only on the channel that delivered it.
 ///
-/// Delivery tags start again at 1 on each channel, so that a tag kept beyond its channel would settle another message.
-/// This holds the acker of the delivery's own channel, which the end of the channel has made unusable: settling then answers
-/// [`Settled::Stale`]. RabbitMQ does not confirm, so that the best answer is [`Settled::Sent`].
+/// Delivery tags restart at 1 on each channel, so a tag used on another channel would settle another message. This type
+/// holds the acker of the delivery's channel. After that channel has ended, settling returns [`Settled::Stale`].
+/// RabbitMQ does not confirm acks, so the best result is [`Settled::Sent`].
 pub struct RabbitMqAcker(Channel);
 
-/// What brought the delivery.
+/// The kind of connection that received the delivery.
 enum Channel {
     Lapin(lapin::Acker),
-    /// A connection that reads what lapin cannot.
+    /// A connection that parses what lapin cannot.
     Bare(BareAcker),
 }
 
@@ -38,11 +38,11 @@ impl From<BareAcker> for RabbitMqAcker {
 }
 
 impl Acker for RabbitMqAcker {
-    /// Fails where the connection ended while the ack was under way: it is not known whether the broker has seen it.
+    /// Fails if the connection ends while the ack is being sent: whether the broker received it is then unknown.
     async fn ack(self) -> Result<Settled, BoxError> {
         match self.0 {
             Channel::Lapin(acker) => {
-                // Never `multiple`: it would settle neighbours that are still running.
+                // Never `multiple`: it would settle other deliveries that are still running.
                 let ack = acker.ack(BasicAckOptions { multiple: false });
                 settled(answered(ack, || !acker.poisoned()).await?)
             }
@@ -66,16 +66,16 @@ impl Acker for RabbitMqAcker {
     }
 }
 
-/// Not `basic.reject`: from RabbitMQ 4.3 on that counts as a failed delivery, and `basic.nack` does not.
+/// Uses `basic.nack`, not `basic.reject`: since RabbitMQ 4.3 the latter counts as a failed delivery.
 pub(crate) async fn release(acker: &lapin::Acker) -> lapin::Result<bool> {
     acker.nack(BasicNackOptions { multiple: false, requeue: true }).await
 }
 
-/// How often a connection is looked at while it has not answered.
+/// How often to check a connection that has not answered.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Returns the connection's answer, or an error if the connection has ended: lapin 4.12.3 never answers a command that meets
-/// the end of its loop. `live` must not ask `Acker::usable`, which is false as soon as an ack is under way.
+/// Returns the connection's answer, or an error if the connection has ended: lapin 4.12.3 never answers a command that
+/// is queued while its loop ends. `live` must not call `Acker::usable`, which is false once an ack is in progress.
 async fn answered<T>(answer: impl Future<Output = T>, live: impl Fn() -> bool) -> Result<T, BoxError> {
     let mut answer = pin!(answer);
     loop {
@@ -92,7 +92,7 @@ fn settled(sent: lapin::Result<bool>) -> Result<Settled, BoxError> {
     match sent {
         Ok(true) => Ok(Settled::Sent),
         Ok(false) => Ok(Settled::Stale),
-        // The channel was already closing when the command was looked at: nothing was sent.
+        // The channel was already closing when the command was processed: nothing was sent.
         Err(error)
             if matches!(
                 error.kind(),

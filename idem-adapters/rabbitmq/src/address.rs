@@ -1,4 +1,4 @@
-//! Where the servers are.
+//! Server addresses.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use idem_core::Error;
 use lapin::uri::{AMQPScheme, AMQPUri};
 
-/// Where the servers are, and as whom they are spoken to, without the password.
+/// The servers and the user, without the password.
 #[derive(Debug)]
 pub(crate) struct Address {
     scheme: AMQPScheme,
     /// The nodes of one cluster; at least one.
     pub(crate) hosts: Vec<Host>,
-    /// As an error names it.
+    /// The user as shown in errors.
     user: String,
     pub(crate) vhost: String,
 }
 
-/// Where one node is.
+/// The address of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -25,14 +25,14 @@ pub(crate) struct Host {
 }
 
 impl Address {
-    /// The host of the URL, and others.
+    /// Builds the address from the URL's host and the others.
     pub(crate) fn new(uri: &AMQPUri, others: Vec<Host>, user: String) -> Self {
         let first = Host { name: uri.authority.host.clone(), port: uri.authority.port };
         let hosts = [first].into_iter().chain(others).collect();
         Self { scheme: uri.scheme.clone(), hosts, user, vhost: uri.vhost.clone() }
     }
 
-    /// The address of one of its hosts alone.
+    /// Returns the address of a single host.
     pub(crate) fn of(&self, host: &Host) -> Self {
         let Self { scheme, user, vhost, .. } = self;
         Self { scheme: scheme.clone(), hosts: vec![host.clone()], user: user.clone(), vhost: vhost.clone() }
@@ -55,9 +55,9 @@ impl fmt::Display for Host {
 }
 
 impl Host {
-    /// Of `host`, `host:port`, `[ipv6]` or `[ipv6]:port`.
+    /// Parses `host`, `host:port`, `[ipv6]` or `[ipv6]:port`.
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self, Error> {
-        // The text is not repeated: it may be a URL with a password.
+        // The error does not repeat the text: it may be a URL with a password.
         read(text, default_port).ok_or_else(|| {
             Error::Config(
                 "a further host of RabbitMQ cannot be read: write host, host:port or [ipv6]:port; user, password and \
@@ -68,7 +68,7 @@ impl Host {
     }
 }
 
-/// With which host the next connection begins. All that comes from one server's options shares it.
+/// The host that the next connection starts with. Shared by everything made from one `Options`.
 #[derive(Default)]
 pub(crate) struct First(AtomicUsize);
 
@@ -77,13 +77,13 @@ impl First {
         self.0.load(Relaxed)
     }
 
-    /// Begins with this host from now on: it is connected.
+    /// Starts with this host from now on, because it accepted a connection.
     pub(crate) fn works(&self, host: usize) {
         self.0.store(host, Relaxed);
     }
 
-    /// Begins with the host behind this one from now on, where it would begin with this one: what it was connected for has
-    /// failed there.
+    /// Starts with the host after this one from now on, if this one would be first: the operation that needed the
+    /// connection failed there.
     pub(crate) fn leave(&self, host: usize) {
         let _ = self.0.compare_exchange(host, host.wrapping_add(1), Relaxed, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Values of arguments.
+//! Argument values.
 
 use lapin::types::AMQPValue;
 
@@ -7,7 +7,7 @@ use lapin::types::AMQPValue;
 /// ```no_run
 /// # use idem_rabbitmq::Argument;
 /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
-/// // An exchange by headers: both of them have to match.
+/// // A headers exchange: both headers must match.
 /// let both: [(&str, Argument); 3] = [("x-match", "all".into()), ("region", "eu".into()), ("express", true.into())];
 /// let queue = rabbit.declare("express").argument("x-quorum-initial-group-size", 3).bind_with("by-header", "", both);
 /// let orders = queue.await?;

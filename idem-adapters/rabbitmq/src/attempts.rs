@@ -1,4 +1,4 @@
-//! One connection, tried at each host in turn.
+//! The attempts of one connection, at each host in turn.
 
 use std::error::Error as _;
 
@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::credentials::{Credentials, Login};
 use crate::error;
 
-/// The hosts for one connection, each once, with the login for it.
+/// The hosts to try for one connection, each once, and the login.
 pub(crate) struct Attempts<'a> {
     config: &'a Config,
     pub(crate) credentials: Credentials,
@@ -20,13 +20,13 @@ pub(crate) struct Attempts<'a> {
 
 /// One host to try.
 pub(crate) struct Attempt {
-    /// Where it is, and how to log in there.
+    /// The host's address and the login.
     pub(crate) uri: AMQPUri,
     pub(crate) host: usize,
 }
 
 impl<'a> Attempts<'a> {
-    /// Asks for the login, where it is to be asked for.
+    /// Calls the credentials callback, if there is one.
     pub(crate) async fn new(config: &'a Config) -> Result<Self, Error> {
         let credentials = config.login.credentials().await.map_err(|source| {
             let what = format!(
@@ -39,7 +39,7 @@ impl<'a> Attempts<'a> {
         Ok(Self { config, credentials, first, failures: Vec::new() })
     }
 
-    /// The next host, until each was tried.
+    /// Returns the next host, or `None` after each was tried.
     pub(crate) fn next(&self) -> Option<Attempt> {
         let hosts = &self.config.address.hosts;
         if self.failures.len() >= hosts.len() {
@@ -56,7 +56,7 @@ impl<'a> Attempts<'a> {
         Some(Attempt { uri, host })
     }
 
-    /// This host cannot be used.
+    /// Records that this host cannot be used.
     pub(crate) fn failed(&mut self, host: usize, error: lapin::Error) {
         let Config { address, login, .. } = self.config;
         let at = &address.hosts[host];
@@ -67,12 +67,12 @@ impl<'a> Attempts<'a> {
         self.failures.push(failure);
     }
 
-    /// This host is connected: the next connection begins with it.
+    /// Records that this host accepted a connection: the next connection starts with it.
     pub(crate) fn works(&self, host: usize) {
         self.config.first.works(host);
     }
 
-    /// No host can be used.
+    /// Returns the error if no host can be used.
     pub(crate) fn error(mut self) -> Error {
         match self.failures.len() {
             1 => self.failures.remove(0),
@@ -87,7 +87,7 @@ fn none(address: &Address, failures: &[Error]) -> Error {
     error::broker(format!("none of the hosts of RabbitMQ can be used: {address}"), each)
 }
 
-/// An error with all that caused it, each part once.
+/// Formats an error and its sources, each part once.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

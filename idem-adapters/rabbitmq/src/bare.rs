@@ -1,4 +1,4 @@
-//! A connection without lapin, for the few frames that lapin does not hand out or cannot read.
+//! A connection without lapin, for the few frames that lapin does not expose or cannot parse.
 
 mod ask;
 mod consumer;

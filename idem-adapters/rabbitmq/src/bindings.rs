@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::bare::Bare;
 use crate::error::{answer, broker, refused};
 
-/// One binding.
+/// A binding.
 #[derive(Debug, Clone)]
 pub(crate) struct Binding {
     pub(crate) exchange: ShortString,

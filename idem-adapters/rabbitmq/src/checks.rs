@@ -1,4 +1,4 @@
-//! Checks of the options of a worker, and of the queues.
+//! Checks of a worker's options, and of the queues.
 
 use idem_core::{BoxError, DeliveryOrder, Error, SubscribeOptions};
 
@@ -7,7 +7,7 @@ use crate::limit::Limits;
 use crate::source::Queue;
 
 impl Queue {
-    /// Refuses what RabbitMQ cannot keep, whatever the queues are.
+    /// Refuses options that RabbitMQ cannot support, whatever the queues are.
     pub(crate) fn check(&self, options: &SubscribeOptions) -> Result<(), Error> {
         if options.max_unsettled == 0 {
             return Err(Error::Config(
@@ -37,7 +37,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Looks at each queue.
+    /// Checks each queue.
     pub(crate) async fn look(&mut self, bare: &mut Bare, order: DeliveryOrder) -> Result<(), BoxError> {
         let limits = Limits::of(bare, &self.config);
         for member in &mut self.members {

@@ -1,12 +1,12 @@
-//! Classic queues, where the user accepts them.
+//! Classic queues, for callers that accept them.
 
 use idem_core::Error;
 
 use crate::address::Address;
 use crate::error::refused;
 
-/// Refuses all but a durable classic queue. `text` is the server's answer to the declaration of a quorum queue in its place,
-/// which names the first property that differs.
+/// Refuses any queue but a durable classic queue. `text` is the server's answer to the declaration of a quorum queue
+/// with the same name; it names the first property that differs.
 pub(crate) fn check(name: &str, address: &Address, text: &str) -> Result<(), Error> {
     let differs = |property: &str| text.contains(&format!(" arg '{property}"));
     if ["durable", "auto_delete", "exclusive"].into_iter().any(differs) {
@@ -15,7 +15,7 @@ pub(crate) fn check(name: &str, address: &Address, text: &str) -> Result<(), Err
              declare a durable queue of another name, and bind it as this one is bound. The server says: {text}"
         )));
     }
-    // A stream has these arguments, which are not valid for the quorum queue that was asked for.
+    // A stream has these arguments, which are invalid for the declared quorum queue.
     let current = text.rsplit_once("but current is ").map(|(_, current)| current);
     let is_stream = ["x-max-age", "x-stream-"].into_iter().any(differs);
     if is_stream || current.is_some_and(|current| current.contains("'stream'")) {
@@ -24,7 +24,7 @@ pub(crate) fn check(name: &str, address: &Address, text: &str) -> Result<(), Err
              The server says: {text}"
         )));
     }
-    // A queue that was declared without a type is a classic one.
+    // A queue declared without a type is a classic queue.
     let is_classic = current.is_some_and(|current| current.contains("'classic'") || current.starts_with("none"));
     if differs("x-queue-type") && !is_classic {
         return Err(refused(format!(
@@ -35,7 +35,7 @@ pub(crate) fn check(name: &str, address: &Address, text: &str) -> Result<(), Err
     Ok(())
 }
 
-/// Says what the queue does not give.
+/// Warns that the queue may lose messages.
 pub(crate) fn warn(name: &str) {
     tracing::warn!(
         queue = name,

@@ -1,4 +1,4 @@
-//! The configuration that connections are made from.
+//! The configuration for connections.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use lapin::uri::AMQPUri;
 use crate::address::{Address, First};
 use crate::credentials::Login;
 
-/// How the server is spoken to.
+/// The configuration for connections to a server.
 pub(crate) struct Config {
-    /// Each connection has a host and a login of its own in it.
+    /// A template: each connection sets its host and login.
     pub(crate) uri: AMQPUri,
     pub(crate) address: Address,
     pub(crate) login: Login,
@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub(crate) limit_by_policy: bool,
 }
 
-/// `AMQPUri` shows its password.
+/// `AMQPUri` shows its password, so it is omitted.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")

@@ -1,4 +1,4 @@
-//! One connection: made within a time limit, verified where it is TLS, and never recovered.
+//! One connection, opened within a time limit, verified if it uses TLS, and never recovered.
 
 use std::net::{Shutdown, TcpStream};
 use std::pin::pin;
@@ -19,27 +19,27 @@ use crate::config::Config;
 use crate::credentials::{Credentials, Login};
 use crate::renewal::Renewal;
 
-/// From the first packet to the end of the login.
+/// The time limit from the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A connection that does not answer is given up after this long; the heartbeat ends it.
+/// The time limit for a close. If the connection does not answer by then, the heartbeat ends it.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// A connection of lapin's and what watches it.
+/// A lapin connection and the tasks that watch it.
 ///
-/// Auto-recovery stays off: it would go on with other delivery tags without a word, and after an error of the channel
-/// its stream stays pending for ever. The worker opens the source again instead.
+/// Auto-recovery is off: it would silently continue with other delivery tags, and after a channel error its stream
+/// stays pending forever. The worker resubscribes instead.
 pub(crate) struct Link {
     pub(crate) connection: Arc<Connection>,
-    /// Which of the hosts it is connected to.
+    /// The index of the host that it is connected to.
     pub(crate) host: usize,
-    /// Ends with the link.
+    /// The tasks end when the link is dropped.
     _watch: JoinSet<()>,
     _socket: Cut,
 }
 
-/// Cuts the socket when it is dropped. Dropping lapin's connection is not enough: where a question is still unanswered, as a
-/// subscription that was given up is, lapin keeps the connection, and its consumer would hold messages for ever.
+/// Shuts down the socket when dropped. Dropping lapin's connection is not enough: while a request is unanswered, such
+/// as an abandoned subscribe, lapin keeps the connection, and its consumer would hold messages forever.
 struct Cut(Socket);
 
 impl Drop for Cut {
@@ -49,7 +49,7 @@ impl Drop for Cut {
 }
 
 impl Link {
-    /// Connects and logs in. `purpose` is what the server's list of connections shows.
+    /// Connects and logs in. `purpose` is shown in the server's list of connections.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
         let mut attempts = Attempts::new(config).await?;
         while let Some(Attempt { uri, host }) = attempts.next() {
@@ -65,7 +65,8 @@ impl Link {
     }
 
     async fn to(config: &Config, uri: AMQPUri, purpose: &str) -> lapin::Result<(Connection, Cut)> {
-        // lapin waits for the server's answer for ever, on a thread of its own. This ends both.
+        // lapin waits for the server's answer forever, on a separate thread. The timeout and the dropped `Cut` end
+        // both.
         let socket = Cut(Socket::default());
         match timeout(CONNECT, connect(config, uri, purpose, socket.0.clone())).await {
             Ok(connection) => Ok((connection?, socket)),
@@ -76,7 +77,7 @@ impl Link {
     fn of(config: &Config, host: usize, connection: Connection, socket: Cut, now: &Credentials) -> Self {
         let mut watch = JoinSet::new();
         let (status, copy) = (connection.status().clone(), socket.0.clone());
-        // The server takes everything back when the last handle to the socket is closed, and this has one.
+        // The server takes everything back when the last handle to the socket is closed, and this task owns one.
         let failed = move || {
             if !status.connected() {
                 copy.cut()
@@ -92,7 +93,7 @@ impl Link {
         Self { connection, host, _watch: watch, _socket: socket }
     }
 
-    /// Says goodbye. The server has then seen all that was sent before.
+    /// Closes the connection gracefully. The server has then received everything that was sent before.
     pub(crate) async fn close(self) {
         let _ = timeout(CLOSE, self.connection.close(200, "done".into())).await;
     }
@@ -121,7 +122,7 @@ async fn connect(config: &Config, uri: AMQPUri, purpose: &str, socket: Socket) -
     .await
 }
 
-/// A second handle to the socket, by which it can be cut, also before there is one.
+/// A second handle to the socket that can shut it down. It can be cut before the socket exists.
 #[derive(Clone, Default)]
 struct Socket(Arc<Mutex<Handle>>);
 
@@ -167,7 +168,7 @@ impl Socket {
     }
 }
 
-/// While a connection is blocked nothing is written to it, acks included.
+/// Logs the events of a connection. While a connection is blocked, nothing is written to it, including acks.
 async fn report(events: impl Stream<Item = Event>, address: String, failed: impl Fn()) {
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
@@ -176,7 +177,7 @@ async fn report(events: impl Stream<Item = Event>, address: String, failed: impl
                 tracing::warn!(%address, %reason, "RabbitMQ has blocked the connection: acks wait until it is freed");
             }
             Event::ConnectionUnblocked => tracing::info!(%address, "RabbitMQ has freed the connection"),
-            // Of the connection, or of one of its channels.
+            // From the connection or from one of its channels.
             Event::Error(_) => failed(),
             _ => {}
         }

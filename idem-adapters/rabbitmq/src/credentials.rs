@@ -1,4 +1,4 @@
-//! As whom the server is spoken to.
+//! The login for the server.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use idem_core::BoxError;
 use lapin::uri::AMQPUserInfo;
 use tokio::time::timeout;
 
-/// A user's name and password; for a token, whatever name the server's plugin wants, and the token as the password.
+/// A user name and password. For a token: the name that the server's plugin expects, and the token as the password.
 ///
-/// `Debug` shows the name only.
+/// `Debug` shows only the name.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -30,14 +30,14 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of this user.
+    /// Creates credentials without an expiry.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: user.into(), password: password.into(), valid_for: None }
     }
 
-    /// For how long from now they hold, as a token does. When three quarters of it are over, the next ones are asked for and
-    /// given to the server on the connection that stands, so that it need not end, and nothing that is unsettled is returned.
-    /// Where those are of another user, the connection is left as it is.
+    /// Sets how long the credentials are valid from now on, as for a token. After three quarters of that time, the
+    /// callback is called again and the new credentials are sent to the server on the open connection, so that it stays
+    /// open and nothing unsettled is returned. If the new credentials are for another user, they are not sent.
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = Some(time);
         self
@@ -56,22 +56,22 @@ impl fmt::Debug for Credentials {
 
 /// How a connection logs in.
 pub(crate) enum Login {
-    /// As the URL says.
+    /// With the user and password of the URL.
     Url(AMQPUserInfo),
-    /// As is asked for at each connection.
+    /// With the result of a callback, called for each connection.
     Asked(Ask),
-    /// By the client's certificate: SASL EXTERNAL.
+    /// With the client certificate: SASL EXTERNAL.
     Certificate,
 }
 
-/// A callback of the user's.
+/// The callback that returns credentials.
 pub(crate) type Ask =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>> + Send + Sync>;
 
-/// How long a callback may take.
+/// The time limit of a callback.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Calls the callback, within its time limit.
+/// Calls the callback, with its time limit.
 pub(crate) async fn ask(callback: &Ask) -> Result<Credentials, BoxError> {
     match timeout(LIMIT, callback()).await {
         Ok(asked) => asked,
@@ -80,7 +80,7 @@ pub(crate) async fn ask(callback: &Ask) -> Result<Credentials, BoxError> {
 }
 
 impl Login {
-    /// The credentials for one connection.
+    /// Returns the credentials for one connection.
     pub(crate) async fn credentials(&self) -> Result<Credentials, BoxError> {
         match self {
             Self::Url(userinfo) => Ok(Credentials::new(&*userinfo.username, &*userinfo.password)),
@@ -89,7 +89,7 @@ impl Login {
         }
     }
 
-    /// As an error names it.
+    /// Returns the user as shown in errors.
     pub(crate) fn user(&self) -> String {
         match self {
             Self::Url(userinfo) => format!("user `{}`", userinfo.username),
@@ -98,7 +98,7 @@ impl Login {
         }
     }
 
-    /// The cure if the server refuses the login.
+    /// Returns the fix if the server refuses the login.
     pub(crate) fn cure(&self) -> &'static str {
         match self {
             Self::Url(_) => "check user and password; RabbitMQ lets the user `guest` in from localhost only",

@@ -1,4 +1,4 @@
-//! Queues that are looked at or declared before they are consumed.
+//! Queues before they are consumed: awaiting one checks or declares it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::queue_type::{self, Examined};
 use crate::request::{Expected, Request};
 use crate::source::Queue;
 
-/// A future without a name.
+/// A boxed future.
 type Sending = Pin<Box<dyn Future<Output = Result<Queue, Error>> + Send>>;
 
-/// An existing queue that is asked for: `.await` looks at it, and gives the [`Queue`].
+/// A request for an existing queue: `.await` checks it and returns the [`Queue`].
 ///
 /// ```no_run
 /// # async fn queue(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
@@ -34,7 +34,7 @@ pub struct Existing {
 }
 
 impl Existing {
-    /// An argument of the consumer, as `x-priority`.
+    /// Sets an argument of the consumer, such as `x-priority`.
     pub fn consumer_argument(mut self, name: impl Into<String>, value: impl Into<Argument>) -> Self {
         self.request.consumer_argument(name.into(), value.into());
         self
@@ -50,7 +50,7 @@ impl IntoFuture for Existing {
     }
 }
 
-/// A queue that is to be declared: `.await` declares and binds it, and gives the [`Queue`].
+/// A request to declare a queue: `.await` declares and binds it, and returns the [`Queue`].
 ///
 /// ```no_run
 /// # async fn declare(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
@@ -70,19 +70,22 @@ pub struct Declare {
 }
 
 impl Declare {
-    /// An argument of the queue, as `x-single-active-consumer` or `x-max-length`. A queue that is there with another value is
-    /// refused, since a queue's arguments cannot be changed.
+    /// Sets an argument of the queue, such as `x-single-active-consumer` or `x-max-length`. An existing queue with
+    /// another value is refused, because the arguments of a queue cannot be changed.
+    ///
+    /// `x-max-length` without `x-overflow=reject-publish` makes RabbitMQ drop or dead-letter the oldest messages when
+    /// the queue is full (RabbitMQ docs, "Queue length limit").
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<Argument>) -> Self {
         self.request.argument(name.into(), value.into());
         self
     }
 
-    /// Binds the queue to an exchange, which must exist, for this routing key.
+    /// Binds the queue to an existing exchange with this routing key.
     pub fn bind(self, exchange: impl Into<String>, routing_key: impl Into<String>) -> Self {
         self.bind_with(exchange, routing_key, [] as [(&str, Argument); 0])
     }
 
-    /// Binds the queue with arguments, as an exchange by headers wants them (`x-match` and the headers).
+    /// Binds the queue with arguments, as a headers exchange requires (`x-match` and the headers).
     pub fn bind_with(
         mut self,
         exchange: impl Into<String>,
@@ -94,7 +97,7 @@ impl Declare {
         self
     }
 
-    /// An argument of the consumer, as `x-priority`.
+    /// Sets an argument of the consumer, such as `x-priority`.
     pub fn consumer_argument(mut self, name: impl Into<String>, value: impl Into<Argument>) -> Self {
         self.request.consumer_argument(name.into(), value.into());
         self
@@ -110,7 +113,7 @@ impl IntoFuture for Declare {
     }
 }
 
-/// Looks at the queue, or declares it.
+/// Checks the queue, or declares it.
 async fn send(request: Request, config: Arc<Config>, name: String) -> Result<Queue, Error> {
     request.check(&name)?;
     let mut bare = Bare::open(&config).await?;

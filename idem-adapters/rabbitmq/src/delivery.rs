@@ -12,17 +12,17 @@ use serde_json::Value;
 /// Headers in which the broker counts deliveries.
 pub(crate) const VOLATILE: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-delivered-count"];
 
-/// By which way a message has come to its queue.
+/// How a message reached its queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Way<'a> {
-    /// Empty for the default one.
+    /// Empty for the default exchange.
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
     pub(crate) redelivered: bool,
 }
 
-/// The facts of a delivery. `x-delivery-count` is no attempt: a crash raises it for all that was prefetched. Producers can set
-/// it as well, so it is the server's only where the server says that it has delivered the message before.
+/// Converts a delivery. `x-delivery-count` does not count attempts: a crash raises it for everything prefetched.
+/// Producers can set it too, so it is used only if the server reports an earlier delivery of the message.
 pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, way: Way<'_>, facts: &BasicProperties) -> Delivery {
     let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
     let made = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
@@ -34,7 +34,7 @@ pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, way: Way<'_>, facts: &Ba
         .with_content_type(text(facts.content_type()))
         .with_correlation_id(text(facts.correlation_id()))
         .with_reply_to(text(facts.reply_to()))
-        // The producer's clock: the server sets none.
+        // The producer's clock: the server sets no timestamp.
         .with_produced_at(facts.timestamp().and_then(made))
         .with_properties(properties(way.exchange, facts))
         .with_volatile_headers(&VOLATILE)
@@ -42,7 +42,7 @@ pub(crate) fn delivery(queue: &Arc<str>, data: Vec<u8>, way: Way<'_>, facts: &Ba
         .with_delivery_count(facts.headers().as_ref().filter(|_| way.redelivered).and_then(count))
 }
 
-/// Properties that other brokers do not have.
+/// Returns the properties that other brokers do not have.
 fn properties(exchange: &str, facts: &BasicProperties) -> Properties {
     let number = |number: &Option<u8>| number.map(|number| number.to_string());
     let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
@@ -85,7 +85,7 @@ pub(crate) fn value_bytes(value: &AMQPValue) -> Bytes {
         AMQPValue::LongString(text) => Bytes::copy_from_slice(text.as_bytes()),
         AMQPValue::ShortString(text) => Bytes::copy_from_slice(text.as_str().as_bytes()),
         AMQPValue::ByteArray(bytes) => Bytes::copy_from_slice(bytes.as_slice()),
-        // Not by way of JSON, which has no NaN.
+        // Not through JSON, which has no NaN.
         AMQPValue::Float(number) => number.to_string().into(),
         AMQPValue::Double(number) => number.to_string().into(),
         AMQPValue::DecimalValue(number) => decimal(number.value, number.scale).into(),
@@ -93,7 +93,8 @@ pub(crate) fn value_bytes(value: &AMQPValue) -> Bytes {
     }
 }
 
-/// Inside of an array or a table all has to be JSON: strings that are not UTF-8 are changed there, and only there.
+/// Converts a value to JSON. In an array or a table, a string that is not UTF-8 is converted lossily; elsewhere it
+/// keeps its bytes.
 fn json(value: &AMQPValue) -> Value {
     match value {
         AMQPValue::Boolean(value) => (*value).into(),
@@ -119,7 +120,7 @@ fn json(value: &AMQPValue) -> Value {
     }
 }
 
-/// `value` with `scale` digits behind the point.
+/// Formats `value` with `scale` digits after the decimal point.
 fn decimal(value: u32, scale: u8) -> String {
     let scale = usize::from(scale);
     let digits = format!("{value:0>width$}", width = scale + 1);

@@ -1,4 +1,4 @@
-//! The texts of errors. None holds a password: they name an address, which has none.
+//! Error messages. They name addresses without their password, so none contains one.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use idem_core::{BoxError, Error};
 use lapin::ErrorKind;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
-/// The broker cannot be used, and `source` says why.
+/// Returns the error for a broker that cannot be used because of `source`.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
     Error::broker(what, source)
 }
 
-/// A question was not answered within the limit.
+/// Returns the error for a request that was not answered within `limit`.
 pub(crate) fn silent(limit: Duration) -> BoxError {
     format!("the broker has not answered within {} seconds", limit.as_secs()).into()
 }
 
-/// The connection could not be made. `login` is what helps where the login is refused.
+/// Returns the error for a failed connection. `login` is the fix if the server refused the login.
 pub(crate) fn connecting(address: impl Display, port: u16, vhost: &str, login: &str, error: lapin::Error) -> Error {
     let cure = match error.kind() {
         ErrorKind::ProtocolError(answer) => match answer.kind() {
@@ -49,7 +49,7 @@ pub(crate) fn connecting(address: impl Display, port: u16, vhost: &str, login: &
     broker(format!("cannot connect to RabbitMQ at {address}: {cure}"), error)
 }
 
-/// lapin has met a message that it cannot read.
+/// Returns the error for a message that lapin cannot parse.
 pub(crate) fn unreadable(place: &str, error: lapin::Error) -> Error {
     let what = format!(
         "lapin cannot read a message of {place}, and has ended the connection at it: a message id, a type, a routing key or a \
@@ -58,16 +58,16 @@ pub(crate) fn unreadable(place: &str, error: lapin::Error) -> Error {
     broker(what, error)
 }
 
-/// The server has cancelled a consumer, which it gives no reason for.
+/// The server cancelled a consumer; it sends no reason.
 pub(crate) const CANCELLED: &str = "the server has cancelled the consumer: the queue was deleted, its leader was lost, or a \
                                     delivery stayed unsettled for longer than the server's consumer timeout";
 
-/// The queue was refused by what the server answered.
+/// Returns the error for a queue that was refused because of the server's answer.
 pub(crate) fn refused(text: String) -> Error {
     Error::Config(text)
 }
 
-/// The server's words, if it answered.
+/// Returns the server's error and its text, if it answered.
 pub(crate) fn answer(error: &lapin::Error) -> Option<(&AMQPErrorKind, &str)> {
     match error.kind() {
         ErrorKind::ProtocolError(answer) => Some((answer.kind(), answer.get_message().as_str())),
@@ -75,7 +75,8 @@ pub(crate) fn answer(error: &lapin::Error) -> Option<(&AMQPErrorKind, &str)> {
     }
 }
 
-/// rustls reports a failed handshake as an I/O error of kind `InvalidData` (or `UnexpectedEof` inside of it).
+/// Reports whether this is a TLS error. rustls returns a failed handshake as an I/O error of kind `InvalidData` (or
+/// with an inner `UnexpectedEof`).
 fn is_tls(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::InvalidData
 }

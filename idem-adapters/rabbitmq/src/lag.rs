@@ -1,4 +1,4 @@
-//! How many messages are ready in the queues.
+//! The number of ready messages in the queues.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -7,18 +7,18 @@ use lapin::Connection;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 
-/// The connection by which the queues are asked for: that of the subscription, whenever it is followed by another one.
+/// The connection that is used to query the queues: that of the current subscription.
 #[derive(Clone, Default)]
 pub(crate) struct Asked(Arc<Mutex<Weak<Connection>>>);
 
 impl Asked {
-    /// From now on this connection is asked, as long as it is there.
+    /// Uses this connection from now on, as long as it is open.
     pub(crate) fn set(&self, connection: &Arc<Connection>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(connection);
     }
 
-    /// The handle for some queues. It knows nothing while there is no connection of lapin's, since messages of all of them are
-    /// taken one at a time.
+    /// Returns the handle for some queues. It returns nothing while there is no lapin connection, that is, while
+    /// messages of all queues are taken one at a time.
     pub(crate) fn lag(&self, queues: Vec<Arc<str>>) -> Lag {
         let (asked, queues) = (self.clone(), Arc::new(queues));
         Lag::new(move || {
@@ -32,7 +32,7 @@ impl Asked {
                         Err(error) => failed = Some(error),
                     }
                 }
-                // One queue that is gone hides no other.
+                // A missing queue does not hide the others.
                 failed.filter(|_| lags.is_empty()).map_or(Ok(lags), Err)
             }
         })
@@ -43,7 +43,7 @@ impl Asked {
     }
 }
 
-/// On a separate channel: a declaration that is refused closes its channel, and the consumer's must stay open.
+/// Uses a separate channel: a refused declaration closes its channel, and the consumer's must stay open.
 async fn ready(connection: &Connection, queue: &str) -> Result<u64, BoxError> {
     let channel = connection.create_channel().await?;
     let passive = QueueDeclareOptions { passive: true, ..Default::default() };

@@ -1,4 +1,4 @@
-//! RabbitMQ as a source of idem.
+//! RabbitMQ as a source for idem.
 //!
 //! ```no_run
 //! # use idem_rabbitmq::RabbitMq;
@@ -9,78 +9,82 @@
 //! # }
 //! ```
 //!
-//! [`RabbitMq::connect`] checks that the server answers and that the login works; [`RabbitMq::queue`] checks that the
-//! queue is there and is a quorum queue. The worker does the rest: it subscribes, and subscribes again whenever the
-//! connection, the channel or the consumer has ended.
+//! [`RabbitMq::connect`] checks that the server answers and accepts the login. [`RabbitMq::queue`] checks that the
+//! queue exists and is a quorum queue. The worker then subscribes, and resubscribes whenever the connection, the
+//! channel or the consumer ends.
 //!
-//! # What a delivery becomes
+//! # Mapping of deliveries
 //!
 //! | AMQP | [`Delivery`](idem_core::Delivery) |
 //! |---|---|
 //! | body | payload, byte for byte |
 //! | property `message-id` | message id |
 //! | property `type` | event type |
-//! | routing key | subject; of a message that was published to the default exchange, the queue's name |
+//! | routing key | subject; for a message published to the default exchange, this is the queue's name |
 //! | properties `content-type`, `correlation-id`, `reply-to` | the same |
-//! | property `timestamp` | when it was produced: it is the producer's clock |
+//! | property `timestamp` | time of production, by the producer's clock |
 //! | exchange; properties `app-id`, `cluster-id`, `content-encoding`, `delivery-mode`, `expiration`, `priority`, `user-id` | [`properties`](idem_core::Delivery::properties), with `_` for `-` |
 //! | property `headers` | headers, sorted by name: see below |
 //! | flag `redelivered` | redelivered |
 //!
-//! A header of type string or bytes keeps its bytes. A number, a boolean and a timestamp (in seconds) become their
-//! text, a decimal its digits, a void `null`, an array and a table their JSON. The header `x-delivery-count`, which a
-//! quorum queue sets, is the delivery count as well. It is no attempt: it also rises for messages that were only prefetched.
-//! From 5 on a message is stored before all else, and from 10 on an error in the log names it.
+//! A string or byte array header keeps its bytes. A number, a boolean and a timestamp (in seconds) become their text, a
+//! decimal becomes its digits, a void becomes `null`, and an array or a table becomes JSON. The header
+//! `x-delivery-count`, which a quorum queue sets, is also the delivery count. It does not count attempts: it also rises
+//! for messages that were only prefetched. With a count of 5 or more, a message is stored before others; with 10 or
+//! more, the log reports it as an error.
 //!
-//! # What the server has to promise
+//! # Server requirements
 //!
-//! * A quorum queue. Streams are refused, and so are classic queues, but for those that [`RabbitMq::classic_queue`] names.
-//! * No delivery limit. From RabbitMQ 4.0 on, a quorum queue drops a message at its 21st return, or dead-letters it where
-//!   it has a dead-letter exchange, unless a limit of -1 is set. idem never returns a message because of a failure, but lost
-//!   connections, restarts and consumer timeouts are returns too, of all that was prefetched. So [`RabbitMq::declare`] sets
-//!   `x-delivery-limit` to -1 there; an existing queue with a limit of 0 or more is refused on every version, and one without
-//!   any from 4.0 on, unless [`Options::delivery_limit_by_policy`] says that a policy lifts it:
-//!   `rabbitmqctl set_policy no-limit '^orders$' '{"delivery-limit": -1}' --apply-to quorum_queues`
-//!   The argument of a queue goes before a policy. On a server older than 4.0 there is no limit unless one was set, and -1
-//!   there drops a message at its first return, so it is refused as well.
+//! * A quorum queue. Streams are refused. Classic queues are refused unless opened with [`RabbitMq::classic_queue`].
+//! * No delivery limit. Since RabbitMQ 4.0, a quorum queue drops a message at its 21st return, or dead-letters it if
+//!   the queue has a dead-letter exchange, unless the limit is set to -1. idem never returns a message because of a
+//!   failure, but a lost connection, a restart and a consumer timeout each return everything that was prefetched. So
+//!   [`RabbitMq::declare`] sets `x-delivery-limit` to -1 on 4.0 and later. An existing queue with a limit of 0 or more
+//!   is refused on every version. A queue without a limit is refused on 4.0 and later, unless
+//!   [`Options::delivery_limit_by_policy`] states that a policy lifts the default:
+//!   `rabbitmqctl set_policy no-limit '^orders$' '{"delivery-limit": -1}' --apply-to quorum_queues`.
+//!   A queue argument overrides a policy. A server older than 4.0 has no limit unless one is set; there, -1 drops a
+//!   message at its first return, so it is refused too.
 //! * A consumer timeout well above the handler timeout: see [`Options::consumer_timeout`].
-//! * The user needs `read` on the queue, and `configure` for the check of the queue's type; without it see
+//! * The permission `read` on the queue, and `configure` to check the queue's type. Without `configure`, see
 //!   [`RabbitMq::queue_unverified`].
 //!
 //! # Several queues, several hosts
 //!
-//! [`Queue::and`] joins queues for one worker, by one connection: each with a prefetch of its own, and in turns. [`RabbitMq::declare`]
-//! takes arguments and bindings, which are declared again whenever the worker subscribes. [`Options::hosts`] names further
-//! nodes of the cluster, of which each connection tries each.
+//! [`Queue::and`] joins queues for one worker on one connection. Each queue has its own prefetch, and the queues take
+//! turns. [`RabbitMq::declare`] takes arguments and bindings, which are declared again at each subscribe.
+//! [`Options::hosts`] adds nodes of the cluster; each connection attempt tries every node.
 //!
 //! # Logins
 //!
-//! By user and password in the URL; by [`Options::credentials`], which are asked for at each connection, for tokens that
-//! expire; or by [`Options::tls_identity`] (SASL EXTERNAL). Every connection logs in the same way: that of the
-//! subscription, the short one that asks for the server's version, and the one that takes out a message that lapin cannot read.
+//! A connection logs in with the user and password of the URL; with [`Options::credentials`], a callback that is called
+//! for each connection, for tokens that expire; or with [`Options::tls_identity`] (SASL EXTERNAL). All connections log
+//! in the same way: the subscription's, the short one that reads the server's version, and the one that removes a
+//! message that lapin cannot parse.
 //!
 //! # Order
 //!
-//! [`DeliveryOrder::Queue`](idem_core::DeliveryOrder::Queue) needs a queue with one consumer at a time, declared with
-//! `x-single-active-consumer=true`; any other is refused when the worker starts. While a failing message waits for its next
-//! attempt, nothing behind it is handled, and all that was prefetched stays unsettled. Where that takes longer than the
-//! server's consumer timeout, the server takes it back and delivers it again; the order and the attempts are kept all the
-//! same, since they are in the database.
+//! [`DeliveryOrder::Queue`](idem_core::DeliveryOrder::Queue) requires a queue with a single active consumer, declared
+//! with `x-single-active-consumer=true`. A worker refuses to start with any other queue. While a failed message waits
+//! for its next attempt, no later message is handled, and everything prefetched stays unsettled. If that exceeds the
+//! server's consumer timeout, the server takes the messages back and redelivers them. The order and the attempts are
+//! kept anyway, because they are stored in the database.
 //!
-//! # How far back a message can come again
+//! # Replay window
 //!
-//! RabbitMQ has no clock of its own in its messages (`timestamp` is the producer's), and cannot tell for how long a message
-//! may wait. So no message is ever refused as too old, and claims have to be kept for longer than messages wait: say how
-//! long that is by [`Options::replay_window`], and a worker whose store keeps claims for less does not start.
+//! RabbitMQ messages carry no broker timestamp (`timestamp` is the producer's), and RabbitMQ cannot report how long a
+//! message may wait. So idem never refuses a message as too old, and claims must be kept for longer than messages can
+//! wait. Set that time with [`Options::replay_window`]; a worker whose store keeps claims for less does not start.
 //!
 //! # Limits
 //!
-//! AMQP's short strings (most properties, the names of headers, exchanges, routing keys) are to be UTF-8. RabbitMQ
-//! passes others on, but lapin ends the connection at such a message, with all that was prefetched. The source then
-//! subscribes by a connection that reads bytes, and takes one message at a time, so that no other message is returned again.
-//! The message becomes a dead letter with the reason [`Unrepresentable`](idem_core::Reason::Unrepresentable): with its payload,
-//! with what of it is text, and with the whole property list, as bytes, in the header `idem-amqp-properties`. When as many
-//! messages have passed as may be unsettled, all is taken by lapin again.
+//! AMQP short strings (most properties, and the names of headers, exchanges and routing keys) should be UTF-8. RabbitMQ
+//! forwards other bytes, but lapin closes the connection at such a message and returns everything that was prefetched.
+//! The source then subscribes on a connection that reads raw bytes and takes one message at a time, so that no other
+//! message is returned again. The message becomes a dead letter with the reason
+//! [`Unrepresentable`](idem_core::Reason::Unrepresentable). It keeps its payload, the parts that are text, and the
+//! whole property list as bytes in the header `idem-amqp-properties`. After `max_unsettled` further messages, the
+//! source returns to lapin.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,8 +1,9 @@
-//! How often a queue delivers a message before it drops it.
+//! The delivery limit of a queue: how often it delivers a message before it drops it.
 //!
-//! From RabbitMQ 4.0 on, a quorum queue without a limit of its own has one of 20 returns, and drops the message after that
-//! without a line in its log, or dead-letters it. The end of a connection counts as a return of all that was prefetched.
-//! There, -1 means no limit. Before 4.0 there is none unless one is set, and -1 drops a message at its first return.
+//! Since RabbitMQ 4.0, a quorum queue without its own limit has a limit of 20 returns. After that it drops the message
+//! without a log line, or dead-letters it. The end of a connection counts as a return of everything prefetched. On 4.0
+//! and later, -1 means no limit. Before 4.0 there is no limit unless one is set, and -1 drops a message at its first
+//! return.
 
 use idem_core::Error;
 use lapin::types::{AMQPValue, FieldTable};
@@ -14,32 +15,32 @@ use crate::error::refused;
 
 pub(crate) const ARGUMENT: &str = "x-delivery-limit";
 
-/// The server's version, and the user's word on policies.
+/// The server's version, and whether a policy lifts the limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// The first number of the server's version.
+    /// The major version of the server.
     pub(crate) major: Option<u32>,
-    /// A policy lifts the limit.
+    /// Whether the caller stated that a policy lifts the limit.
     pub(crate) by_policy: bool,
 }
 
 impl Limits {
-    /// Of the server at the other end, which may have been upgraded since the last time.
+    /// Reads the version from this connection: the server may have been upgraded since the last one.
     pub(crate) fn of(bare: &Bare, config: &Config) -> Self {
         Self { major: bare.major(), by_policy: config.limit_by_policy }
     }
 
-    /// Whether a queue without the argument has a limit.
+    /// Reports whether a queue without the argument has a limit.
     fn is_limited(self) -> bool {
         self.major.is_none_or(|major| major >= 4)
     }
 
-    /// The argument for a queue that is declared here.
+    /// Returns the argument for a queue to declare.
     pub(crate) fn to_declare(self) -> Option<AMQPValue> {
         (self.is_limited() && !self.by_policy).then_some(AMQPValue::LongLongInt(-1))
     }
 
-    /// Refuses a queue of these arguments that drops messages.
+    /// Refuses a queue whose arguments make it drop messages.
     pub(crate) fn check(self, name: &str, address: &Address, arguments: &FieldTable) -> Result<(), Error> {
         match arguments.inner().get(ARGUMENT) {
             Some(limit) => match integer(limit) {
@@ -57,7 +58,7 @@ impl Limits {
     }
 }
 
-/// The queue has a limit as an argument, which no policy lifts.
+/// Returns the error for a queue whose limit is an argument, which no policy overrides.
 pub(crate) fn limited(name: &str, address: &Address, limit: &str) -> Error {
     refused(format!(
         "queue `{name}` on {address} has x-delivery-limit={limit}, so that RabbitMQ drops messages that never ran: lost \
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
     use crate::RabbitMq;
 
-    /// Whether a queue with this limit is taken.
+    /// Reports whether a queue with this limit is accepted.
     fn is_taken(major: Option<u32>, by_policy: bool, limit: Option<i64>) -> bool {
         let mut arguments = FieldTable::default();
         if let Some(limit) = limit {

@@ -21,18 +21,18 @@ use crate::wide::{End, Wide};
 pub(crate) struct Member {
     pub(crate) name: Arc<str>,
     pub(crate) request: Request,
-    /// The arguments of the queue, as far as they had to be learned.
+    /// The arguments of the queue that had to be learned.
     arguments: FieldTable,
     subscription: Option<By>,
-    /// How many more messages are taken one at a time, by a connection that reads what lapin cannot. All that is prefetched
-    /// goes back when lapin ends its connection at a message, and each return counts against a delivery limit.
+    /// How many more messages to take one at a time, on a connection that parses what lapin cannot. When lapin closes
+    /// its connection at a message, everything prefetched is returned, and each return counts against a delivery limit.
     narrow: u16,
 }
 
-/// By what the subscription is.
+/// The kind of a subscription.
 #[allow(clippy::large_enum_variant, reason = "there is one for each queue")]
 pub(crate) enum By {
-    /// A channel of the connection that all queues share.
+    /// A channel of the connection shared by all queues.
     Lapin(Wide),
     Bare(Single),
 }
@@ -42,12 +42,12 @@ impl Member {
         Self { name: name.into(), request, arguments, subscription: None, narrow: 0 }
     }
 
-    /// The queue and where it is, for errors.
+    /// Returns the queue and its address, for errors.
     pub(crate) fn place(&self, address: &Address) -> String {
         format!("queue `{}` on {address}", self.name)
     }
 
-    /// Looks at the queue again: it may have been recreated with other arguments.
+    /// Checks the queue again: it may have been recreated with other arguments.
     pub(crate) async fn look(&mut self, config: &Config, bare: &mut Bare, limits: Limits) -> Result<(), Error> {
         let known = self.arguments.clone();
         let queue = Examined { address: &config.address, name: &self.name, request: &self.request, limits };
@@ -55,8 +55,8 @@ impl Member {
         Ok(())
     }
 
-    /// Refuses a queue that cannot keep its order: with several consumers at a time, one could have the second message while
-    /// another has the first.
+    /// Refuses a queue that cannot keep its order: with several consumers at a time, one could receive the second
+    /// message while another has the first.
     pub(crate) fn check_order(&self, address: &Address) -> Result<(), Error> {
         if queue_type::is_single_active(&self.arguments) {
             return Ok(());
@@ -81,7 +81,7 @@ impl Member {
         Err(Error::Config(refused))
     }
 
-    /// Subscribes: by `link`, or by a connection that reads bytes where one message at a time is to be taken.
+    /// Subscribes on `link`, or on a connection that reads raw bytes if messages are to be taken one at a time.
     pub(crate) async fn subscribe(&mut self, config: &Config, link: &Link, max_unsettled: u16) -> Result<(), Error> {
         self.subscription = Some(if self.is_narrow() {
             By::Bare(Single::open(config, &self.name, max_unsettled, self.request.consumer.clone()).await?)
@@ -96,8 +96,8 @@ impl Member {
         subscribed.map_err(|error| broker(format!("cannot subscribe to {}", self.place(&config.address)), error))
     }
 
-    /// Follows a subscription that took one at a time, and of which nothing is unsettled, by one of lapin's. Cancel safe: if
-    /// it is dropped, the old one is still there, and is followed the next time.
+    /// Replaces a one-at-a-time subscription that has nothing unsettled with a lapin subscription. Cancel safe: if it
+    /// is dropped, the old one remains and is replaced the next time.
     pub(crate) async fn widen(&mut self, config: &Config, link: &Link, max_unsettled: u16) -> Result<(), Error> {
         let wide = self.wide(config, link, max_unsettled).await?;
         tracing::info!(queue = %self.name, "as many messages have passed one at a time as were prefetched; all is taken as before");
@@ -111,17 +111,17 @@ impl Member {
         self.narrow > 0
     }
 
-    /// From the next subscription on, takes one message at a time, until so many have passed.
+    /// Takes one message at a time from the next subscription on, until `max_unsettled` messages have passed.
     pub(crate) fn take_singly(&mut self, max_unsettled: u16) {
         self.narrow = max_unsettled;
     }
 
-    /// Whether it shares the connection that lapin ends at a message that it cannot read.
+    /// Reports whether it uses the shared connection, which lapin closes at a message that it cannot parse.
     pub(crate) fn is_by_lapin(&self) -> bool {
         matches!(self.subscription, Some(By::Lapin(_)))
     }
 
-    /// The next delivery, if there is one.
+    /// Returns the next delivery, if there is one.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Taken, End>> {
         match &mut self.subscription {
             Some(By::Lapin(wide)) => wide.poll_next(context, &self.name).map_ok(Some),
@@ -130,7 +130,7 @@ impl Member {
         }
     }
 
-    /// Ends the subscription, and gives back what was not handed out.
+    /// Ends the subscription, and releases messages that were not returned.
     pub(crate) async fn drain(&mut self) -> Result<(), BoxError> {
         match &mut self.subscription {
             Some(By::Lapin(wide)) => wide.drain().await.map_err(BoxError::from),
@@ -139,14 +139,14 @@ impl Member {
         }
     }
 
-    /// The subscription, for its end.
+    /// Takes the subscription, so that it can be closed.
     pub(crate) fn leave(&mut self) -> Option<By> {
         self.subscription.take()
     }
 }
 
 impl By {
-    /// Gives back all that is unsettled.
+    /// Closes the subscription and returns everything unsettled to the queue.
     pub(crate) async fn close(self) {
         match self {
             Self::Lapin(wide) => wide.close().await,

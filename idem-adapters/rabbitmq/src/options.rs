@@ -1,4 +1,4 @@
-//! How to speak to a server.
+//! Connection options.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::url::{self, Url};
 /// RabbitMQ's default: <https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout>
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// How to speak to a server, before it is tried.
+/// The options of a connection to a server.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -54,16 +54,18 @@ impl Options {
         }
     }
 
-    /// Further nodes of the same cluster, as `host`, `host:port` or `[ipv6]:port`; without a port they have that of the URL.
-    /// User, virtual host and TLS are those of the URL, and each node's certificate is for the name that is written here.
+    /// Adds nodes of the same cluster, as `host`, `host:port` or `[ipv6]:port`. The default port is that of the URL.
+    /// User, virtual host and TLS settings are those of the URL. Each node's certificate must be valid for the name
+    /// given here.
     ///
-    /// Each connection begins with the node that worked last, at first with that of the URL, and tries each other one before it
-    /// fails; where a subscription ends or is refused, the next connection begins with the next node.
+    /// Each connection attempt starts with the node that worked last (at first the URL's) and tries every other node
+    /// before it fails. After a subscription ends or is refused, the next connection starts with the next node.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), idem_core::Error> {
     /// # use idem_rabbitmq::RabbitMq;
-    /// let rabbit = RabbitMq::options("amqp://user:password@rabbit-1/shop").hosts(["rabbit-2", "rabbit-3"]).connect().await?;
+    /// let options = RabbitMq::options("amqp://user:password@rabbit-1/shop").hosts(["rabbit-2", "rabbit-3"]);
+    /// let rabbit = options.connect().await?;
     /// # let _ = rabbit;
     /// # Ok(())
     /// # }
@@ -73,31 +75,32 @@ impl Options {
         self
     }
 
-    /// Trusts the certificates in this PEM, and no longer those of the system: for a server with a private CA.
+    /// Trusts the certificates in this PEM instead of the system's. Use this for a server with a private CA.
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.ca = Some(pem.into());
         self
     }
 
-    /// Shows this certificate to the server: a PEM of it and of those that lead to its authority, and a PEM of its key, which
-    /// must not be encrypted.
+    /// Presents this client certificate to the server. `chain` is a PEM of the certificate and its intermediates; `key`
+    /// is a PEM of its private key, which must not be encrypted.
     ///
-    /// Where the URL names no user (`amqps://host/vhost`) and there are no [`credentials`](Self::credentials), it is the login
-    /// as well: SASL EXTERNAL, which the server's plugin `rabbitmq_auth_mechanism_ssl` takes. With a user, the server gets both.
+    /// If the URL names no user (`amqps://host/vhost`) and no [`credentials`](Self::credentials) are set, the
+    /// certificate is also the login: SASL EXTERNAL, which the server plugin `rabbitmq_auth_mechanism_ssl` provides.
+    /// With a user, the server receives both.
     ///
-    /// It is read once: start a new worker with another certificate before it expires.
+    /// The certificate is read once. Start a new worker with a new certificate before it expires.
     pub fn tls_identity(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls.client = Some((chain.into(), key.into()));
         self
     }
 
-    /// Asks for user and password at each connection, for those that change: a token that expires, a password that a vault
-    /// hands out. The URL then names no user.
+    /// Calls `ask` for the user and password of each connection. Use this for credentials that change: a token that
+    /// expires, or a password issued by a vault. The URL must not name a user.
     ///
-    /// An error, and no answer within 10 seconds, is an error of the connection: it ends the start of a worker, and later it is
-    /// asked again. The server ends a connection whose token has expired, and all that was unsettled then comes again by a
-    /// connection with the next token: say how long a token holds by [`Credentials::valid_for`], and the connection gets the
-    /// next one in time.
+    /// If the callback fails, or does not answer within 10 seconds, the connection fails. At the start of a worker that
+    /// is an error; later, the callback is called again. The server closes a connection whose token has expired;
+    /// everything unsettled is then redelivered on a connection with the next token. To avoid this, set the lifetime of
+    /// a token with [`Credentials::valid_for`]; the connection is then given the next token in time.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -123,25 +126,26 @@ impl Options {
         self
     }
 
-    /// The server's `consumer_timeout`, if it is not its default of 30 minutes. RabbitMQ takes back what is unsettled
-    /// for longer, together with all else on that channel; it does not tell its setting, so that it is told here. A
-    /// worker whose handler timeout is more than half of it is warned when it subscribes.
+    /// Sets the server's `consumer_timeout`, if it differs from the default of 30 minutes. RabbitMQ takes back a
+    /// delivery that stays unsettled for longer, together with all others on its channel. RabbitMQ does not report the
+    /// setting, so it must be given here. A worker whose handler timeout is more than half of it logs a warning when it
+    /// subscribes.
     pub fn consumer_timeout(mut self, timeout: Duration) -> Self {
         self.consumer_timeout = timeout;
         self
     }
 
-    /// A policy lifts the delivery limit of the queues (`delivery-limit` of -1), so that one without a limit of its own is
-    /// taken from a RabbitMQ 4, and declared without one. idem cannot see policies: where there is none after all, RabbitMQ
-    /// drops each message at its 21st return.
+    /// States that a policy lifts the delivery limit of the queues (`delivery-limit` of -1). On RabbitMQ 4.0 and later,
+    /// a queue without its own limit is then accepted, and queues are declared without one. idem cannot see policies:
+    /// if there is none, RabbitMQ drops each message at its 21st return.
     pub fn delivery_limit_by_policy(mut self) -> Self {
         self.limit_by_policy = true;
         self
     }
 
-    /// How old a message can be when it is delivered again: for how long one may wait in the queue, or in others before it,
-    /// and be put back by an operator. RabbitMQ cannot tell, so that it is told here; a worker refuses to start where
-    /// claims are kept for less. Without it nothing is checked.
+    /// Sets how old a message can be when it is redelivered: the time that it may wait in this queue or in earlier
+    /// ones, and the time until an operator may put it back. RabbitMQ cannot report this. A worker whose store keeps
+    /// claims for less refuses to start. Without this option, nothing is checked.
     pub fn replay_window(mut self, window: Duration) -> Self {
         self.replay_window = Some(window);
         self
@@ -176,7 +180,7 @@ impl Options {
     }
 }
 
-/// Shows neither the URL, which holds the password, nor certificates and keys.
+/// Omits the URL, which contains the password, and certificates and keys.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")

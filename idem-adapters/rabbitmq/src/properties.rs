@@ -1,19 +1,19 @@
-//! A message's property list, as the bytes that it is: for messages that lapin cannot read.
+//! The property list of a message as raw bytes, for messages that lapin cannot parse.
 
 use crate::bare::Cursor;
 
-/// The contents of a property list, as far as it can be read.
+/// The contents of a property list, as far as it can be parsed.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Properties<'a> {
     pub(crate) message_id: Option<&'a [u8]>,
     pub(crate) kind: Option<&'a [u8]>,
-    /// Names and values; each value has its type before it.
+    /// Names and values. Each value is preceded by its type.
     pub(crate) headers: Vec<(&'a [u8], &'a [u8])>,
-    /// The other properties of which each is to be text, by name.
+    /// The other properties that should be text, by name.
     pub(crate) others: Vec<(&'static str, &'a [u8])>,
 }
 
-/// Which properties there are, in the order in which they stand, from the highest flag down.
+/// The properties in wire order, from the highest flag down.
 const FIELDS: [(&str, Type); 14] = [
     (CONTENT_TYPE, Type::Short),
     ("content encoding", Type::Short),
@@ -46,7 +46,7 @@ enum Type {
 }
 
 impl<'a> Properties<'a> {
-    /// Reads a list; the error is what could be read before it makes no sense any more.
+    /// Parses a list. The error contains what was parsed before the first invalid part.
     pub(crate) fn read(list: &'a [u8]) -> Result<Self, Self> {
         let mut read = Self::default();
         match read.fill(Cursor(list)) {
@@ -89,7 +89,7 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Passes over a value and its type.
+/// Skips a value and its type.
 fn skip(values: &mut Cursor<'_>) -> Option<()> {
     let length = match values.u8()? {
         b'V' => 0,

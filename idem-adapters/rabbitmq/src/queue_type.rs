@@ -1,14 +1,14 @@
-//! Finding out whether a queue is a quorum queue.
+//! Checks whether a queue is a quorum queue.
 //!
-//! AMQP has no question for it: a passive declaration answers whether a queue exists, and no more. So the queue is
-//! declared with `x-queue-type: quorum`. If it is there with other properties, the server refuses by naming the first
-//! that differs, durability first, then the arguments in an order of its own:
+//! AMQP has no request for this: a passive declaration only reports whether a queue exists. So the queue is declared
+//! with `x-queue-type: quorum`. If it exists with other properties, the server refuses and names the first one that
+//! differs: durability first, then the arguments in an order that the server chooses:
 //!
 //! > PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'orders' in vhost '/': received none but current
 //! > is the value '60000' of type 'long'
 //!
-//! An argument that only the queue has is learned from that text and given along the next time, until the server
-//! agrees, or names the type. (Texts of 3.10.8 and 4.0.5; their `rabbit_misc:assert_args_equivalence`.)
+//! An argument that only the queue has is parsed from that text and included in the next declaration, until the server
+//! accepts it or names the type. (Texts of 3.10.8 and 4.0.5, from `rabbit_misc:assert_args_equivalence`.)
 
 use idem_core::Error;
 use lapin::options::QueueDeclareOptions;
@@ -23,10 +23,10 @@ use crate::error::{answer, broker, refused};
 use crate::limit::{self, Limits};
 use crate::request::{Expected, Request};
 
-/// More than all arguments that RabbitMQ knows.
+/// More than the number of arguments that RabbitMQ has.
 const ROUNDS: usize = 32;
 
-/// A queue whose type is in question.
+/// A queue to check.
 #[derive(Clone, Copy)]
 pub(crate) struct Examined<'a> {
     pub(crate) address: &'a Address,
@@ -35,8 +35,8 @@ pub(crate) struct Examined<'a> {
     pub(crate) limits: Limits,
 }
 
-/// Declares the queue, where it is to be, and binds it. Refuses any other than a quorum queue. Answers with the arguments
-/// of the queue, so that the next time one round is enough: each refused declaration is a line in the server's log.
+/// Declares the queue if requested, and binds it. Refuses a queue that is not of the expected type. Returns the queue's
+/// arguments, so that the next check needs one round only: each refused declaration is a line in the server's log.
 pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTable) -> Result<FieldTable, Error> {
     let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
@@ -60,7 +60,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTab
     }
 }
 
-/// Declares a quorum queue. Returns its arguments, or the text of the server where the queue is of another kind.
+/// Declares a quorum queue. Returns its arguments, or the server's text if the queue has another type.
 async fn declare_quorum(
     bare: &mut Bare,
     queue: Examined<'_>,
@@ -85,12 +85,12 @@ async fn declare_quorum(
             }
             AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => match judge(text) {
                 Verdict::NoQuorumQueue => return Ok(Err(text.to_owned())),
-                // Asked for without one, so that the answer names what the queue has.
+                // Declare without a limit, so that the answer names the queue's.
                 Verdict::Limit => arguments = quorum(request, FieldTable::default()),
                 Verdict::Has(argument, value) => {
                     arguments.insert(argument, value);
                 }
-                // It was recreated with other arguments since they were learned.
+                // The queue was recreated with other arguments since they were learned.
                 Verdict::Unclear if !started_anew => {
                     started_anew = true;
                     arguments = quorum(request, FieldTable::default());
@@ -108,7 +108,7 @@ async fn declare_quorum(
     )))
 }
 
-/// The arguments of a quorum queue: those that are asked for, and those that are known.
+/// Returns the arguments of a quorum queue: the requested and the known ones.
 fn quorum(request: &Request, known: FieldTable) -> FieldTable {
     let mut arguments = known;
     for (name, value) in &request.arguments {
@@ -118,13 +118,13 @@ fn quorum(request: &Request, known: FieldTable) -> FieldTable {
     arguments
 }
 
-/// Whether the server refuses an argument that was asked for.
+/// Reports whether the server refuses an argument that was requested.
 fn is_asked_for(request: &Request, text: &str) -> bool {
     let argument = text.split_once(" arg '").and_then(|(_, rest)| rest.split_once('\'')).map(|(argument, _)| argument);
     argument.is_some_and(|argument| request.arguments.inner().contains_key(argument))
 }
 
-/// Whether the queue of these arguments, learned or given, has one consumer at a time. There is no policy for it.
+/// Reports whether a queue with these arguments has a single active consumer. No policy can set this.
 pub(crate) fn is_single_active(arguments: &FieldTable) -> bool {
     arguments.inner().get("x-single-active-consumer") == Some(&AMQPValue::Boolean(true))
 }
@@ -177,16 +177,16 @@ fn no_permission(name: &str, address: &Address, expected: Expected) -> Error {
 #[derive(Debug, PartialEq)]
 enum Verdict {
     NoQuorumQueue,
-    /// It has not the delivery limit that it was asked for.
+    /// It does not have the delivery limit that was declared.
     Limit,
-    /// It has this argument.
+    /// It has this argument, which was not declared.
     Has(ShortString, AMQPValue),
-    /// Neither.
+    /// None of these.
     Unclear,
 }
 
 fn judge(text: &str) -> Verdict {
-    // A quorum queue has every argument that is valid for it, so that an invalid one was learned from another type.
+    // A quorum queue has only arguments that are valid for it, so an invalid one was learned from another type.
     if text.contains("- invalid arg '") {
         return Verdict::NoQuorumQueue;
     }
@@ -195,7 +195,7 @@ fn judge(text: &str) -> Verdict {
     else {
         return Verdict::Unclear;
     };
-    // A quorum queue is always durable, and neither exclusive nor deleted with its last consumer.
+    // A quorum queue is always durable, and neither exclusive nor auto-delete.
     if matches!(argument, "x-queue-type" | "durable" | "auto_delete" | "exclusive") {
         return Verdict::NoQuorumQueue;
     }
@@ -212,7 +212,7 @@ fn judge(text: &str) -> Verdict {
     }
 }
 
-/// Integers of all sizes are equivalent to the server.
+/// Parses a value. The server treats integers of all sizes as equivalent.
 fn typed(value: &str, kind: &str) -> Option<AMQPValue> {
     match kind {
         "longstr" => Some(AMQPValue::LongString(value.into())),
@@ -234,7 +234,7 @@ mod tests {
         for rest in [
             "'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of type 'longstr' but current is none",
             "'x-queue-type' for queue 'q' in vhost '/': received 'quorum' but current is 'stream'",
-            // Long names of queues leave no room for the rest: the text has at most 255 bytes.
+            // A long queue name leaves no room for the rest: the text is limited to 255 bytes.
             "'x-queue-type' for queue 'qqqqqqqqq",
             "'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'",
         ] {

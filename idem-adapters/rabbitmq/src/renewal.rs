@@ -1,4 +1,4 @@
-//! Credentials that run out while a connection stands.
+//! Renewal of credentials that expire while a connection is open.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use tokio::time::{sleep, timeout};
 
 use crate::credentials::{Ask, ask};
 
-/// How long the server may take to answer.
+/// The time limit for the server's answer.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The shortest interval between two renewals, however short the credentials are said to be valid.
+/// The shortest interval between two renewals, however short the validity.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Gives the server the next credentials before those of a connection run out.
+/// Sends the next credentials to the server before those of a connection expire.
 pub(crate) struct Renewal {
     pub(crate) callback: Ask,
-    /// Whose connection it is.
+    /// The user of the connection.
     pub(crate) user: String,
     pub(crate) address: String,
 }
 
 impl Renewal {
-    /// Renews them again and again, until the connection has ended or the next ones have no end. Where that fails it is tried
-    /// again; the server ends the connection when they have run out.
+    /// Renews the credentials until the connection has ended or the new credentials do not expire. Retries after an
+    /// error; the server closes the connection once the credentials have expired.
     pub(crate) async fn keep(self, connection: Weak<Connection>, valid_for: Duration) {
         let mut wait = valid_for / 4 * 3;
         loop {
@@ -42,7 +42,7 @@ impl Renewal {
         }
     }
 
-    /// How long the next ones hold, if there is an end.
+    /// Renews once. Returns how long the new credentials are valid, if they expire.
     async fn renew(&self, connection: &Connection) -> Result<Option<Duration>, BoxError> {
         let next = ask(&self.callback).await?;
         if next.user != self.user {

@@ -7,29 +7,29 @@ use crate::argument::Argument;
 use crate::bindings::Binding;
 use crate::limit;
 
-/// The caller's knowledge of a queue before it is looked at.
+/// What the caller knows about a queue before it is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// It is to be made where it does not exist.
+    /// It is declared if it does not exist.
     Declared,
-    /// It exists, and its type is to be checked.
+    /// It exists, and its type must be checked.
     Existing,
-    /// It exists, and the user says that it is a quorum queue.
+    /// It exists, and the caller states that it is a quorum queue.
     Unverified,
-    /// It exists and is a classic queue, which the user accepts.
+    /// It exists and is a classic queue, which the caller accepts.
     Classic,
 }
 
-/// A queue as it is wanted.
+/// A requested queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) expected: Expected,
-    /// The arguments that it is to have, beside those that idem gives it.
+    /// The requested arguments, in addition to those that idem sets.
     pub(crate) arguments: FieldTable,
     pub(crate) bindings: Vec<Binding>,
-    /// The arguments of its consumer.
+    /// The arguments of the consumer.
     pub(crate) consumer: FieldTable,
-    /// The first of all that cannot be sent.
+    /// The first part that cannot be sent.
     refused: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Request {
         Self { expected, arguments, bindings: Vec::new(), consumer, refused: None }
     }
 
-    /// A short string, where it is one: lapin panics on a longer one.
+    /// Returns a short string. A longer text is recorded as refused, because lapin panics on it.
     fn short(&mut self, what: &str, text: String) -> ShortString {
         ShortString::try_new(text).unwrap_or_else(|_| {
             let text = format!("{what} has more than 255 bytes, which AMQP does not allow: give a shorter one");
@@ -81,7 +81,7 @@ impl Request {
         self.bindings.push(Binding { exchange, routing_key, arguments: table });
     }
 
-    /// Refuses what cannot be sent for a queue of this name.
+    /// Refuses a request that cannot be sent for a queue with this name.
     pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
         if let Some(refused) = &self.refused {
             return Err(Error::Config(format!("queue `{name}` cannot be asked for: {refused}")));

@@ -1,4 +1,4 @@
-//! A server, and its queues.
+//! A server and its queues.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::declare::{Declare, Existing};
 use crate::options::Options;
 use crate::request::{Expected, Request};
 
-/// A RabbitMQ server and virtual host, with a login that works. It keeps no connection open.
+/// A RabbitMQ server and virtual host, with a login that was checked. It keeps no connection open.
 ///
 /// ```no_run
 /// # use idem_core::{Store, Worker};
@@ -27,15 +27,15 @@ pub struct RabbitMq {
 }
 
 impl RabbitMq {
-    /// The server at `amqp://user:password@host:port/vhost`, or `amqps://` for TLS with the system's certificates.
+    /// Connects to `amqp://user:password@host:port/vhost`, or `amqps://` for TLS with the system's certificates.
     ///
     /// # Errors
-    /// As [`Options::connect`].
+    /// Same as [`Options::connect`].
     pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
         Self::options(url).connect().await
     }
 
-    /// The same with options.
+    /// Returns the connection options for this URL.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -54,20 +54,20 @@ impl RabbitMq {
         Options::new(url.into())
     }
 
-    /// An existing quorum queue, whatever its other arguments.
+    /// Returns an existing quorum queue, whatever its other arguments.
     ///
     /// # Errors
-    /// When it is awaited: it does not exist, or is not a quorum queue, or has a delivery limit (from RabbitMQ 4.0 on also
-    /// where it has none of its own and [`delivery_limit_by_policy`](Options::delivery_limit_by_policy) was not said), or
-    /// the user may not see to that: the text names the cure.
+    /// When awaited: the queue does not exist; it is not a quorum queue; it has a delivery limit, or has none set on
+    /// RabbitMQ 4.0 and later without [`delivery_limit_by_policy`](Options::delivery_limit_by_policy); or the user
+    /// lacks the permission to check this. The message names the fix.
     pub fn queue(&self, name: impl Into<String>) -> Existing {
         self.existing(name.into(), Expected::Existing)
     }
 
-    /// A durable quorum queue, declared where it does not exist; from RabbitMQ 4.0 on without a delivery limit
-    /// (`x-delivery-limit` of -1). An existing one is taken whatever arguments it has beside those that are asked for.
+    /// Declares a durable quorum queue if it does not exist; on RabbitMQ 4.0 and later without a delivery limit
+    /// (`x-delivery-limit` of -1). An existing queue may have other arguments in addition to the requested ones.
     ///
-    /// It is declared and bound again whenever the worker subscribes, so that it comes back after it was deleted.
+    /// The queue is declared and bound again at each subscribe, so that it is recreated after it was deleted.
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
@@ -83,52 +83,53 @@ impl RabbitMq {
     /// ```
     ///
     /// # Errors
-    /// When it is awaited: there is such a queue of another type, with a delivery limit or with another value of an argument, an
-    /// exchange that it is to be bound to does not exist, or the user may not do it: the text names the cure.
+    /// When awaited: the queue exists with another type, with a delivery limit or with another value of an argument; an
+    /// exchange that it is to be bound to does not exist; or the user lacks the permission. The message names the fix.
     pub fn declare(&self, name: impl Into<String>) -> Declare {
         let config = Arc::clone(&self.config);
         Declare { config, name: name.into(), request: Request::new(Expected::Declared) }
     }
 
-    /// An existing queue of which you know that it is a quorum queue. Only for a user without the permission
-    /// `configure`, by which RabbitMQ answers what type a queue has.
+    /// Returns an existing queue that the caller knows to be a quorum queue. Only for a user without the permission
+    /// `configure`, which RabbitMQ requires to report a queue's type.
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
-    /// // The user of the workers may only `read` and `write`; `orders` was declared as a quorum queue by another.
+    /// // The workers' user has only `read` and `write`; another user declared `orders` as a quorum queue.
     /// let orders = rabbit.queue_unverified("orders").await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// When it is awaited: it does not exist.
+    /// When awaited: the queue does not exist.
     pub fn queue_unverified(&self, name: impl Into<String>) -> Existing {
         self.existing(name.into(), Expected::Unverified)
     }
 
-    /// An existing classic queue whose messages may be lost: for one that cannot be replaced yet by a quorum queue.
+    /// Returns an existing classic queue whose messages may be lost. Use this for a queue that cannot yet be replaced
+    /// by a quorum queue.
     ///
-    /// idem does for its messages all that it does for those of a quorum queue: a copy is skipped, and an ack follows the
-    /// commit. But a classic queue gives up, and each start logs a warning of it:
+    /// idem handles its messages like those of a quorum queue: a duplicate is skipped, and the ack follows the commit.
+    /// But a classic queue has limitations, and each start logs a warning:
     ///
-    /// * Its messages are on one node, and are lost with it. Those that were not published as persistent are lost at its
-    ///   restart.
-    /// * It counts no deliveries, and only marks a message that comes again (`redelivered`). So the log does not name the
-    ///   messages that come again and again, and those are not stored before others.
+    /// * Its messages are on one node and are lost with it. Messages not published as persistent are lost when that
+    ///   node restarts.
+    /// * It does not count deliveries; it only marks a redelivered message (`redelivered`). So the log does not report
+    ///   messages that are redelivered again and again, and they are not stored before others.
     /// * [`DeliveryOrder::Queue`](idem_core::DeliveryOrder::Queue) is refused.
     ///
     /// See RabbitMQ's guides "Classic Queues" and "Quorum Queues", section "Feature Comparison".
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
-    /// // Until its producers publish to a quorum queue. The start logs a warning.
+    /// // Until its producers publish to a quorum queue. Each start logs a warning.
     /// let orders = rabbit.classic_queue("orders").await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// When it is awaited: it does not exist; it is a quorum queue (use [`queue`](Self::queue)), a stream, or a queue that
-    /// is not durable, is exclusive or is deleted with its last consumer; or the user lacks the permission `configure`.
+    /// When awaited: the queue does not exist; it is a quorum queue (use [`queue`](Self::queue)), a stream, not
+    /// durable, exclusive or auto-delete; or the user lacks the permission `configure`.
     pub fn classic_queue(&self, name: impl Into<String>) -> Existing {
         self.existing(name.into(), Expected::Classic)
     }
@@ -139,12 +140,12 @@ impl RabbitMq {
 }
 
 impl Options {
-    /// Connects once, to see that the server answers and that the login works.
+    /// Connects once, to check that the server answers and accepts the login.
     ///
     /// # Errors
-    /// [`Error::Config`] for a URL, a host or a certificate that cannot be read; [`Error::Broker`] where the server is away,
-    /// does not answer within 10 seconds, refuses the login or fails the verification of TLS: with several
-    /// [`hosts`](Self::hosts), where that is so of each. The texts name the cure, and each host.
+    /// [`Error::Config`] if a URL, a host or a certificate cannot be parsed. [`Error::Broker`] if the server is
+    /// unreachable, does not answer within 10 seconds, refuses the login or fails TLS verification; with several
+    /// [`hosts`](Self::hosts), only if every host fails. The messages name the fix and each host.
     pub async fn connect(self) -> Result<RabbitMq, Error> {
         let config = self.config()?;
         Link::open(&config, "connect").await?.close().await;

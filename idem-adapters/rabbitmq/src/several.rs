@@ -7,12 +7,12 @@ use idem_core::Error;
 use crate::source::Queue;
 
 impl Queue {
-    /// Another queue of the same server beside this one, for one worker by one connection. Each delivery names its own queue
+    /// Adds another queue of the same server, for one worker on one connection. Each delivery has its own queue's name
     /// as its source.
     ///
-    /// Each queue has a prefetch of its own, which limits its own unsettled deliveries, and the queues take turns: a
-    /// queue with a backlog keeps no other one waiting. With an order, the deliveries of each queue share an ordering key. Where one queue cannot be consumed,
-    /// the whole source is opened again.
+    /// Each queue has its own prefetch, which limits its unsettled deliveries, and the queues take turns: a backlog in
+    /// one does not delay the others. With an order, the deliveries of each queue share an ordering key. If one queue
+    /// cannot be consumed, the worker resubscribes to all of them.
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
@@ -23,7 +23,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Config`] where the queues come from different [`RabbitMq`](crate::RabbitMq)s, or one is given twice.
+    /// [`Error::Config`] if the queues come from different [`RabbitMq`](crate::RabbitMq)s, or one is added twice.
     pub fn and(mut self, mut other: Self) -> Result<Self, Error> {
         if !Arc::ptr_eq(&self.config, &other.config) {
             return Err(Error::Config(format!(

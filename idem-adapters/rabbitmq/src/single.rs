@@ -1,4 +1,4 @@
-//! The subscription after a message that lapin cannot read: one message at a time, by a connection that can read it.
+//! The subscription after a message that lapin cannot parse: one message at a time, on a connection that can parse it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,7 +16,8 @@ pub(crate) type Taken = Option<(Delivery, RabbitMqAcker)>;
 
 pub(crate) struct Single {
     consumer: Consumer,
-    /// How many messages pass one at a time behind each that lapin cannot read: as many as it would have prefetched.
+    /// How many messages to take one at a time after each one that lapin cannot parse: as many as lapin would have
+    /// prefetched.
     max_unsettled: u16,
 }
 
@@ -30,7 +31,7 @@ impl Single {
         Ok(Self { consumer: Bare::consume(config, queue, arguments).await?, max_unsettled })
     }
 
-    /// The next delivery, and `left` as it is behind it; `None` once none was left, and all are settled.
+    /// Returns the next delivery and updates `left`; `None` when `left` is 0 and all are settled.
     pub(crate) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -44,7 +45,7 @@ impl Single {
             let taken_out = delivery.unrepresentable().is_some();
             let behind = if taken_out { self.max_unsettled } else { left.saturating_sub(1) };
             let acker = RabbitMqAcker::from(self.consumer.acker(tag, behind == 0));
-            // The server has taken back what was buffered when the connection ended.
+            // The connection has ended: the server has taken back what was buffered.
             if acker.is_live() {
                 if taken_out {
                     tracing::error!(
@@ -60,7 +61,7 @@ impl Single {
         Poll::Ready(if *left == 0 { Ok(None) } else { Err("the connection has ended".into()) })
     }
 
-    /// Ends the subscription, and gives back what was not handed out.
+    /// Ends the subscription, and releases messages that were not returned.
     pub(crate) async fn drain(&mut self) -> Result<(), BoxError> {
         self.consumer.cancel().await?;
         while let Some(Ok(message)) = self.consumer.next().await {

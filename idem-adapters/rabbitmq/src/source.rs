@@ -22,11 +22,11 @@ use crate::single::Taken;
 use crate::subscription::{DRAIN, SUBSCRIBE, Subscription};
 use crate::wide::End;
 
-/// A quorum queue of a RabbitMQ server, made by [`RabbitMq::queue`](crate::RabbitMq::queue) or
-/// [`RabbitMq::declare`](crate::RabbitMq::declare); or several of them, joined by [`and`](Self::and).
+/// A quorum queue of a RabbitMQ server, returned by [`RabbitMq::queue`](crate::RabbitMq::queue) or
+/// [`RabbitMq::declare`](crate::RabbitMq::declare); or several queues joined by [`and`](Self::and).
 ///
-/// Each [`subscribe`](Source::subscribe) makes a new connection, with a channel for each queue, and ends those before: deliveries
-/// of the earlier ones go back to their queues, and their ackers answer [`Settled::Stale`](idem_core::Settled::Stale).
+/// Each [`subscribe`](Source::subscribe) opens a new connection with one channel per queue, and closes the earlier
+/// ones. Their deliveries go back to the queues, and their ackers return [`Settled::Stale`](idem_core::Settled::Stale).
 ///
 /// ```no_run
 /// # async fn queues(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
@@ -38,11 +38,11 @@ pub struct Queue {
     pub(crate) config: Arc<Config>,
     /// The names of all queues.
     pub(crate) name: Arc<str>,
-    /// At least one. Before the link, which is dropped behind them.
+    /// At least one. Declared before `link`, so that it is dropped first.
     pub(crate) members: Vec<Member>,
     link: Option<Link>,
     subscription: Option<Subscription>,
-    /// Which member is asked first for the next delivery.
+    /// The member to poll first for the next delivery.
     turn: usize,
     asked: Asked,
 }
@@ -54,7 +54,7 @@ impl Queue {
         Self { config, name, members: vec![member], link: None, subscription: None, turn: 0, asked }
     }
 
-    /// The queues and where they are, for errors.
+    /// Returns the queues and their address, for errors.
     pub(crate) fn place(&self) -> String {
         match &self.members[..] {
             [member] => member.place(&self.config.address),
@@ -66,7 +66,7 @@ impl Queue {
         broker(format!("the subscription to {place} has ended"), source).into()
     }
 
-    /// The end at a message that lapin cannot read.
+    /// Handles a message that lapin cannot parse: switches all members to one message at a time and returns the error.
     fn unreadable(&mut self, tag: u64, max_unsettled: u16, error: lapin::Error) -> BoxError {
         for member in self.members.iter_mut().filter(|member| member.is_by_lapin()) {
             member.take_singly(max_unsettled);
@@ -80,7 +80,7 @@ impl Queue {
         error::unreadable(&self.place(), error).into()
     }
 
-    /// The next delivery of any member, and which member it is. Cancel safe.
+    /// Returns the next delivery of any member, and the index of that member. Cancel safe.
     async fn any(&mut self) -> (usize, Result<Taken, End>) {
         let (members, turn) = (&mut self.members, &mut self.turn);
         poll_fn(|context| {
@@ -96,7 +96,7 @@ impl Queue {
         .await
     }
 
-    /// The next delivery. Cancel safe.
+    /// Returns the next delivery. Cancel safe.
     async fn take(&mut self) -> Result<(Delivery, RabbitMqAcker), BoxError> {
         loop {
             let Some(subscription) = self.subscription.filter(|subscription| subscription.live) else {
@@ -118,7 +118,7 @@ impl Queue {
         }
     }
 
-    /// Has a member subscribe by lapin again. Cancel safe.
+    /// Subscribes a member on lapin's connection again. Cancel safe.
     async fn widen(&mut self, at: usize, max_unsettled: u16) -> Result<(), BoxError> {
         let link = match self.link.take() {
             Some(link) => link,
@@ -153,12 +153,12 @@ impl Source for Queue {
         "rabbitmq"
     }
 
-    /// Of several queues all names; each delivery has that of its own queue.
+    /// For several queues, all their names. Each delivery has the name of its own queue.
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Each queue is looked at again each time: it may have been recreated with other arguments.
+    /// Checks each queue again each time: it may have been recreated with other arguments.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
         self.check(&options)?;
         self.close().await;
@@ -183,12 +183,12 @@ impl Source for Queue {
         Ok(())
     }
 
-    /// As the user has said by [`replay_window`](crate::Options::replay_window).
+    /// Returns the [`replay_window`](crate::Options::replay_window) option.
     fn replay_window(&self) -> ReplayWindow {
         self.config.replay_window.map_or(ReplayWindow::Unknown, ReplayWindow::Within)
     }
 
-    /// The broker keeps none.
+    /// RabbitMQ has no positions.
     fn has_positions(&self) -> bool {
         false
     }
@@ -197,12 +197,12 @@ impl Source for Queue {
         false
     }
 
-    /// The consumer timeout, as the user has said it by [`consumer_timeout`](crate::Options::consumer_timeout).
+    /// Returns the [`consumer_timeout`](crate::Options::consumer_timeout) option.
     fn unsettled_limit(&self) -> Option<Duration> {
         Some(self.config.consumer_timeout)
     }
 
-    /// The prefetch is that of each queue.
+    /// The prefetch applies to each queue.
     fn queues(&self) -> usize {
         self.members.len()
     }
@@ -222,7 +222,7 @@ impl Source for Queue {
         taken
     }
 
-    /// Gives up after 10 seconds without an answer: the server then takes all back when the connection ends.
+    /// Gives up after 10 seconds without an answer. The server then takes everything back when the connection ends.
     async fn drain(&mut self) {
         let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else { return };
         subscription.live = false;
@@ -236,10 +236,10 @@ impl Source for Queue {
         let _ = drained.await;
     }
 
-    /// Gives up after 10 seconds without an answer: the heartbeat ends the connection then.
+    /// Gives up after 10 seconds without an answer. The heartbeat then ends the connection.
     async fn close(&mut self) {
         self.subscription = None;
-        // All at once, so that none is left where the time is over before its turn.
+        // Take all first, so that none is left behind if the timeout expires before its turn.
         let link = self.link.take();
         let subscriptions: Vec<_> = self.members.iter_mut().filter_map(Member::leave).collect();
         let close = async {

@@ -5,19 +5,19 @@ use std::time::Duration;
 /// The state of one subscription, made by `subscribe`.
 #[derive(Clone, Copy)]
 pub(crate) struct Subscription {
-    /// Whether it may still be asked for deliveries.
+    /// Whether it may still return deliveries.
     pub(crate) live: bool,
     /// Whether the deliveries of each queue share an ordering key.
     pub(crate) ordered: bool,
-    /// How many deliveries of each queue may be unsettled.
+    /// The maximum number of unsettled deliveries of each queue.
     pub(crate) max_unsettled: u16,
-    /// Which of the hosts it is connected to.
+    /// The index of the host that it is connected to.
     pub(crate) host: usize,
 }
 
-/// The limit to what a broker that does not answer can delay a shutdown by.
+/// The longest time that an unresponsive broker can delay a shutdown.
 pub(crate) const DRAIN: Duration = Duration::from_secs(10);
 
-/// The time limit for all questions about one queue and its subscription. lapin waits forever for an answer that its connection
-/// has lost.
+/// The time limit for all requests for one queue and its subscription. lapin waits forever for an answer if its
+/// connection is lost.
 pub(crate) const SUBSCRIBE: Duration = Duration::from_secs(60);

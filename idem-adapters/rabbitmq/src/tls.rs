@@ -1,21 +1,21 @@
-//! TLS: whom the client trusts, and as whom it shows itself.
+//! TLS: trusted authorities and the client certificate.
 
 use idem_core::Error;
 use lapin::tcp::{RustlsConnector, RustlsConnectorConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-/// The certificates and keys that the user gave, as PEM.
+/// The certificates and keys set by the caller, as PEM.
 #[derive(Default)]
 pub(crate) struct Tls {
-    /// The authorities that are trusted, instead of those of the system.
+    /// The trusted authorities, instead of the system's.
     pub(crate) ca: Option<Vec<u8>>,
-    /// The client's certificate with those that lead to its authority, and its key.
+    /// The client certificate with its intermediates, and its key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Tls {
-    /// The option that was given, as an error names it.
+    /// Returns the name of the option that was set, for errors.
     pub(crate) fn given(&self) -> Option<&'static str> {
         match self {
             Self { ca: Some(_), .. } => Some("a CA"),
@@ -24,7 +24,7 @@ impl Tls {
         }
     }
 
-    /// TLS that accepts a certificate of a trusted authority for the name in the URL.
+    /// Returns a connector that requires a certificate from a trusted authority for the host name.
     pub(crate) fn connector(&self) -> Result<RustlsConnector, Error> {
         let roots = match &self.ca {
             None => RustlsConnectorConfig::new_with_native_certs().map_err(|error| {
@@ -34,7 +34,7 @@ impl Tls {
                 RustlsConnectorConfig::default().with_parsable_certificates(certificates(pem, "given to .tls_ca")?)
             }
         };
-        // The provider is the process's own where it has one, and else ring, which becomes the process's.
+        // Uses the process's default crypto provider if one is installed; otherwise ring, which becomes the default.
         let connector = match &self.client {
             None => roots.connector_with_no_client_auth(),
             Some((chain, key)) => {
@@ -55,7 +55,7 @@ fn certificates(pem: &[u8], which: &str) -> Result<Vec<CertificateDer<'static>>,
     })
 }
 
-/// The parser's error is not passed on, so that nothing of the key can be in it.
+/// Does not pass on the parser's error, so that no part of the key can appear in it.
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
         refused(

@@ -1,4 +1,4 @@
-//! Conversion of messages that lapin cannot read.
+//! Conversion of messages that lapin cannot parse.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::bare::Message;
 use crate::delivery::{VOLATILE, Way, delivery, number, value_bytes};
 use crate::properties::{CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, Properties, REPLY_TO, TYPE, is_text};
 
-/// The header with the whole property list, in bytes.
+/// The header that contains the whole property list, as bytes.
 pub(crate) const LIST: &str = "idem-amqp-properties";
 
-/// The broker changes a count in the list at each delivery, and the list with it. The parts that cannot be read are named
-/// in the reason.
+/// The broker changes a count in the list at each delivery, so the list is volatile too. The reason names the parts
+/// that cannot be parsed.
 const VOLATILE_HERE: &[&str] = &[VOLATILE[0], VOLATILE[1], VOLATILE[2], LIST];
 
-/// The facts of a message that was read as bytes: those that lapin would tell, where it could read the message.
+/// Converts a message that was read as bytes, to the same delivery as lapin's where lapin could parse it.
 pub(crate) fn read(queue: &Arc<str>, mut message: Message) -> Delivery {
     let body = std::mem::take(&mut message.body);
     match readable(&message) {
@@ -37,11 +37,11 @@ fn readable(message: &Message) -> Option<(Way<'_>, BasicProperties)> {
     }
 }
 
-/// Keeps all of it: as text what is text, and the property list as it came.
+/// Keeps the whole message: text parts as text, and the property list as it was received.
 fn unreadable(queue: &Arc<str>, message: &Message, body: Vec<u8>) -> Delivery {
     let (properties, volatile, why) = match Properties::read(&message.properties) {
         Ok(properties) => (properties, VOLATILE_HERE, ""),
-        // Nothing else tells it from another one then.
+        // Then only the list distinguishes the message from others.
         Err(properties) => (properties, &VOLATILE[..], "its property list makes no sense. "),
     };
     let why = why.to_owned() + &reasons(message, &properties);
@@ -67,7 +67,7 @@ fn unreadable(queue: &Arc<str>, message: &Message, body: Vec<u8>) -> Delivery {
         .with_unrepresentable(Some(why.trim_end()))
 }
 
-/// A value of which no name is bytes becomes what it becomes in any message; any other stays as it is.
+/// Converts a value as in any other message; a value that contains a name that is not UTF-8 stays as raw bytes.
 fn shown(value: &[u8]) -> bytes::Bytes {
     parsed(value).map_or_else(|| bytes::Bytes::copy_from_slice(value), |value| value_bytes(&value))
 }
@@ -79,7 +79,7 @@ fn parsed(value: &[u8]) -> Option<AMQPValue> {
     }
 }
 
-/// Everything of which the text is not all, so that two messages are told apart by it.
+/// Describes every part that its text does not fully represent, so that the reason distinguishes two messages.
 fn reasons(message: &Message, properties: &Properties<'_>) -> String {
     let of_headers = properties.headers.iter().map(|(name, _)| ("the name of a header", *name));
     let mut reasons: String = [("the exchange's name", &*message.exchange), ("the routing key", &message.routing_key)]
@@ -110,7 +110,7 @@ mod tests {
         Message { exchange, routing_key, properties, body, redelivered: true, ..Default::default() }
     }
 
-    /// With a message id `id`, one header, and a count of the broker's.
+    /// A list with the message id `id`, one header, and a delivery count set by the broker.
     fn list(id: &[u8], header: &[u8], count: u8) -> Vec<u8> {
         let counted = [&[16][..], b"x-delivery-count", &[b'b', count]].concat();
         let table = [header, &counted].concat();
@@ -155,7 +155,7 @@ mod tests {
         let delivery = read(&"q".into(), routed);
         assert_eq!(delivery.unrepresentable(), Some("the routing key is not UTF-8: its bytes are ff."));
         assert_eq!(delivery.subject(), Some("\u{fffd}"));
-        // A content type, a correlation id that is not UTF-8, and a place for the answer.
+        // A content type, a correlation id that is not UTF-8, and a reply-to.
         let delivery = read(&"q".into(), message(&[0x86, 0, 1, b'c', 1, 0xFE, 1, b'r']));
         assert_eq!(delivery.unrepresentable(), Some("correlation id is not UTF-8: its bytes are fe."));
         assert_eq!((delivery.content_type(), delivery.correlation_id()), (Some("c"), Some("\u{fffd}")));

@@ -1,21 +1,21 @@
-//! The URL of a server.
+//! Parsing of the server URL.
 
 use idem_core::Error;
 use lapin::types::ShortString;
 use lapin::uri::AMQPUri;
 
-/// By default RabbitMQ offers 60 seconds, after which a connection that died without a word is noticed; its manual
-/// recommends 5 to 20.
+/// The heartbeat in seconds, which limits how long a silently dead connection goes unnoticed. RabbitMQ's default is 60;
+/// its manual recommends 5 to 20.
 const HEARTBEAT: u16 = 20;
 
 /// The parts of a URL.
 pub(crate) struct Url {
     pub(crate) uri: AMQPUri,
-    /// It names a user: without one lapin takes `guest`.
+    /// Whether it names a user. Without one, lapin uses `guest`.
     pub(crate) has_user: bool,
 }
 
-/// Errors of lapin's parser are not passed on: one of them repeats the URL, password included.
+/// Parses a URL. Does not pass on the errors of lapin's parser: one of them repeats the URL, including the password.
 pub(crate) fn parse(url: &str) -> Result<Url, Error> {
     let bad = |what: &str| {
         Error::Config(format!(
@@ -28,8 +28,8 @@ pub(crate) fn parse(url: &str) -> Result<Url, Error> {
         .or_else(|| url.strip_prefix("amqps://"))
         .ok_or_else(|| bad("does not begin with amqp:// or amqps://"))?;
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // A password with a bare `/`, `?` or `#` ends the authority early. The rest of it would be taken for a host,
-    // a port and a virtual host, and would be named in errors.
+    // An unencoded `/`, `?` or `#` in the password ends the authority early. The rest would be parsed as a host, a port
+    // and a virtual host, and would appear in errors.
     if path.contains('@') {
         return Err(bad("has an @ behind its host"));
     }
@@ -37,7 +37,7 @@ pub(crate) fn parse(url: &str) -> Result<Url, Error> {
     if ShortString::try_new(uri.vhost.as_str()).is_err() {
         return Err(bad("has a virtual host of more than 255 bytes"));
     }
-    // lapin takes an IPv6 address for no host, and no host for localhost.
+    // lapin parses an IPv6 address as no host, and no host as localhost.
     let host = authority.rsplit('@').next().unwrap_or(authority);
     if let Some(end) = host.find(']').filter(|_| host.starts_with('[')) {
         uri.authority.host = host[1..end].to_owned();

@@ -1,4 +1,4 @@
-//! The subscription by lapin: as much is taken as may be unsettled.
+//! The subscription on lapin's connection, with a prefetch of all that may be unsettled.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -14,16 +14,17 @@ use crate::connection::Link;
 use crate::delivery::{Way, delivery};
 
 pub(crate) struct Wide {
-    // In the order in which they are to be dropped.
+    // In drop order.
     consumer: Consumer,
     channel: Channel,
     /// The tag of the last delivery.
     tag: u64,
 }
 
-/// Why a subscription by lapin has ended.
+/// Why a subscription on lapin's connection has ended.
 pub(crate) enum End {
-    /// At a message that lapin cannot read. Of several queues nobody knows which one had it: the connection ends for all.
+    /// lapin cannot parse a message. With several queues it is unknown which one had it: the connection ends for all of
+    /// them.
     Unreadable {
         tag: u64,
         error: lapin::Error,
@@ -39,14 +40,14 @@ impl Wide {
         arguments: FieldTable,
     ) -> lapin::Result<Self> {
         let channel = link.connection.create_channel().await?;
-        // Before the consumer, which takes its limit from it. `global` is refused by quorum queues.
+        // Before the consumer, which takes its limit from it. Quorum queues refuse `global`.
         channel.basic_qos(max_unsettled, BasicQosOptions { global: false }).await?;
         let options = BasicConsumeOptions { no_ack: false, ..Default::default() };
         let consumer = channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
         Ok(Self { consumer, channel, tag: 0 })
     }
 
-    /// After an error it must not be asked again: the stream then stays pending for ever.
+    /// Must not be called again after an error: the stream then stays pending forever.
     pub(crate) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -54,7 +55,7 @@ impl Wide {
     ) -> Poll<Result<(Delivery, RabbitMqAcker), End>> {
         loop {
             return Poll::Ready(match ready!(self.consumer.poll_next_unpin(context)) {
-                // After a loss the stream still yields what it had buffered; the server has taken that back.
+                // After a loss the stream still yields buffered messages, which the server has taken back.
                 Some(Ok(message)) if !message.acker.usable() => {
                     self.tag = message.delivery_tag;
                     continue;
@@ -70,14 +71,14 @@ impl Wide {
                     Err(End::Unreadable { tag: self.tag, error })
                 }
                 Some(Err(error)) => Err(End::Other(error.into())),
-                // There is no error with it. From 4.3 on this is also what follows a consumer timeout.
+                // There is no error with it. Since 4.3, a consumer timeout ends the stream like this too.
                 None => Err(End::Other(crate::error::CANCELLED.into())),
             });
         }
     }
 
-    /// Ends the subscription. Prefetched messages come first, then the end: they are released one by one, rather than by
-    /// closing the channel, which counts it as failed.
+    /// Ends the subscription. The stream yields the prefetched messages before its end. They are released one by one,
+    /// because RabbitMQ counts a message returned by a closed channel as failed.
     pub(crate) async fn drain(&mut self) -> lapin::Result<()> {
         self.channel.basic_cancel(self.consumer.tag(), BasicCancelOptions { nowait: false }).await?;
         while let Some(Ok(message)) = self.consumer.next().await {
@@ -86,7 +87,7 @@ impl Wide {
         Ok(())
     }
 
-    /// A deliberate end of the channel has the server requeue at once, before the connection is gone.
+    /// Closes the channel explicitly, so that the server requeues at once, before the connection ends.
     pub(crate) async fn close(self) {
         let _ = self.channel.close(200, "done".into()).await;
     }

@@ -1,4 +1,4 @@
-//! The suite for sources, over a quorum queue and a classic queue of RabbitMQ.
+//! The conformance suite for sources, on a quorum queue and a classic queue of RabbitMQ.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -11,7 +11,7 @@ use lapin::BasicProperties;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
-/// A queue, consumed by way of a relay that can be cut.
+/// A queue consumed through a relay that can cut connections.
 struct OneQueue<const CLASSIC: bool> {
     world: common::World,
     relay: Relay,

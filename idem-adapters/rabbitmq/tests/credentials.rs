@@ -1,4 +1,4 @@
-//! Credentials that are asked for at each connection.
+//! Credentials from a callback, called for each connection.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -14,7 +14,7 @@ use idem_rabbitmq::{Credentials, RabbitMq};
 
 const SENTINEL: &str = "s3ntinel";
 
-/// A callback that answers with the test's login, until it has expired.
+/// A callback that returns the test's login until it has expired.
 #[derive(Clone, Default)]
 struct Tokens {
     asked: Arc<AtomicU32>,
@@ -74,7 +74,7 @@ async fn a_connection_gets_the_next_credentials_before_its_own_run_out() {
     world.publish("before").await;
     let (_, unsettled) = next(&mut queue).await;
     tokio::time::timeout(common::LONG, relay.renewed(2)).await.expect("no connection was given another secret");
-    // The connection stands: what was unsettled is still ours, and more comes.
+    // The connection is still open: the unsettled delivery can be settled, and more are delivered.
     assert_eq!(unsettled.ack().await.unwrap(), Settled::Sent);
     world.publish("after").await;
     let (delivery, acker) = next(&mut queue).await;
@@ -82,7 +82,7 @@ async fn a_connection_gets_the_next_credentials_before_its_own_run_out() {
     acker.ack().await.unwrap();
 }
 
-/// What lapin cannot read is taken out by a connection of another kind, which logs in by the same credentials.
+/// A message that lapin cannot parse is removed on another kind of connection, which uses the same credentials.
 #[tokio::test]
 async fn the_connection_that_reads_bytes_asks_as_well() {
     let Some(world) = World::new().await else { return };

@@ -10,7 +10,7 @@ use lapin::options::{BasicConsumeOptions, BasicPublishOptions, ExchangeDeclareOp
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, ExchangeKind};
 
-/// The world's queue, which removes itself some time after its test.
+/// Declares the world's queue, which expires after its test.
 async fn declared(world: &World) -> Declare {
     world.rabbit().await.declare(&world.queue).argument("x-expires", 600_000)
 }
@@ -28,7 +28,7 @@ async fn a_queue_is_declared_with_the_arguments_that_are_asked_for() {
     let ordered = subscribe_options(1).with_order(DeliveryOrder::Queue);
     queue.subscribe(ordered.clone()).await.unwrap();
     queue.close().await;
-    // An existing queue may have more of them, and what it has is known for the order.
+    // An existing queue may have more arguments, and its own are used for the order check.
     let mut queue = declared(&world).await.await.unwrap();
     queue.subscribe(ordered).await.unwrap();
     queue.close().await;
@@ -61,7 +61,7 @@ async fn what_no_quorum_queue_can_have_is_refused() {
     assert!(refused.contains("default exchange"), "{refused}");
 }
 
-/// Publishes by the exchange that has the name of the queue.
+/// Publishes to the exchange that has the queue's name.
 async fn publish(world: &World, routing_key: &str, headers: FieldTable) {
     let properties = BasicProperties::default().with_headers(headers);
     let (name, options) = (world.queue.as_str().into(), BasicPublishOptions { mandatory: true, ..Default::default() });
@@ -118,7 +118,8 @@ async fn an_exchange_that_does_not_exist_is_refused_with_the_cure() {
     assert!(refused.contains("declare the exchange"), "{refused}");
 }
 
-/// RabbitMQ gives to the consumer of a higher priority as long as that has room, and else to the one that has waited longest.
+/// RabbitMQ delivers to the consumer with the higher priority while its prefetch has room, and otherwise to the one
+/// that has waited longest.
 #[tokio::test]
 async fn a_consumer_has_the_arguments_that_are_asked_for_however_it_consumes() {
     let Some(world) = World::new().await else { return };
@@ -126,7 +127,7 @@ async fn a_consumer_has_the_arguments_that_are_asked_for_however_it_consumes() {
     let mut queue = world.rabbit().await.queue(name).consumer_argument("x-priority", 10).await.unwrap();
     for way in ["by lapin", "by bytes"] {
         if way == "by bytes" {
-            // Ends lapin's connection, so that the next one is that which reads bytes.
+            // Ends lapin's connection, so that the next one reads raw bytes.
             world.publish_unreadable(&["bad"]).await;
             loss(&mut queue).await;
             world.until_ready(1).await;

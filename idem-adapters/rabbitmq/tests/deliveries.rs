@@ -1,4 +1,4 @@
-//! What arrives, and what settling it does.
+//! Deliveries, and the effects of settling them.
 
 mod common;
 
@@ -144,7 +144,7 @@ async fn a_released_message_comes_back_at_once_as_redelivered() {
     assert_eq!(acker.release().await.unwrap(), Settled::Sent);
     let (delivery, _) = next(&mut queue).await;
     assert_eq!(delivery.payload(), "x");
-    // The count of the broker is no attempt.
+    // The broker's count does not count attempts.
     assert_eq!((delivery.redelivered(), delivery.attempt()), (true, 1));
 }
 

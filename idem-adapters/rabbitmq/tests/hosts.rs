@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 const SENTINEL: &str = "s3ntinel";
 
-/// Where nobody listens.
+/// Returns an address where nothing listens.
 async fn dead() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("127.0.0.1:{}", listener.local_addr().unwrap().port())
@@ -33,7 +33,7 @@ async fn a_host_that_is_dead_is_skipped() {
     let (delivery, acker) = next(&mut queue).await;
     assert_eq!(delivery.payload(), "x");
     acker.ack().await.unwrap();
-    // The connection that reads bytes is tried at each host as well.
+    // The connection that reads raw bytes also tries each host.
     world.publish_unreadable(&["bad"]).await;
     loss(&mut queue).await;
     queue.subscribe(subscribe_options(1)).await.unwrap();
@@ -77,14 +77,14 @@ async fn a_source_whose_host_dies_goes_on_at_the_next_and_comes_back() {
             if delivery.payload() == number.to_string().as_bytes() {
                 break;
             }
-            // RabbitMQ does not confirm an ack: that of the message before may have ended with its host.
+            // RabbitMQ does not confirm an ack: that of the message before may have been lost with its host.
             assert!(delivery.redelivered(), "{delivery:?}");
         }
         dies.refuse(false);
     }
 }
 
-/// A node that takes connections and cannot serve the queue must not be tried for ever.
+/// A node that accepts connections but cannot serve the queue must not be retried forever.
 #[tokio::test]
 async fn where_a_subscription_ends_the_next_connection_begins_with_the_next_host() {
     let Some(world) = World::new().await else { return };
@@ -92,7 +92,7 @@ async fn where_a_subscription_ends_the_next_connection_begins_with_the_next_host
     let options = RabbitMq::options(one.url(&world.url)).hosts([host(&two, &world.url)]);
     let mut queue = options.connect().await.unwrap().queue(&world.queue).await.unwrap();
     queue.subscribe(subscribe_options(1)).await.unwrap();
-    // The server ends the channel, and goes on taking connections by this relay.
+    // The server closes the channel, but still accepts connections through this relay.
     one.ack_nonsense();
     loss(&mut queue).await;
     queue.subscribe(subscribe_options(1)).await.unwrap();

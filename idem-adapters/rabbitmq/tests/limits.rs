@@ -1,4 +1,4 @@
-//! How often a queue delivers a message before it drops it.
+//! Delivery limits of queues.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -8,7 +8,7 @@ use idem_core::{Error, Source};
 use idem_rabbitmq::RabbitMq;
 use lapin::types::AMQPValue;
 
-/// What `queue` and `declare` say to the world's queue.
+/// Returns the errors of `queue` and `declare` for the world's queue.
 async fn refusals(world: &World) -> [String; 2] {
     let rabbit = world.rabbit().await;
     [rabbit.queue(&world.queue).await.unwrap_err(), rabbit.declare(&world.queue).await.unwrap_err()].map(|error| {
@@ -29,7 +29,7 @@ async fn a_queue_with_a_delivery_limit_is_refused_with_the_cure() {
     assert!(said.queue(&world.queue).await.is_err(), "the argument goes before a policy");
 }
 
-/// It would drop a message at its first return.
+/// Before 4.0, it would drop a message at its first return.
 #[tokio::test]
 async fn a_negative_limit_is_refused_before_4_0() {
     let Some(world) = World::empty().await else { return };

@@ -1,4 +1,4 @@
-//! What a start logs. It has a process of its own, since lapin logs on threads of its own.
+//! The log of a start. This test has a separate process, because lapin logs on its own threads.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -12,7 +12,7 @@ async fn a_clean_start_logs_no_error() {
     let Some(world) = World::empty().await else { return };
     let (text, subscriber) = idem_test::captured();
     tracing::subscriber::set_global_default(subscriber).unwrap();
-    // The server names an argument by refusing a declaration without it.
+    // The server reports an argument by refusing a declaration without it.
     let arguments = [
         ("x-message-ttl", AMQPValue::LongLongInt(60_000)),
         ("x-dead-letter-exchange", AMQPValue::LongString("".into())),

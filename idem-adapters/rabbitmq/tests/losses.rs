@@ -36,7 +36,7 @@ async fn an_ack_of_before_the_loss_settles_nothing_else() {
     relay.cut();
     loss(&mut queue).await;
     queue.subscribe(subscribe_options(2)).await.unwrap();
-    // Tags start again at 1, so that they are those of the old deliveries.
+    // Tags restart at 1, so they equal those of the old deliveries.
     let new = [next(&mut queue).await, next(&mut queue).await];
     let [first, second] = old;
     assert!(!first.1.is_live());
@@ -61,7 +61,7 @@ async fn what_was_buffered_before_the_loss_is_not_delivered() {
     let _first = next(&mut queue).await;
     world.until_ready(0).await;
     relay.refuse(true);
-    // The server has noticed the loss when it has them all back.
+    // Once the server has all messages back, it has noticed the loss.
     world.until_ready(5).await;
     loss(&mut queue).await;
 }
@@ -148,7 +148,7 @@ async fn draining_after_a_loss_ends() {
     .unwrap();
 }
 
-/// A consumer that nobody has would hold messages for as long as the process lives.
+/// A leaked consumer would hold messages as long as the process lives.
 #[tokio::test]
 async fn a_subscription_that_is_given_up_at_any_moment_holds_no_message() {
     let Some(world) = World::new().await else { return };

@@ -49,10 +49,10 @@ async fn each_queue_has_a_prefetch_of_its_own_and_they_take_turns() {
     }
     let mut queue = both(&one.rabbit().await, &one, &two).await;
     queue.subscribe(subscribe_options(10)).await.unwrap();
-    // Nothing is settled: ten of each are what there is room for.
+    // Nothing is settled: only ten of each are delivered.
     one.until_ready(2).await;
     two.until_ready(2).await;
-    // What this connection answers now comes behind what it was sent before.
+    // An answer on this connection arrives after the deliveries that were sent before it.
     for _ in 0..5 {
         queue.lag().unwrap().read().await.unwrap();
     }
@@ -62,7 +62,7 @@ async fn each_queue_has_a_prefetch_of_its_own_and_they_take_turns() {
     }
     let of_two = held.iter().filter(|(delivery, _)| delivery.source() == two.queue).count();
     assert!((3..=7).contains(&of_two), "{of_two} of 10 are of one queue, and there were ten of each");
-    // What is unsettled goes back to its own queue, also what was not handed out.
+    // Unsettled deliveries go back to their own queue, including those that were not handed out.
     for (_, acker) in held {
         acker.ack().await.unwrap();
     }
@@ -72,7 +72,8 @@ async fn each_queue_has_a_prefetch_of_its_own_and_they_take_turns() {
     two.until_ready(12 - of_two as u32).await;
 }
 
-/// The connection ends for all of them at a message that lapin cannot read; none of their messages is lost or returned again.
+/// lapin closes the connection of all queues at a message that it cannot parse. None of their messages is lost or
+/// returned again.
 #[tokio::test]
 async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_one_return() {
     let Some((one, two)) = worlds().await else { return };
@@ -102,7 +103,7 @@ async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_one_return
         assert!(seen.insert(text), "it came twice: {delivery:?}");
         acker.ack().await.unwrap();
     }
-    // As many have passed of each: all is taken by lapin again, so that a prefetch of four is had.
+    // Enough messages have passed from each queue: both are consumed through lapin again, with a prefetch of four.
     for world in [&one, &two] {
         for _ in 0..5 {
             world.publish("more").await;

@@ -1,4 +1,4 @@
-//! What is refused at the start, and with which words.
+//! Refusals at the start, and their messages.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -20,7 +20,7 @@ fn text(value: &str) -> AMQPValue {
     AMQPValue::LongString(value.into())
 }
 
-/// What `queue` and `declare` say to the world's queue.
+/// Returns the errors of `queue` and `declare` for the world's queue.
 async fn refusals(world: &World) -> [String; 2] {
     let rabbit = world.rabbit().await;
     let errors = [rabbit.queue(&world.queue).await.unwrap_err(), rabbit.declare(&world.queue).await.unwrap_err()];
@@ -127,7 +127,7 @@ async fn a_quorum_queue_is_taken_whatever_its_arguments() {
     queue.subscribe(subscribe_options(1)).await.unwrap();
     queue.close().await;
 
-    // What was learned of it no longer holds.
+    // The learned arguments no longer apply.
     world.delete().await;
     world.declare("quorum", &[("x-max-length", AMQPValue::ShortInt(200))]).await;
     queue.subscribe(subscribe_options(1)).await.unwrap();
@@ -151,7 +151,7 @@ async fn an_order_by_queue_needs_a_single_active_consumer() {
             };
             let refused = queue.subscribe(ordered(DeliveryOrder::Queue)).await.unwrap_err().to_string();
             assert!(refused.contains(expected) && refused.contains(&world.queue), "{refused}");
-            // Nothing is left open, and without an order it is taken.
+            // Nothing is left open, and a subscribe without an order succeeds.
             assert!(queue.next().await.is_err());
             queue.subscribe(subscribe_options(1)).await.unwrap();
             queue.close().await;
@@ -233,7 +233,7 @@ async fn a_name_that_no_queue_can_have_is_refused() {
     }
 }
 
-/// The server's texts have at most 255 bytes, so that a long name pushes their ends out.
+/// The server's texts are limited to 255 bytes, so a long name truncates them.
 #[tokio::test]
 async fn a_queue_with_a_long_name_is_judged_or_left_to_the_user() {
     let Some(world) = World::empty().await else { return };
@@ -295,7 +295,7 @@ async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {
         let (mut client, _) = listener.accept().await.unwrap();
-        // Ends when the other side has ended.
+        // Returns when the client has closed the connection.
         client.read_to_end(&mut Vec::new()).await
     });
     let error = RabbitMq::connect(format!("amqp://u:{SENTINEL}@127.0.0.1:{port}")).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! TLS: which certificates are accepted.
+//! Which certificates TLS accepts.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -42,7 +42,7 @@ async fn a_server_with_a_certificate_of_the_private_ca_is_accepted() {
 async fn a_server_with_a_certificate_of_an_unknown_ca_is_refused() {
     let port = server(&ca(), named("localhost"), None, String::new()).await;
     refused(port, None, "unknownissuer").await;
-    // Of the same name, and with another key.
+    // The same name with another key.
     refused(port, Some(ca().pem()), "badsignature").await;
 }
 
@@ -81,7 +81,7 @@ async fn a_ca_that_is_none_is_refused() {
     }
 }
 
-/// The URL of the shared server by way of a server of TLS that asks for certificates of `clients`.
+/// Returns the URL of the shared server behind a TLS server that requires client certificates from `clients`.
 async fn asking(url: &str, ca: &Authority, clients: &Authority) -> String {
     let port = server(ca, named("localhost"), Some(clients), authority(url).to_owned()).await;
     url.replacen("amqp://", "amqps://", 1).replacen(authority(url), &format!("localhost:{port}"), 1)
@@ -95,7 +95,7 @@ async fn a_certificate_is_shown_beside_the_password_where_the_url_has_one() {
     let url = asking(&url, &servers, &clients).await;
     let options = RabbitMq::options(url).tls_ca(servers.pem()).tls_identity(client.pem(), client.key_pem());
     let rabbit = options.connect().await.unwrap();
-    // The connection that looks at the server's version shows it as well.
+    // The connection that reads the server's version presents it too.
     let world = common::World::new().await.unwrap();
     rabbit.queue(&world.queue).await.unwrap();
 }
@@ -142,7 +142,8 @@ async fn a_certificate_without_its_key_is_refused_and_the_key_is_not_shown() {
     assert!(matches!(&plain, Err(Error::Config(text)) if text.contains("amqps://")), "{plain:?}");
 }
 
-/// With a RabbitMQ of its own, which takes no other login. Lapin's connections, and those that read bytes, log in by it.
+/// Uses a separate RabbitMQ that accepts no other login. Both lapin's connections and those that read raw bytes log in
+/// with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_is_the_login_where_the_url_names_no_user() {
     let Some(_) = url() else { return };

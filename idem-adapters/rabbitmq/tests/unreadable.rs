@@ -1,4 +1,4 @@
-//! Messages that lapin cannot read.
+//! Messages that lapin cannot parse.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -11,8 +11,8 @@ use idem_rabbitmq::{Queue, RabbitMq, RabbitMqAcker};
 use lapin::ExchangeKind;
 use lapin::types::{AMQPValue, FieldTable};
 
-/// Takes what comes until lapin ends the connection at a message that it cannot read, and opens the source again once all
-/// so many messages are back. Who subscribes before that gets those first that were behind them.
+/// Takes deliveries until lapin closes the connection at a message that it cannot parse. Waits until `all` messages are
+/// ready again, and then resubscribes. A consumer that subscribes earlier receives later messages first.
 async fn at_the_message(world: &World, queue: &mut Queue, options: SubscribeOptions, all: u32) {
     let error = loop {
         match tokio::time::timeout(common::LONG, queue.next()).await.unwrap() {
@@ -41,7 +41,7 @@ async fn a_message_that_lapin_cannot_read_is_a_dead_letter_from_the_start() {
     assert_eq!(delivery.unrepresentable(), Some("message id is not UTF-8: its bytes are fffe."));
     assert_eq!((delivery.payload(), delivery.message_id()), (&"x".into(), Some("\u{fffd}\u{fffd}")));
     assert!(delivery.redelivered());
-    // The server adds a header with the count of its deliveries.
+    // The server adds a header with its delivery count.
     let list = delivery.headers().get("idem-amqp-properties").unwrap();
     assert!(list.ends_with(&BAD_ID[2..]), "{list:?}");
     ack(acker).await;
@@ -49,11 +49,11 @@ async fn a_message_that_lapin_cannot_read_is_a_dead_letter_from_the_start() {
     world.until_ready(0).await;
 }
 
-/// All that is prefetched goes back with the connection, and each return counts against a delivery limit.
+/// Everything prefetched is returned with the connection, and each return counts against a delivery limit.
 #[tokio::test]
 async fn after_a_message_that_lapin_cannot_read_one_at_a_time_is_taken() {
     let Some(world) = World::new().await else { return };
-    // The queue has all of them before it is subscribed to, so that all are prefetched with the unreadable one.
+    // All messages are in the queue before the subscribe, so that all are prefetched with the unreadable one.
     for n in 0..2 {
         world.publish(n.to_string()).await;
     }
@@ -62,7 +62,7 @@ async fn after_a_message_that_lapin_cannot_read_one_at_a_time_is_taken() {
     let mut queue = world.open(4).await;
     at_the_message(&world, &mut queue, subscribe_options(4), 4).await;
 
-    // Behind those that were returned others come, of which lapin cannot read some.
+    // More messages follow the returned ones; lapin cannot parse some of them.
     world.publish("4").await;
     world.publish_unreadable(&["bad", "bad"]).await;
     for n in 7..20 {
@@ -76,7 +76,7 @@ async fn after_a_message_that_lapin_cannot_read_one_at_a_time_is_taken() {
         assert_eq!(*delivery.payload(), if bad { "bad".to_owned() } else { n.to_string() });
         assert_eq!((delivery.redelivered(), delivery.delivery_count()), (n < 4, (n < 4).then_some(1)), "{n}");
         unreadable += u32::from(bad);
-        // One at a time until as many have passed behind the last one as were prefetched, then four.
+        // One at a time until as many messages have passed after the last unreadable one as were prefetched, then four.
         world.until_ready(if n <= 10 { 19 - n } else { 16_u32.saturating_sub(n) }).await;
         ack(acker).await;
     }
@@ -102,7 +102,8 @@ async fn one_consumer_at_a_time_keeps_its_order() {
         let (delivery, acker) = next(&mut queue).await;
         assert_eq!(*delivery.payload(), if n == 0 { "bad".to_owned() } else { n.to_string() });
         assert_eq!((delivery.ordering_key(), delivery.redelivered()), (Some(0), n < 3), "{n}");
-        // Those of one connection at a time: the first four came alone, and all others are prefetched again.
+        // Hold deliveries of one connection only: the first four came one at a time, and the others are prefetched
+        // again.
         if n < 4 {
             ack(acker).await;
         } else {
@@ -192,7 +193,7 @@ async fn the_second_connection_is_drained_and_released_as_the_first() {
     let (_, held) = next(&mut queue).await;
     queue.drain().await;
     loss(&mut queue).await;
-    // What was handed out can still be settled.
+    // A delivery that was handed out can still be settled.
     assert!(held.is_live());
     ack(held).await;
     world.until_ready(1).await;
@@ -213,7 +214,7 @@ async fn a_queue_that_is_deleted_meanwhile_fails_next() {
     assert!(texts(error.as_ref()).contains("cancelled"), "{}", texts(error.as_ref()));
 }
 
-/// Whoever has taken one at a time for long enough hands over to another process, where one waits, and returns nothing.
+/// At the end of its one-at-a-time phase, a consumer hands over to a waiting process, and returns nothing.
 #[tokio::test]
 async fn the_end_of_one_at_a_time_returns_nothing_to_the_next_consumer() {
     let Some(world) = World::empty().await else { return };
@@ -246,7 +247,7 @@ async fn the_end_of_one_at_a_time_returns_nothing_to_the_next_consumer() {
     world.until_ready(0).await;
 }
 
-/// The server gives a connection up that sends nothing for two heartbeats, and this one gives the server up.
+/// The server closes a connection that is silent for two heartbeats, and so does the client.
 #[tokio::test]
 async fn the_second_connection_is_kept_alive_while_there_is_nothing_to_do() {
     let Some(world) = World::new().await else { return };

@@ -1,7 +1,7 @@
-//! Questions and requests about queues.
+//! Requests for queues.
 //!
-//! The server refuses one by closing its channel. lapin logs that as an error, but here it is an ordinary answer: the type
-//! of a queue is found out by refusals.
+//! The server refuses a request by closing its channel. lapin logs that as an error, but here it is an ordinary answer:
+//! the type of a queue is determined by refusals.
 
 use std::io;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use tokio::time::timeout;
 use super::frames::unexpected;
 use super::login::{Bare, answered};
 
-/// A server may be busy with a queue for as long as its leader is elected.
+/// The time limit for an answer. A queue may be unavailable until a leader is elected.
 const ANSWER: Duration = Duration::from_secs(60);
 
 const CHANNEL: u16 = 1;
 
 impl Bare {
-    /// Declares a queue. After an error that is an answer of the server, the connection can still be used.
+    /// Declares a queue. After an error answered by the server, the connection can still be used.
     pub(crate) async fn declare(
         &mut self,
         queue: &str,
@@ -38,7 +38,7 @@ impl Bare {
         }
     }
 
-    /// Binds a queue. After an error that is an answer of the server, the connection can still be used.
+    /// Binds a queue. After an error answered by the server, the connection can still be used.
     pub(crate) async fn bind(
         &mut self,
         queue: &str,
@@ -55,8 +55,8 @@ impl Bare {
         }
     }
 
-    /// Asks on a new channel, which is closed again. Not cancel safe: a connection that was left in the middle of an answer
-    /// must be dropped.
+    /// Sends a request on a new channel and closes the channel. Not cancel safe: if it is dropped before the answer is
+    /// complete, the connection must be dropped.
     async fn ask(&mut self, question: Queue) -> lapin::Result<Queue> {
         let answer = timeout(ANSWER, async {
             self.send(CHANNEL, AMQPClass::Channel(Channel::Open(Open {}))).await?;
@@ -84,7 +84,7 @@ impl Bare {
     }
 }
 
-/// Whether the server has closed the channel, and not the connection.
+/// Reports whether the server closed the channel, and not the connection.
 fn is_of_channel(error: &io::Error) -> bool {
     let answer = error.get_ref().and_then(|inner| inner.downcast_ref::<AMQPError>());
     answer.is_some_and(|answer| matches!(answer.kind(), AMQPErrorKind::Soft(_)))

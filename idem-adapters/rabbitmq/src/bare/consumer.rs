@@ -1,4 +1,4 @@
-//! A consumer that takes one message at a time, and can read each.
+//! A consumer that takes one message at a time and can parse any message.
 
 use std::pin::pin;
 use std::task::{Context, Poll};
@@ -17,26 +17,26 @@ use tokio::time::timeout;
 use super::frames::{self, Duplex};
 use super::message::{Listener, Message, Said};
 
-/// The one channel of a consumer, and the consumer's name on it.
+/// The only channel of a consumer, and the consumer's tag on it.
 pub(super) const CHANNEL: u16 = 1;
 pub(super) const CONSUMER: &str = "idem";
 
-/// A consumer with a connection of its own, which reads short strings as bytes. A task of its own keeps the connection
-/// alive, and ends with this value or with the connection.
+/// A consumer on a separate connection that reads short strings as bytes. A separate task keeps the connection alive;
+/// it ends with this value or with the connection.
 pub(crate) struct Consumer {
     messages: mpsc::UnboundedReceiver<io::Result<Message>>,
     writes: mpsc::UnboundedSender<Write>,
     task: JoinSet<()>,
 }
 
-/// Frames that are to be sent, and who waits for it.
+/// Frames to send, and the sender to notify once they are written.
 struct Write {
     frames: Vec<u8>,
     written: oneshot::Sender<()>,
 }
 
 impl Consumer {
-    /// Of a connection that has subscribed.
+    /// Creates a consumer on a connection that has subscribed.
     pub(super) fn new(stream: Box<dyn Duplex>, heartbeat: Option<Duration>) -> Self {
         let (from, to) = stream.split();
         let (found, messages) = mpsc::unbounded_channel();
@@ -45,34 +45,34 @@ impl Consumer {
         task.spawn(async move {
             let listener = Listener { from, silence: heartbeat.map(|heartbeat| heartbeat * 2) };
             let (listening, writing) = (pin!(listen(listener, found)), pin!(write(to, asked, heartbeat)));
-            // Whichever ends first ends the connection.
+            // The connection ends when either ends.
             future::select(listening, writing).await;
         });
         Self { messages, writes, task }
     }
 
-    /// The next message; `None` once the consumer was cancelled, and after an error. Cancel safe.
+    /// Returns the next message; `None` after the consumer was cancelled, and after an error. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Message>> {
         self.messages.recv().await
     }
 
-    /// As [`next`](Self::next).
+    /// Same as [`next`](Self::next).
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Message>>> {
         self.messages.poll_recv(context)
     }
 
-    /// Settles the message of this tag. It is the `last` one where no other is to come: the consumer is cancelled before it
-    /// is settled, so that none is handed out in between, only to be returned.
+    /// Returns the acker for the message with this tag. With `last`, settling cancels the consumer first, so that the
+    /// server does not deliver another message in between that would only be returned.
     pub(crate) fn acker(&self, tag: u64, last: bool) -> BareAcker {
         BareAcker { writes: self.writes.clone(), tag, last }
     }
 
-    /// Cancels the consumer: what it has is still handed out, then [`next`](Self::next) answers `None`.
+    /// Cancels the consumer. Messages already delivered are still returned, then [`next`](Self::next) returns `None`.
     pub(crate) async fn cancel(&self) -> Result<Settled, BoxError> {
         send(&self.writes, cancel()?).await
     }
 
-    /// Closes the connection in good order. Unsettled messages go back to the queue.
+    /// Closes the connection gracefully. Unsettled messages go back to the queue.
     pub(crate) async fn close(mut self) {
         let close = connection::Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
         let Ok(frame) = frames::method(0, &AMQPClass::Connection(Connection::Close(close))) else { return };
@@ -82,7 +82,7 @@ impl Consumer {
     }
 }
 
-/// Reads until the end of the connection, which is told unless it was asked for.
+/// Reads until the connection ends. The end is sent as an error unless it was requested.
 async fn listen(mut listener: Listener<impl AsyncRead + Unpin>, found: mpsc::UnboundedSender<io::Result<Message>>) {
     let mut found = Some(found);
     loop {
@@ -105,7 +105,7 @@ async fn listen(mut listener: Listener<impl AsyncRead + Unpin>, found: mpsc::Unb
     }
 }
 
-/// Sends what is asked for, and heartbeats where nothing is.
+/// Sends the requested frames, and heartbeats when idle.
 async fn write(
     mut to: impl AsyncWrite + Unpin,
     mut asked: mpsc::UnboundedReceiver<Write>,
@@ -138,7 +138,7 @@ async fn send(writes: &mpsc::UnboundedSender<Write>, frames: Vec<u8>) -> Result<
     }
 }
 
-/// Settles one message, on the connection that brought it and on no other.
+/// Settles one message, only on the connection that delivered it.
 pub(crate) struct BareAcker {
     writes: mpsc::UnboundedSender<Write>,
     tag: u64,
@@ -156,7 +156,7 @@ impl BareAcker {
         self.settle(Basic::Nack(nack)).await
     }
 
-    /// Whether the connection is still there.
+    /// Reports whether the connection is still open.
     pub(crate) fn is_live(&self) -> bool {
         !self.writes.is_closed()
     }

@@ -1,6 +1,6 @@
-//! Reading AMQP's parts off the front of some bytes. Short strings are bytes here, as they are to RabbitMQ.
+//! Reading AMQP values from the front of a byte slice. Short strings are bytes here, as in RabbitMQ.
 
-/// The bytes that are left to read. Each part is `None` if too few bytes are left.
+/// The bytes left to read. Each read returns `None` if too few bytes are left.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         self.take(length.into())
     }
 
-    /// A part with its length in four bytes before it: long strings, tables and arrays.
+    /// A value preceded by its length in four bytes: long strings, tables and arrays.
     pub(crate) fn long(&mut self) -> Option<&'a [u8]> {
         let length = self.array().map(u32::from_be_bytes)?;
         self.take(usize::try_from(length).ok()?)

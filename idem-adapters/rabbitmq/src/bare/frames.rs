@@ -1,4 +1,4 @@
-//! Frames: the envelopes in which all of AMQP travels.
+//! Frames, which contain everything that AMQP sends.
 
 use std::io;
 
@@ -11,14 +11,14 @@ pub(super) const BODY: u8 = 3;
 pub(super) const HEARTBEAT: u8 = 8;
 const END: u8 = 0xCE;
 
-/// A connection that frames are read from and written to.
+/// A connection for reading and writing frames.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// More than any frame: RabbitMQ offers 128 KiB.
+/// Larger than any frame: RabbitMQ offers 128 KiB.
 const LIMIT: usize = 16 * 1024 * 1024;
 
-/// Type and content of the next frame. Not cancel safe.
+/// Reads the type and the content of the next frame. Not cancel safe.
 pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, Vec<u8>)> {
     let mut head = [0; 7];
     from.read_exact(&mut head).await?;
@@ -40,7 +40,7 @@ pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> 
     to.flush().await
 }
 
-/// A method as a frame.
+/// Encodes a method as a frame.
 pub(super) fn method(channel: u16, class: &AMQPClass) -> io::Result<Vec<u8>> {
     let written = gen_class(class)(Vec::new().into()).map_err(|error| io::Error::other(error.to_string()))?;
     frame(METHOD, channel, &written.into_inner().0)

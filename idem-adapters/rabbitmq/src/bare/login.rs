@@ -1,4 +1,4 @@
-//! A connection that is logged in.
+//! Opening a connection and logging in.
 
 use std::io;
 use std::time::Duration;
@@ -21,26 +21,26 @@ use crate::error;
 use super::consumer::{CHANNEL, CONSUMER, Consumer};
 use super::frames::{self, Duplex, unexpected};
 
-/// From the first packet to the end of the login, and for the goodbye.
+/// The time limits from the first packet to the end of the login, and for the close.
 const CONNECT: Duration = Duration::from_secs(10);
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// A connection that is logged in. Until it has a consumer it sends no heartbeats, so it is for a moment.
+/// A logged-in connection. It sends no heartbeats until it has a consumer, so it must be short-lived until then.
 pub(crate) struct Bare {
     stream: Box<dyn Duplex>,
-    /// Which of the hosts it is.
+    /// The index of the host that it is connected to.
     pub(crate) host: usize,
-    /// As the server says it, `4.0.5`.
+    /// As the server reports it, for example `4.0.5`.
     version: String,
 }
 
 impl Bare {
-    /// Connects and logs in, with the TLS and the login of the source.
+    /// Connects with the TLS settings and the login of the source.
     pub(crate) async fn open(config: &Config) -> Result<Self, Error> {
         Self::open_with(config, "connect", 0).await
     }
 
-    /// Connects and subscribes to a queue, of which one message at a time comes.
+    /// Connects and subscribes to a queue, with one message at a time.
     pub(crate) async fn consume(config: &Config, queue: &str, arguments: FieldTable) -> Result<Consumer, Error> {
         let heartbeat = config.uri.query.heartbeat.unwrap_or_default();
         let mut bare = Self::open_with(config, queue, heartbeat).await?;
@@ -67,12 +67,12 @@ impl Bare {
         Err(attempts.error())
     }
 
-    /// The first number of the server's version; `None` where it names none.
+    /// Returns the major version of the server; `None` if it reports none.
     pub(crate) fn major(&self) -> Option<u32> {
         self.version.split('.').next()?.parse().ok()
     }
 
-    /// Says goodbye.
+    /// Closes the connection gracefully.
     pub(crate) async fn close(mut self) {
         let close = Close { reply_code: 200, reply_text: "done".into(), class_id: 0, method_id: 0 };
         let _ = timeout(CLOSE, async {
@@ -111,7 +111,7 @@ impl Bare {
         }
     }
 
-    /// Opens a channel with one consumer, which has one unsettled message at a time.
+    /// Opens a channel with one consumer and a prefetch of 1.
     async fn subscribe(&mut self, queue: &str, arguments: FieldTable) -> io::Result<()> {
         use basic::AMQPMethod::{Consume, ConsumeOk, Qos, QosOk};
         self.send(CHANNEL, AMQPClass::Channel(channel::AMQPMethod::Open(channel::Open {}))).await?;
@@ -137,7 +137,7 @@ impl Bare {
         frames::write(&mut self.stream, &frames::method(channel, &class)?).await
     }
 
-    /// The next method. An end that the server gives a reason for is an error with that reason.
+    /// Returns the next method. A close by the server is an error with the server's reason.
     pub(super) async fn method(&mut self) -> io::Result<AMQPClass> {
         loop {
             let (kind, payload) = frames::read(&mut self.stream).await?;
@@ -168,8 +168,8 @@ async fn dial(config: &Config, uri: &AMQPUri) -> io::Result<Box<dyn Duplex>> {
     }
 }
 
-/// A refused login is answered instead of hung up on, and so is the end of a queue. `purpose` is what the server's list of
-/// connections shows.
+/// Returns the client properties. The capabilities make the server answer a refused login instead of closing the
+/// connection, and report the end of a queue. `purpose` is shown in the server's list of connections.
 fn properties(purpose: &str) -> FieldTable {
     let mut capabilities = FieldTable::default();
     for name in ["authentication_failure_close", "consumer_cancel_notify", "basic.nack"] {
@@ -182,12 +182,12 @@ fn properties(purpose: &str) -> FieldTable {
     properties
 }
 
-/// The server's answer, as the end of a connection.
+/// Converts a close by the server to an error.
 fn end(code: u16, text: ShortString, known: Result<AMQPError, impl Sized>) -> io::Error {
     known.map_or_else(|_| io::Error::other(format!("{code} {text}")), io::Error::other)
 }
 
-/// As lapin tells it.
+/// Converts an error to lapin's type.
 pub(super) fn answered(error: io::Error) -> lapin::Error {
     match error.downcast::<AMQPError>() {
         Ok(answer) => ErrorKind::ProtocolError(answer).into(),

@@ -1,4 +1,4 @@
-//! Reading what a consumer gets: messages, and the end of them.
+//! The messages and events that the server sends to a consumer.
 
 use std::io;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::cursor::Cursor;
 use super::frames::{self, BODY, HEADER, HEARTBEAT, METHOD, unexpected};
 use crate::error::CANCELLED;
 
-/// One delivery, in bytes.
+/// One delivery, as bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) tag: u64,
     pub(crate) redelivered: bool,
     pub(crate) exchange: Vec<u8>,
     pub(crate) routing_key: Vec<u8>,
-    /// The property list: its flags, and those properties that it has.
+    /// The property list: its flags, and the properties that are present.
     pub(crate) properties: Vec<u8>,
     pub(crate) body: Vec<u8>,
 }
@@ -25,21 +25,21 @@ pub(crate) struct Message {
 /// An event that the server sends to a consumer.
 pub(super) enum Said {
     Message(Message),
-    /// The consumer is cancelled, as was asked for: no more messages come.
+    /// The consumer is cancelled, as requested: no more messages follow.
     Cancelled,
-    /// The connection is closed, as was asked for.
+    /// The connection is closed, as requested.
     Closed,
 }
 
 /// The server's side of a connection with one consumer.
 pub(super) struct Listener<R> {
     pub(super) from: R,
-    /// How long the server may be silent: twice its heartbeat.
+    /// The maximum silence of the server: twice its heartbeat interval.
     pub(super) silence: Option<Duration>,
 }
 
 impl<R: AsyncRead + Unpin> Listener<R> {
-    /// The next event. Not cancel safe.
+    /// Returns the next event. Not cancel safe.
     pub(super) async fn said(&mut self) -> io::Result<Said> {
         loop {
             let content = self.frame(METHOD).await?;
@@ -49,7 +49,7 @@ impl<R: AsyncRead + Unpin> Listener<R> {
                 (Some(60), Some(31)) => return Ok(Said::Cancelled),
                 (Some(10), Some(51)) => return Ok(Said::Closed),
                 (Some(60), Some(30)) => return Err(io::Error::other(CANCELLED)),
-                // It closes the channel or the connection, and says why.
+                // The server closes the channel or the connection, with a reason.
                 (Some(20), Some(40)) | (Some(10), Some(50)) => return Err(reason(method)),
                 (Some(_), Some(_)) => {}
                 _ => return Err(unexpected()),
@@ -119,7 +119,7 @@ mod tests {
         Listener { from: from.as_slice(), silence: None }.said().await
     }
 
-    /// Consumer `c`, tag 7, redelivered, no exchange, a routing key that is not UTF-8.
+    /// Consumer `c`, tag 7, redelivered, default exchange, a routing key that is not UTF-8.
     const DELIVER: &[u8] = &[0, 60, 0, 60, 1, b'c', 0, 0, 0, 0, 0, 0, 0, 7, 1, 0, 1, 0xFF];
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! A throw-away authority, its certificates, and a server of TLS.
+//! A temporary CA, its certificates, and a TLS server.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -19,14 +19,14 @@ pub(crate) fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// For a server of this name, or for this user.
+/// A certificate for a server with this name, or for this user.
 pub(crate) fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
     params
 }
 
-/// It was valid once.
+/// Makes the certificate expired.
 pub(crate) fn run_out(mut params: CertificateParams) -> CertificateParams {
     params.not_before = rcgen::date_time_ymd(2001, 1, 1);
     params.not_after = rcgen::date_time_ymd(2002, 1, 1);
@@ -53,7 +53,8 @@ impl Certificate {
     }
 }
 
-/// Speaks TLS with such a certificate, and passes all on to `target`. With `clients` it wants a certificate of that authority.
+/// Runs a TLS server with such a certificate that forwards everything to `target`. With `clients`, it requires a client
+/// certificate from that authority.
 pub(crate) async fn server(
     ca: &Authority,
     params: CertificateParams,

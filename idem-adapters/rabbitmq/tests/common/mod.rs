@@ -1,4 +1,4 @@
-//! A queue for each test, a client beside the one that is tested, and a relay that can be cut.
+//! A queue for each test, a client beside the tested one, and a relay that can cut connections.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
@@ -17,7 +17,7 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Nothing here takes that long; a test that waits for it has failed.
+/// No step takes this long; a test that reaches it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) fn url() -> Option<String> {
@@ -29,7 +29,7 @@ pub(crate) fn url() -> Option<String> {
     url
 }
 
-/// The test's own queue, seen by a client of its own.
+/// The test's own queue, and a separate client for it.
 pub(crate) struct World {
     pub(crate) url: String,
     pub(crate) queue: String,
@@ -38,14 +38,14 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With a quorum queue, or `None` where there is no server to test against.
+    /// Creates a world with a quorum queue, or returns `None` if there is no server to test against.
     pub(crate) async fn new() -> Option<Self> {
         let world = Self::empty().await?;
         world.declare("quorum", &[]).await;
         Some(world)
     }
 
-    /// Without a queue yet.
+    /// Creates a world without a queue.
     pub(crate) async fn empty() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let url = url()?;
@@ -57,7 +57,7 @@ impl World {
         Some(Self { url, queue, channel, connection })
     }
 
-    /// A queue of this kind. A quorum queue has no delivery limit.
+    /// Declares a queue of this kind. A quorum queue has no delivery limit.
     pub(crate) async fn declare(&self, kind: &str, arguments: &[(&str, AMQPValue)]) {
         let mut arguments = arguments.to_vec();
         if kind == "quorum" && self.major().await >= 4 {
@@ -66,7 +66,7 @@ impl World {
         self.declare_as_is(kind, &arguments).await;
     }
 
-    /// The first number of the server's version, from the first frame that it sends.
+    /// Returns the major version of the server, from the first frame that it sends.
     pub(crate) async fn major(&self) -> u32 {
         let mut server = tokio::net::TcpStream::connect(relay::authority(&self.url)).await.unwrap();
         server.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
@@ -79,7 +79,7 @@ impl World {
         u32::from(start[at] - b'0')
     }
 
-    /// Each queue removes itself some time after its test, also after one that failed.
+    /// Declares a queue that expires after its test, including a failed one.
     pub(crate) async fn declare_as_is(&self, kind: &str, arguments: &[(&str, AMQPValue)]) {
         let mut table = FieldTable::default();
         table.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
@@ -97,14 +97,14 @@ impl World {
         RabbitMq::connect(&self.url).await.unwrap()
     }
 
-    /// The source, open.
+    /// Returns a subscribed source.
     pub(crate) async fn open(&self, max_unsettled: u16) -> Queue {
         let mut queue = self.rabbit().await.queue(&self.queue).await.unwrap();
         queue.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         queue
     }
 
-    /// The source by way of a relay, open.
+    /// Returns a source that is subscribed through a relay.
     pub(crate) async fn open_through(&self, relay: &relay::Relay, max_unsettled: u16) -> Queue {
         let rabbit = RabbitMq::connect(relay.url(&self.url)).await.unwrap();
         let mut queue = rabbit.queue(&self.queue).await.unwrap();
@@ -124,7 +124,7 @@ impl World {
         assert!(confirm.is_ack() && confirm.take_message().is_none(), "the message did not reach the queue");
     }
 
-    /// Publishes messages whose id is not UTF-8.
+    /// Publishes messages with an id that is not UTF-8.
     pub(crate) async fn publish_unreadable(&self, payloads: &[&str]) {
         let mut raw = raw::Raw::connect(&self.url).await;
         for payload in payloads {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Returns when the queue has this many messages that no consumer has.
+    /// Waits until the queue has this many messages that are not with a consumer.
     pub(crate) async fn until_ready(&self, count: u32) {
         let options = QueueDeclareOptions { passive: true, ..Default::default() };
         let mut seen = u32::MAX;
@@ -161,12 +161,12 @@ pub(crate) async fn next(queue: &mut Queue) -> (Delivery, RabbitMqAcker) {
     timeout(LONG, queue.next()).await.expect("no delivery came").unwrap()
 }
 
-/// The error that `next` ends with.
+/// Returns the error that ends `next`.
 pub(crate) async fn loss(queue: &mut Queue) -> BoxError {
     timeout(LONG, queue.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
 }
 
-/// All that an error says, to a person and to a programmer.
+/// Returns the `Display` and `Debug` texts of an error and its sources.
 pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |error| error.source());
     chain.map(|error| format!("{error}\n{error:?}\n")).collect()

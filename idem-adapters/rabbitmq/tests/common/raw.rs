@@ -1,14 +1,14 @@
-//! A publisher that sends what lapin would not: strings that are not UTF-8.
+//! A publisher that sends strings that lapin would not: those that are not UTF-8.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// One connection, and one channel with confirms.
+/// One connection, and one channel with publisher confirms.
 pub(crate) struct Raw {
     server: TcpStream,
-    /// Whether a queue has a delivery limit unless it says -1, from 4.0 on.
+    /// Whether a queue has a delivery limit unless it is -1: true on 4.0 and later.
     limits: bool,
 }
 
@@ -23,7 +23,7 @@ impl Raw {
         let version = b"\x07versionS\0\0\0";
         let at = start.windows(version.len()).position(|bytes| bytes == version).unwrap() + version.len() + 1;
         raw.limits = start[at] >= b'4';
-        // No properties of the client, and a login.
+        // No client properties, and a login.
         let login = [&[0, 10, 0, 11, 0, 0, 0, 0, 5][..], b"PLAIN", &[0, 0, 0, 12], b"\0guest\0guest", &[5], b"en_US"];
         raw.send(1, 0, &login.concat()).await;
         raw.answer([0, 10, 0, 30]).await;
@@ -38,7 +38,7 @@ impl Raw {
         raw
     }
 
-    /// Declares a quorum queue with one consumer at a time, and without a delivery limit.
+    /// Declares a quorum queue with a single active consumer and without a delivery limit.
     pub(crate) async fn declare_single_active(&mut self, queue: &str) {
         let no_limit = [&[16][..], b"x-delivery-limit", b"I", &(-1_i32).to_be_bytes()].concat();
         let arguments = [
@@ -60,12 +60,12 @@ impl Raw {
         self.answer([0, 50, 0, 11]).await;
     }
 
-    /// Publishes to a queue, with this property list: its flags, and the properties in the order of the flags.
+    /// Publishes to a queue with this property list: its flags, and the properties in the order of the flags.
     pub(crate) async fn publish(&mut self, queue: &str, properties: &[u8], body: &[u8]) {
         self.publish_by("", queue.as_bytes(), properties, body).await;
     }
 
-    /// Publishes by an exchange and a routing key.
+    /// Publishes to an exchange with a routing key.
     pub(crate) async fn publish_by(&mut self, exchange: &str, key: &[u8], properties: &[u8], body: &[u8]) {
         let (exchange, length) = (exchange.as_bytes(), body.len() as u64);
         let to = [&[exchange.len() as u8], exchange, &[key.len() as u8], key].concat();
@@ -91,5 +91,5 @@ impl Raw {
     }
 }
 
-/// A property list of no more than a message id that is not UTF-8.
+/// A property list that contains only a message id that is not UTF-8.
 pub(crate) const BAD_ID: &[u8] = &[0, 0x80, 2, 0xFF, 0xFE];

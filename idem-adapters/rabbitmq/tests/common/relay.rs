@@ -1,4 +1,4 @@
-//! A TCP relay in front of the server that can be cut, refuse, and put in a word of its own.
+//! A TCP relay in front of the server that can cut and refuse connections, and inject frames.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ struct State {
 }
 
 impl Relay {
-    /// In front of the server of this URL.
+    /// Starts a relay in front of the server of this URL.
     pub(crate) async fn start(url: &str) -> Self {
         let target = authority(url).to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -46,17 +46,17 @@ impl Relay {
         Self { port, state, words, consuming, secrets }
     }
 
-    /// The same URL by way of the relay.
+    /// Returns the URL with the relay's address.
     pub(crate) fn url(&self, url: &str) -> String {
         url.replacen(authority(url), &format!("127.0.0.1:{}", self.port), 1)
     }
 
-    /// Waits until connections were given so many new secrets.
+    /// Waits until connections were sent this many new secrets.
     pub(crate) async fn renewed(&self, secrets: usize) {
         self.secrets.subscribe().wait_for(|seen| *seen >= secrets).await.unwrap();
     }
 
-    /// How many connections were made so far.
+    /// Returns how many connections were made so far.
     pub(crate) fn connections(&self) -> usize {
         self.words.lock().unwrap().len()
     }
@@ -66,7 +66,7 @@ impl Relay {
         self.state.send_modify(|state| state.generation += 1);
     }
 
-    /// Ends all connections, and refuses new ones or no longer.
+    /// Ends all connections, and refuses new ones or accepts them again.
     pub(crate) fn refuse(&self, refuses: bool) {
         self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
     }
@@ -77,7 +77,7 @@ impl Relay {
         self.say(&[(1, [&[0, 60, 0, 80], &99_u64.to_be_bytes()[..], &[0]].concat())]);
     }
 
-    /// Frames of these types and contents, on the channel that consumes.
+    /// Sends frames of these types and contents on the channel that consumes.
     fn say(&self, frames: &[(u8, Vec<u8>)]) {
         let channel = self.consuming.lock().unwrap().expect("nobody consumes").to_be_bytes();
         let word = frames.iter().flat_map(|(kind, content)| {
@@ -105,7 +105,7 @@ async fn relay(
                 Ok(0) | Err(_) => return,
                 Ok(length) => {
                     let bytes = &from_client[..length];
-                    // basic.consume is class 60, method 20, seven bytes behind the start of its frame.
+                    // basic.consume is class 60, method 20, at offset 7 of its frame.
                     if let Some(at) = bytes.windows(4).position(|window| window == [0, 60, 0, 20]).filter(|at| *at >= 7) {
                         *consuming.lock().unwrap() = Some(u16::from_be_bytes([bytes[at - 6], bytes[at - 5]]));
                     }
@@ -127,7 +127,7 @@ async fn relay(
     }
 }
 
-/// `host:port` of an URL, as the tests get it.
+/// Returns the `host:port` of a URL, as the tests receive it.
 pub(crate) fn authority(url: &str) -> &str {
     let rest = url.split_once("://").unwrap().1;
     let authority = rest.split('/').next().unwrap();
