@@ -50,7 +50,7 @@ impl<S: Store> Pipeline<S> {
         let existing = if found.is_empty() { Vec::new() } else { self.store.standing_many(txn, &found).await? };
         let mut existing = existing.into_iter();
 
-        let (mut answers, mut sights) = (Vec::with_capacity(messages.len()), Vec::new());
+        let (mut answers, mut duplicates) = (Vec::with_capacity(messages.len()), Vec::new());
         for (group, claimed) in groups.into_iter().zip(claimed) {
             let new = claimed.is_new();
             let claim = if new { Some(made(&group[0].identity)) } else { existing.next().flatten() };
@@ -60,15 +60,15 @@ impl<S: Store> Pipeline<S> {
                 let classified = self.classify((identity, delivery), claimed, claim.as_ref());
                 match classified {
                     // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
-                    Classified::Duplicate(None) if !new => sights.push(identity),
+                    Classified::Duplicate(None) if !new => duplicates.push(identity),
                     Classified::Conflict => self.conflict(txn, delivery, identity).await?,
                     _ => {}
                 }
                 answers.push(classified);
             }
         }
-        if !sights.is_empty() {
-            self.store.count_duplicates(txn, &sights).await?;
+        if !duplicates.is_empty() {
+            self.store.count_duplicates(txn, &duplicates).await?;
         }
         Ok(answers)
     }

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 
 use super::Unregistered;
 
-const LEVEL: Duration = Duration::from_secs(15);
+const READ_EVERY: Duration = Duration::from_secs(15);
 /// If counting fails, the interval doubles up to this.
 const SELDOM: Duration = Duration::from_secs(300);
 /// How long reading the gauges may take. This is shorter than any store's timeout for its own statements, so that a
@@ -26,14 +26,14 @@ const REMIND: u64 = 60;
 /// failure is never an outage.
 pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
-    let mut wait = LEVEL;
+    let mut wait = READ_EVERY;
     loop {
         match timeout(COUNT, pipeline.store.stats(&handlers)).await {
-            Ok(Ok(level)) => {
-                wait = LEVEL;
-                pipeline.metrics.scheduled.set(level.scheduled as f64);
-                pipeline.metrics.dead.set(level.dead as f64);
-                pipeline.metrics.oldest_due.set(level.oldest_due.unwrap_or_default().as_secs_f64());
+            Ok(Ok(stats)) => {
+                wait = READ_EVERY;
+                pipeline.metrics.scheduled.set(stats.scheduled as f64);
+                pipeline.metrics.dead.set(stats.dead as f64);
+                pipeline.metrics.oldest_due.set(stats.oldest_due.unwrap_or_default().as_secs_f64());
             }
             Ok(Err(fault)) => {
                 wait = (wait * 2).min(SELDOM);

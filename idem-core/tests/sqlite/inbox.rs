@@ -155,19 +155,19 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
 }
 
 #[tokio::test]
-async fn the_level_counts_ordinary_rows_suspects_and_dead_ones_of_these_handlers() {
+async fn stats_count_ordinary_rows_suspects_and_dead_ones_of_these_handlers() {
     let world = World::new().await;
-    let level = async || world.store.stats(&[world.handler]).await.unwrap();
-    assert_eq!(level().await, Stats::default());
+    let stats = async || world.store.stats(&[world.handler]).await.unwrap();
+    assert_eq!(stats().await, Stats::default());
     world.store("later", Ok(LONG)).await;
-    let now = level().await;
+    let now = stats().await;
     assert_eq!((now.scheduled, now.dead, now.oldest_due), (1, 0, None));
     world.store("suspect", Ok(Duration::ZERO)).await;
     world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), Duration::ZERO).await.unwrap();
     world.store("ordinary", Ok(Duration::ZERO)).await;
     world.store("dead", Err(Reason::Permanent)).await;
     world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 5000 WHERE starts > 0 OR state = 'dead'").await;
-    let now = level().await;
+    let now = stats().await;
     assert_eq!((now.scheduled, now.dead), (3, 1));
     assert!((5..60).contains(&now.oldest_due.unwrap().as_secs()), "{now:?}");
     assert_eq!(world.store.stats(&[]).await.unwrap(), Stats::default());

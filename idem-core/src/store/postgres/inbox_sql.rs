@@ -20,7 +20,7 @@ pub(super) const ORDINARY: &str = "i.state = 'scheduled' AND i.starts = 0 AND i.
 /// The predicate of the index of rows that may have ended a process or a connection, without the rows that are to be
 /// dead-lettered as crashed.
 pub(super) const SUSPECT: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts < 4";
-const JUDGED: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= 4";
+const CRASHED: &str = "i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= 4";
 const _: () = assert!(MAX_STARTS == 4);
 
 pub(super) const INSERT: &str = "
@@ -134,7 +134,7 @@ pub(super) fn poll_due() -> String {
         any(ORDINARY, &format!("i.due_at <= now() AND {}", back("$3::float8")), ""),
         any(SUSPECT, &format!("i.due_at <= now() AND {}", back("$4::float8")), "FOR KEY SHARE SKIP LOCKED"),
         any(
-            JUDGED,
+            CRASHED,
             &format!("i.due_at < now() - $2::float8 * interval '1 second' AND {}", back("($2::float8 + $4::float8)")),
             "FOR KEY SHARE SKIP LOCKED"
         ),
@@ -145,7 +145,7 @@ pub(super) fn dead_letter_crashed() -> String {
     format!(
         "WITH over AS MATERIALIZED (
             SELECT i.id FROM {{schema}}.inbox_messages AS i
-            WHERE i.handler_id = ANY($1) AND {JUDGED} AND i.due_at < now() - $2::float8 * interval '1 second'
+            WHERE i.handler_id = ANY($1) AND {CRASHED} AND i.due_at < now() - $2::float8 * interval '1 second'
             FOR UPDATE SKIP LOCKED
         )
         UPDATE {{schema}}.inbox_messages AS i

@@ -12,7 +12,7 @@ use crate::store::{
 use crate::{Fingerprint, Key, Reason};
 
 /// Counts in the three partial indexes, so that payloads are not read.
-pub(super) const LEVEL: &str = r#"
+pub(super) const STATS: &str = r#"
 SELECT
     (
         SELECT count(*) FROM "idem_inbox_messages"
@@ -112,7 +112,7 @@ impl Operator for Sqlite {
     async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
         let mut reader = self.file.reader().await?;
         let read = async {
-            let query = sqlx::query(self.prefix.sql(LEVEL)).bind(ids(handlers));
+            let query = sqlx::query(self.prefix.sql(STATS)).bind(ids(handlers));
             let row = query.fetch_one(&mut reader.connection).await?;
             let count = |column| row.try_get::<i64, _>(column).map(|count| u64::try_from(count).unwrap_or(0));
             let oldest_due = row.try_get::<Option<i64>, _>("oldest")?.map(duration);

@@ -40,7 +40,7 @@ async fn a_take_reads_for_each_handler_the_earliest_rows_from_an_index_and_sorts
 }
 
 #[tokio::test]
-async fn a_survey_and_a_judgement_read_indexes_only() {
+async fn a_poll_and_dead_lettering_read_indexes_only() {
     let due = plan(inbox_sql::POLL_DUE).await;
     reads_no_table(&due);
     assert!(due.contains("messages_ordinary (handler_id=? AND due_at<?)"), "{due}");
@@ -69,8 +69,8 @@ async fn what_is_done_for_each_message_reads_no_table() {
 }
 
 #[tokio::test]
-async fn the_level_is_counted_in_indexes() {
-    let plan = plan(operator::LEVEL).await;
+async fn stats_are_counted_in_indexes() {
+    let plan = plan(operator::STATS).await;
     for index in ["ordinary (handler_id=?)", "suspect (handler_id=?)", "dead"] {
         assert!(plan.contains(&format!("COVERING INDEX idem_inbox_messages_{index}")), "{index}: {plan}");
     }

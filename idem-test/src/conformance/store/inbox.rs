@@ -33,7 +33,7 @@ pub async fn another_fingerprint_is_another_row<W: World>(world: W) {
 }
 
 /// A copy of a dead letter is counted; a copy of a scheduled message is not. Neither creates a row.
-pub async fn sight_counts_dead_rows_only<W: World>(world: W) {
+pub async fn count_duplicate_counts_dead_rows_only<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("scheduled").await;
     stage.dead_letter("dead", Reason::Permanent).await;
@@ -252,20 +252,20 @@ pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
 }
 
 /// Reports how many rows are scheduled and dead, and for how long the oldest due one has waited.
-pub async fn the_level_counts_rows<W: World>(world: W) {
+pub async fn stats_count_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    let level = async || stage.store.stats(&[stage.handler]).await.unwrap();
-    assert_eq!(level().await, Stats::default());
+    let stats = async || stage.store.stats(&[stage.handler]).await.unwrap();
+    assert_eq!(stats().await, Stats::default());
     stage.row(&stage.id("later"), true, Ok(Duration::from_secs(3600))).await;
     stage.dead_letter("x", Reason::Permanent).await;
     stage.dead_letter("y", Reason::Permanent).await;
-    let now = level().await;
+    let now = stats().await;
     assert_eq!((now.scheduled, now.dead, now.oldest_due), (1, 2, None));
     stage.schedule("due").await;
     stage.rows_earlier(Duration::from_secs(60)).await;
-    let level = level().await;
-    assert_eq!((level.scheduled, level.dead), (2, 2));
-    let due = level.oldest_due.unwrap();
+    let stats = stats().await;
+    assert_eq!((stats.scheduled, stats.dead), (2, 2));
+    let due = stats.oldest_due.unwrap();
     assert!((Duration::from_secs(59)..Duration::from_secs(120)).contains(&due), "{due:?}");
     let created = stage.scheduled().await[0].created_at;
     let apart = SystemTime::now().duration_since(created).unwrap_or_else(|early| early.duration());

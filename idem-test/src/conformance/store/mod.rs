@@ -84,7 +84,7 @@ macro_rules! store_suite {
             // inbox rows
             insert_twice_counts_a_sighting
             another_fingerprint_is_another_row
-            sight_counts_dead_rows_only
+            count_duplicate_counts_dead_rows_only
             take_takes_what_is_due_for_these_handlers
             take_takes_no_more_than_the_limit
             take_counts_a_start_and_sets_token_and_lease
@@ -95,7 +95,7 @@ macro_rules! store_suite {
             a_row_that_runs_is_not_taken_after_its_lease
             remove_leaves_claims_alone
             the_survey_tells_what_is_to_be_done
-            the_level_counts_rows
+            stats_count_rows
             odd_content_makes_the_round_trip
             odd_errors_make_the_round_trip
             a_payload_over_a_mebibyte_is_kept_whole
@@ -116,8 +116,8 @@ macro_rules! store_suite {
             ten_breaks_are_dead
             what_was_given_back_has_no_start
             dead_without_an_attempt
-            unstart_takes_a_start_back_and_leaves_the_token
-            unstart_never_goes_below_zero
+            refund_start_takes_a_start_back_and_leaves_the_token
+            refund_start_never_goes_below_zero
             // suspects
             take_ordinary_never_takes_suspects
             take_suspect_never_takes_ordinary_rows
@@ -128,7 +128,7 @@ macro_rules! store_suite {
             leases_are_extended_by_token
             to_extend_a_lease_never_waits_for_a_row_that_runs
             four_starts_are_not_taken_again
-            judge_waits_for_three_leases
+            dead_letter_crashed_waits_for_three_leases
             a_judged_row_is_not_brought_back_by_its_old_holder
             // operator
             the_list_is_filtered

@@ -144,7 +144,7 @@ pub async fn dead_without_an_attempt<W: World>(world: W) {
 }
 
 /// A start that did not run because the lease was lost is refunded; the current holder keeps the row.
-pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W) {
+pub async fn refund_start_takes_a_start_back_and_leaves_the_token<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let old = taken(&stage).await;
     stage.end_leases().await;
@@ -156,7 +156,7 @@ pub async fn unstart_takes_a_start_back_and_leaves_the_token<W: World>(world: W)
 }
 
 /// An outcome may already have reset the starts.
-pub async fn unstart_never_goes_below_zero<W: World>(world: W) {
+pub async fn refund_start_never_goes_below_zero<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &failed(Ok(Duration::ZERO))).await.unwrap());

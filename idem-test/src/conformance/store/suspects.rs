@@ -167,16 +167,16 @@ pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
     assert!(stage.take(Kind::Ordinary).await.is_empty());
 }
 
-/// The fourth holder may have begun just before the end of its lease: the row is judged only long after that.
-pub async fn judge_waits_for_three_leases<W: World>(world: W) {
+/// The fourth holder may have begun just before the end of its lease: the row dies only long after that.
+pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 2).await;
-    let judge = async || stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap();
-    assert_eq!(judge().await, 0);
+    let dead_letter = async || stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap();
+    assert_eq!(dead_letter().await, 0);
     assert_eq!(stage.store.dead_letter_crashed(&[], LEASE).await.unwrap(), 0);
     stage.rows_earlier(LEASE * 2).await;
-    assert_eq!(judge().await, 1);
-    assert_eq!(judge().await, 0);
+    assert_eq!(dead_letter().await, 1);
+    assert_eq!(dead_letter().await, 0);
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.token, dead.attempts), (Some(Reason::Crashed), None, 0));
     assert!(dead.died_at.is_some());
@@ -189,10 +189,10 @@ pub async fn judge_waits_for_three_leases<W: World>(world: W) {
         stage.begin_suspect().await;
     }
     stage.rows_earlier(LEASE * 10).await;
-    assert_eq!(judge().await, 0, "only four starts are judged");
+    assert_eq!(dead_letter().await, 0, "only four starts are a crash");
 }
 
-/// A holder that comes back after the row was judged changes nothing.
+/// A holder that comes back after the row died changes nothing.
 pub async fn a_judged_row_is_not_brought_back_by_its_old_holder<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = crash_out(&stage, LEASE * 4).await;
