@@ -155,7 +155,7 @@ pub enum Note {
         /// The time until it may be taken again.
         due: Duration,
     },
-    /// It cannot be run: dead, without counting an attempt.
+    /// It cannot be run: dead, without counting an attempt. Starts and lost connections stay, for an operator to see.
     Dead {
         /// The reason.
         reason: Reason,

@@ -111,8 +111,7 @@ UPDATE "idem_inbox_messages" SET token = NULL, starts = ?4, due_at = {now} + ?3
 WHERE id = ?1 AND token = ?2"#;
 
 pub(super) const DEAD: &str = r#"
-UPDATE "idem_inbox_messages" SET token = NULL, starts = 0, breaks = 0, error = ?5, due_at = {now} + ?3,
-    reason = ?4, state = 'dead', died_at = {now}
+UPDATE "idem_inbox_messages" SET token = NULL, error = ?5, reason = ?4, state = 'dead', died_at = {now}
 WHERE id = ?1 AND token = ?2"#;
 
 pub(super) const SET_STARTS: &str = r#"

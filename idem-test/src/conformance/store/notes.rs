@@ -140,6 +140,7 @@ pub async fn dead_without_an_attempt<W: World>(world: W) {
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.attempts, dead.token), (Some(Reason::Undecodable), 0, None));
     assert_eq!(dead.error, "no JSON");
+    assert_eq!((dead.starts, dead.breaks), (row.starts, row.breaks), "an operator sees what happened before");
     assert!(!stage.store.record_result(&row, &note).await.unwrap());
 }
 
