@@ -1,4 +1,4 @@
-//! A thousand readings are written by a few statements. One of them cannot be written, and does not harm the others.
+//! Writes a thousand readings with a few statements. One reading cannot be written, and does not affect the others.
 //!
 //! `cargo run --example batch` needs no server.
 
@@ -23,7 +23,7 @@ struct Reading {
 #[derive(Clone, Default)]
 struct Calls(Arc<AtomicUsize>);
 
-/// Takes all new messages of a batch: copies are left out. An error rolls all of them back, and the batch is halved until
+/// Receives all new messages of a batch, without copies. An error rolls all of them back, and the batch is halved until
 /// the failing message is alone.
 #[idempotent(key = "event_id", name = "readings")]
 async fn readings(

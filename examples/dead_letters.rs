@@ -63,7 +63,8 @@ async fn main() -> Result<(), BoxError> {
     }
     work(&store, &broker, 3).await?;
 
-    // All dead letters of the consumer, newest first; a `Filter` chooses a handler or a reason, a `Page` goes on.
+    // All dead letters of the consumer, newest first. A `Filter` selects a handler or a reason; a `Page` continues the
+    // list.
     let inbox = Inbox::new(&store, "billing");
     let dead = inbox.list(&Filter::default(), Page::default()).await?;
     assert_eq!(dead.len(), 2);
@@ -72,7 +73,7 @@ async fn main() -> Result<(), BoxError> {
         assert_eq!(row.reason, Some(Reason::Permanent));
     }
 
-    // Order 2 was missing. Its message runs again under the claim that it has kept, so that no copy can overtake it.
+    // Order 2 was missing. Its message runs again under the claim that it kept, so that no copy can overtake it.
     sqlx::raw_sql("INSERT INTO orders VALUES (2, 0)").execute(&mut db).await?;
     let id = |error: &str| dead.iter().find(|row| row.error == error).map(|row| row.id).unwrap_or_default();
     let (missing, wrong) = (id("there is no order 2"), id("there is no order -1"));

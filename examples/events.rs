@@ -1,4 +1,4 @@
-//! Two types of event on one queue, a handler for each, state for both, and a key of two values.
+//! Two event types on one queue, with a handler for each, state for both, and a key of two values.
 //!
 //! `cargo run --example events` needs no server.
 
@@ -23,12 +23,13 @@ struct OrderRefunded {
     cents: i64,
 }
 
-/// What every handler of the worker can take as `State<Arc<Fees>>`: settings, or a client of another service.
+/// The state, which every handler of the worker can extract as `State<Arc<Fees>>`: settings, or a client of another
+/// service.
 struct Fees {
     percent: i64,
 }
 
-/// Each tenant counts its events from 1, so only tenant and number together name one event.
+/// Each tenant numbers its events from 1, so an event is identified only by tenant and number together.
 #[idempotent(key = (header("tenant"), event_id), name = "order_paid", event = "order.paid")]
 async fn order_paid(
     event: OrderPaid,
@@ -59,7 +60,8 @@ async fn main() -> Result<(), BoxError> {
     let mut db = SqliteConnection::connect(&url).await?;
     sqlx::raw_sql("CREATE TABLE bookings (tenant TEXT NOT NULL, cents INTEGER NOT NULL)").execute(&mut db).await?;
 
-    // The type of a message chooses its handler. It is `type` on RabbitMQ; elsewhere `.event_type(..)` says where it is.
+    // The event type of a message selects its handler. RabbitMQ has the property `type`; elsewhere `.event_type(..)`
+    // names a header.
     let broker = Broker::new();
     let paid = Publication::json(&OrderPaid { event_id: 1, cents: 5_000 })?.event_type("order.paid");
     broker.publish("orders", paid.clone().header("tenant", "north"));
@@ -67,7 +69,7 @@ async fn main() -> Result<(), BoxError> {
     broker.publish("orders", paid.header("tenant", "north")); // a copy
     let refunded = Publication::json(&OrderRefunded { event_id: 2, cents: 1_000 })?.event_type("order.refunded");
     broker.publish("orders", refunded.header("tenant", "north"));
-    broker.publish("orders", Publication::new("{}").event_type("order.lost")); // nobody's
+    broker.publish("orders", Publication::new("{}").event_type("order.lost")); // no handler takes it
 
     let emptied = broker.clone();
     Worker::new("ledger", store.clone(), broker.queue("orders"))

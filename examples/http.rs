@@ -1,7 +1,7 @@
 //! Health and metrics over HTTP: `GET /ready` and `GET /metrics`.
 //!
-//! `cargo run --example http` needs no server. It asks for both paths itself, prints the answers (without
-//! the quantiles), and ends.
+//! `cargo run --example http` needs no server. It requests both paths itself, prints the responses (without the
+//! quantiles), and ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ async fn order_paid(_event: OrderPaid, _tx: &mut SqliteConnection) -> Result<(),
     Ok(())
 }
 
-/// The answer to one path, for any HTTP framework. Use it for readiness, and not for liveness: a worker goes on by itself
-/// after an outage of its broker or database, and a restart does not help.
+/// Returns the response for one path, for any HTTP framework. Use it for readiness, not for liveness: a worker recovers
+/// by itself after an outage of its broker or database, and a restart does not help.
 fn answer(path: &str, health: &Health, metrics: &PrometheusHandle) -> (&'static str, String) {
     match path {
         "/ready" if health.is_ready() => ("200 OK", "ready\n".to_owned()),
@@ -39,7 +39,7 @@ fn answer(path: &str, health: &Health, metrics: &PrometheusHandle) -> (&'static 
     }
 }
 
-/// As much HTTP as the example needs, one request after another; a service has a framework for it.
+/// Serves as much HTTP as the example needs, one request after another; a service uses a framework.
 async fn serve(listener: TcpListener, health: Health, metrics: PrometheusHandle) {
     while let Ok((mut client, _)) = listener.accept().await {
         let mut request = [0; 1024];
@@ -63,7 +63,8 @@ async fn get(address: SocketAddr, path: &str) -> Result<String, BoxError> {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    // The recorder comes before the worker. Each GET /metrics also drains it; where nobody asks, call `run_upkeep`.
+    // Install the recorder before creating the worker. Each GET /metrics also drains it; without requests, call
+    // `run_upkeep`.
     let metrics = PrometheusBuilder::new().install_recorder()?;
     let directory = tempfile::tempdir()?;
     let store = Sqlite::connect(&format!("sqlite://{}", directory.path().join("shop.db").display())).await?;

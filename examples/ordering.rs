@@ -19,7 +19,7 @@ struct Step {
 
 #[idempotent(key = "event_id", name = "step")]
 async fn step(step: Step, delivery: Delivery, tx: &mut SqliteConnection) -> Result<(), BoxError> {
-    // What a failed attempt has written is rolled back.
+    // The writes of a failed attempt are rolled back.
     sqlx::query("INSERT INTO history (step) VALUES (?)").bind(&step.name).execute(tx).await?;
     if delivery.attempt() <= step.failures {
         println!("{:8} attempt {}: fails", step.name, delivery.attempt());
@@ -43,7 +43,7 @@ async fn main() -> Result<(), BoxError> {
         broker.publish_json("steps", &Step { event_id, name: name.to_owned(), failures })?;
     }
 
-    // In the order of the queue, the next message begins when the one before it is processed or a dead letter.
+    // In the order of the queue, the next message starts when the previous one is processed or a dead letter.
     let emptied = broker.clone();
     Worker::new("shop", store, broker.queue("steps"))
         .handler::<step>()

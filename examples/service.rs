@@ -1,7 +1,7 @@
-//! A service with two workers, which ends cleanly by ctrl-c or SIGTERM: what runs is finished, and nothing is lost.
+//! A service with two workers, which ends cleanly at ctrl-c or SIGTERM: running handlers finish, and nothing is lost.
 //!
-//! `cargo run --example service` needs no server: SQLite in a file, and a broker inside the process. A service has a
-//! source of RabbitMQ, NATS or Kafka in the place of `broker.queue(..)`.
+//! `cargo run --example service` needs no server: SQLite in a file, and a broker inside the process. A real service
+//! uses RabbitMQ, NATS or Kafka instead of `broker.queue(..)`.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ struct Refund {
 async fn order_paid(event: OrderPaid, tx: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     println!("handling {}", event.event_id);
     sqlx::query("UPDATE account SET balance = balance + ?").bind(event.amount).execute(tx).await?;
-    // Long enough that the signal comes in the middle.
+    // Long enough that the signal arrives in the middle.
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(())
 }
@@ -53,7 +53,7 @@ async fn main() -> Result<(), BoxError> {
 
     let orders = Worker::new("billing-orders", store.clone(), broker.queue("orders")).handler::<order_paid>();
     let refunds = Worker::new("billing-refunds", store, broker.queue("refunds")).handler::<refund>();
-    // A readiness probe asks the health of each worker.
+    // A readiness probe checks the health of each worker.
     let health = [orders.health(), refunds.health()];
     println!("running as process {}; end with ctrl-c or SIGTERM", std::process::id());
     Workers::new().add(orders).add(refunds).run_until(idem::shutdown_signal()).await?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::{Codec, RetryPolicy};
 
-/// Options of one handler of a worker, for [`Worker::handler_with`](crate::Worker::handler_with). What they do not set
-/// is as the worker has it.
+/// Options of one handler of a worker, for [`Worker::handler_with`](crate::Worker::handler_with). Anything not set
+/// falls back to the worker's option, whichever is called first.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -56,10 +56,10 @@ impl<C> HandlerOptions<C> {
     /// [`handler_timeout`](crate::Worker::handler_timeout). A handler that runs longer is dropped, which rolls back,
     /// and counts as failed.
     ///
-    /// It may be longer than the worker's. A row of the inbox needs no longer
-    /// [lease](crate::Worker::lease_duration) for that, since it is locked while it runs, and the lease of a delivery is
-    /// extended. A broker with a fixed limit, like RabbitMQ's consumer timeout, needs a higher limit, and
-    /// the source warns if it is too low for the longest timeout of the worker. A shutdown waits only for the
+    /// It may be longer than the worker's. A row of the inbox needs no longer [lease](crate::Worker::lease_duration)
+    /// for that, since it is locked while it runs, and the lease of a delivery is extended. A broker with a fixed
+    /// limit, like RabbitMQ's consumer timeout, needs a higher limit, and the source warns if it is too low for the
+    /// longest timeout of the worker. A shutdown waits only for the
     /// [`shutdown_timeout`](crate::Worker::shutdown_timeout): a handler that then still runs is rolled back, and its
     /// message runs again.
     ///

@@ -1,4 +1,5 @@
-//! The items that the expansions of `#[idempotent]` and `#[derive(KeyPart)]` name. They are private and may change without notice.
+//! The items that the expansions of `#[idempotent]` and `#[derive(KeyPart)]` name. They are private and may change
+//! without notice.
 
 pub use std::option::Option;
 pub use std::primitive::{bool, str};

@@ -6,10 +6,10 @@ use crate::{Acker, BoxError, Delivery, DeliveryOrder, Lag};
 
 /// A source of deliveries: one queue, stream or topic of one broker.
 ///
-/// The worker calls `subscribe`, then `next` until it fails or the worker drains, then `drain` and `close`. If `next` fails,
-/// the worker treats the broker as lost, backs off and calls `subscribe` again on the same value, so a source needs no
-/// reconnect loop. Deliveries received before a failure may still be settled: their ackers report whether that is
-/// possible.
+/// The worker calls `subscribe`, then `next` until it fails or the worker drains, then `drain` and `close`. If `next`
+/// fails, the worker treats the broker as lost, backs off and calls `subscribe` again on the same value, so a source
+/// needs no reconnect loop. Deliveries received before a failure may still be settled: their ackers report whether that
+/// is possible.
 ///
 /// ```
 /// # use idem_core::{Acker, BoxError, Delivery, Settled, Source, SubscribeOptions};
@@ -57,15 +57,15 @@ pub trait Source: Send + 'static {
 
     /// Subscribes. At most `options.max_unsettled` deliveries may be unsettled at a time.
     ///
-    /// If `options.order` is an order, each delivery has its ordering key ([`Delivery::with_ordering_key`]), and an order that
-    /// the broker cannot guarantee is an error.
+    /// If `options.order` is an order, each delivery has its ordering key ([`Delivery::with_ordering_key`]), and an
+    /// order that the broker cannot guarantee is an error.
     ///
     /// An error of the first call ends the start of the worker, with its message; later ones are retried. A
     /// configuration that would lose or repeat messages is an error, whose message names the fix.
     fn subscribe(&mut self, options: SubscribeOptions) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// How long the broker can redeliver messages, as of the last [`subscribe`](Self::subscribe). A worker refuses to start if
-    /// that is longer than claims are kept.
+    /// How long the broker can redeliver messages, as of the last [`subscribe`](Self::subscribe). A worker refuses to
+    /// start if that is longer than claims are kept.
     fn replay_window(&self) -> ReplayWindow {
         ReplayWindow::Unknown
     }
@@ -97,15 +97,15 @@ pub trait Source: Send + 'static {
     }
 
     /// How many queues it has that may each have `max_unsettled` deliveries unsettled, as of the last
-    /// [`subscribe`](Self::subscribe). While the database refuses as many messages as may be unsettled in all of them, the
-    /// worker is not ready.
+    /// [`subscribe`](Self::subscribe). While the database refuses as many messages as may be unsettled in all of them,
+    /// the worker is not ready.
     fn queues(&self) -> usize {
         1
     }
 
     /// Returns a handle that reads how many messages are ready for the subscription, without a second connection if the
-    /// broker's client allows it. The worker calls this after each successful [`subscribe`](Self::subscribe), and drops the
-    /// handle when the subscription has failed. `None`: the source does not report the number.
+    /// broker's client allows it. The worker calls this after each successful [`subscribe`](Self::subscribe), and drops
+    /// the handle when the subscription has failed. `None`: the source does not report the number.
     fn lag(&self) -> Option<Lag> {
         None
     }
@@ -138,8 +138,8 @@ pub struct SubscribeOptions {
     pub consumer: String,
     /// The maximum number of unsettled deliveries: the prefetch, per queue if the source has several.
     pub max_unsettled: u16,
-    /// How long a delivery normally stays unsettled: the longest timeout of the worker's handlers. The source warns if the broker takes
-    /// deliveries back after less than a few times this.
+    /// How long a delivery normally stays unsettled: the longest timeout of the worker's handlers. The source warns if
+    /// the broker takes deliveries back after less than a few times this.
     pub handler_timeout: Duration,
     /// The order to guarantee.
     pub order: DeliveryOrder,

@@ -1,4 +1,4 @@
-//! Settling one delivery.
+//! Settles one delivery.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use tokio::time::Instant;
 use crate::connection::{ANSWER, Link};
 use crate::lease::{Lease, Leases};
 
-/// Settles one delivery of a [`Stream`](crate::Stream), also by a later connection than the one that brought it.
+/// Settles one delivery of a [`Stream`](crate::Stream), possibly over a later connection than the one that brought it.
 ///
-/// An ack waits for the consumer's answer, and is [`Settled::Confirmed`] by that answer only; with
-/// [`Stream::unconfirmed_acks`](crate::Stream::unconfirmed_acks) it is [`Settled::Sent`]. The server does not tell the
-/// attempts of a message apart. So an ack is sent even where the lease has run out, since the message is taken over,
-/// regardless of which worker has it by then; a release is sent only while the delivery is surely ours, and is
-/// [`Settled::Stale`] otherwise. Where the stream was recreated, and where the source was closed, nothing is sent at all.
+/// An ack waits for the consumer's response, and only that response makes it [`Settled::Confirmed`]. With
+/// [`Stream::unconfirmed_acks`](crate::Stream::unconfirmed_acks) it does not wait and is [`Settled::Sent`]. The server
+/// does not distinguish the attempts of a message. An ack is therefore sent even if the lease has expired, because the
+/// database has recorded the message, regardless of which worker has it by then. A release is sent only while the lease
+/// certainly lasts, and is [`Settled::Stale`] otherwise. If the stream was recreated or the source was closed, nothing
+/// is sent.
 pub struct NatsAcker {
     pub(crate) lease: Arc<Lease>,
     pub(crate) leases: Arc<Leases>,
@@ -30,14 +31,14 @@ const NAK: &str = "-NAK";
 const PROGRESS: &str = "+WPI";
 
 impl Acker for NatsAcker {
-    /// Waits for a new connection where there is none, for at most 5 seconds.
+    /// If there is no connection, waits for a new one, for at most 5 seconds.
     ///
-    /// Fails where the consumer did not answer: it is not known whether it has seen the ack.
+    /// Fails if the consumer does not respond: it may or may not have received the ack.
     async fn ack(self) -> Result<Settled, BoxError> {
         if !self.lease.settle() {
             return Ok(Settled::Stale);
         }
-        // The wait for a connection can outlast the stream: in a new one the number is that of another message.
+        // The stream can be recreated during the wait for a connection. The number then refers to another message.
         let meant = || !self.lease.is_void();
         let (sent, settled) = if self.confirmed {
             (self.link.insist(&self.lease.reply, ACK, meant).await?, Settled::Confirmed)
@@ -48,7 +49,7 @@ impl Acker for NatsAcker {
         Ok(if sent { settled } else { Settled::Stale })
     }
 
-    /// Fails where there is no connection, or no answer: the delivery then comes again when its lease has run out.
+    /// Fails if there is no connection or no response: the message is then redelivered when the lease expires.
     async fn release(self) -> Result<Settled, BoxError> {
         if !self.lease.is_live() || !self.lease.settle() {
             return Ok(Settled::Stale);
@@ -62,8 +63,8 @@ impl Acker for NatsAcker {
         Some(self.lease.wait)
     }
 
-    /// Fails where the lease has run out, where there is no connection, and where the consumer does not answer. The lease
-    /// begins again only by an answer.
+    /// Fails if the lease has expired, if there is no connection, or if the consumer does not respond. Only a response
+    /// extends the lease.
     async fn extend(&mut self) -> Result<(), BoxError> {
         if !self.lease.is_live() {
             return Err("the lease of the delivery has run out".into());
@@ -76,12 +77,12 @@ impl Acker for NatsAcker {
     }
 }
 
-/// Gives a delivery back that is surely ours.
+/// Releases a delivery. The caller has checked that its lease lasts.
 pub(crate) async fn release(link: &Link, lease: &Lease) -> Result<(), BoxError> {
     link.ask(&lease.reply, NAK, lease.end().min(Instant::now() + ANSWER)).await
 }
 
-/// Starts the lease of a delivery again that is surely ours.
+/// Extends the lease of a delivery. The caller has checked that it lasts.
 pub(crate) async fn extend(link: &Link, lease: &Lease) -> Result<(), BoxError> {
     let asked = Instant::now();
     link.ask(&lease.reply, PROGRESS, lease.end().min(asked + ANSWER)).await?;

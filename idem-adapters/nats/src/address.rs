@@ -1,4 +1,4 @@
-//! Where the servers are, and the login that stood in the URL.
+//! The addresses of the servers, and the login in their URL.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use async_nats::ServerAddr;
 use idem_core::Error;
 use percent_encoding::percent_decode_str;
 
-/// Where the servers are, without password or token.
+/// The addresses of the servers, without password or token.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) servers: Vec<ServerAddr>,
@@ -21,8 +21,8 @@ pub(crate) enum Login {
 }
 
 impl Address {
-    /// Reads one URL, or several with commas between. Errors of the parser are not passed on, so that no text repeats
-    /// what may be a password.
+    /// Parses one URL, or several separated by commas. The parser's errors are not passed on, because their text may
+    /// contain a password.
     pub(crate) fn parse(urls: &str) -> Result<(Self, Login), Error> {
         let (mut servers, mut login) = (Vec::new(), Login::None);
         for url in urls.split(',').map(str::trim) {
@@ -34,13 +34,13 @@ impl Address {
         }
         let user = match &login {
             Login::Password(user, _) => Some(user.clone()),
-            // A login without a colon is a token, and secret.
+            // A login without a colon is a token, which is secret.
             Login::None | Login::Token(_) => None,
         };
         Ok((Self { servers, user }, login))
     }
 
-    /// Whether every URL asks for TLS.
+    /// Returns whether every URL requires TLS.
     pub(crate) fn encrypted(&self) -> bool {
         self.servers.iter().all(ServerAddr::tls_required)
     }
@@ -59,7 +59,8 @@ fn server(url: &str) -> Result<(ServerAddr, Login), Error> {
         return Err(bad("does not begin with nats:// or tls://"));
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    // A password with a bare `/`, `?` or `#` ends the authority early, and what is left would be taken for a host.
+    // An unescaped `/`, `?` or `#` in a password ends the authority early, and the part before it would be taken as the
+    // host.
     if rest[authority.len()..].contains('@') {
         return Err(bad("has an @ behind its host"));
     }
@@ -67,7 +68,7 @@ fn server(url: &str) -> Result<(ServerAddr, Login), Error> {
     if host.is_empty() {
         return Err(bad("names no host"));
     }
-    // Without the login, which async-nats would show, and which it does not read from here either.
+    // Parses the URL without its login: async-nats would display it, and does not read it from here anyway.
     let server = format!("{scheme}://{host}").parse().map_err(|_| bad("cannot be read"))?;
     let decoded = |text: &str| {
         percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| bad("has a login that is not UTF-8"))

@@ -1,4 +1,4 @@
-//! The configuration that connections are made from.
+//! The configuration of connections.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use idem_core::Error;
 use crate::address::Address;
 use crate::credentials::Getter;
 
-/// A login beside the URL.
+/// The credentials of a login.
 #[derive(Clone)]
 pub(crate) enum Secret {
     /// Read again for each connection, so that the file can be replaced while the worker runs.
@@ -19,23 +19,23 @@ pub(crate) enum Secret {
     Seed(String),
     Token(String),
     Password(String, String),
-    /// Asked for at each connection.
+    /// Called for each connection.
     Got(Getter),
 }
 
-/// How the server is spoken to.
+/// The settings of connections to the servers.
 pub(crate) struct Config {
     pub(crate) address: Address,
     pub(crate) login: Option<Secret>,
     pub(crate) encrypted: bool,
     pub(crate) tls: Option<ClientConfig>,
     pub(crate) inbox_prefix: Option<String>,
-    /// The prefix of the subjects of JetStream's API.
+    /// The prefix of JetStream's API subjects.
     pub(crate) api: Arc<str>,
 }
 
 impl Config {
-    /// For async-nats.
+    /// Returns the options for async-nats.
     pub(crate) async fn options(&self) -> Result<ConnectOptions, Error> {
         let options = ConnectOptions::new().require_tls(self.encrypted);
         let options = match &self.login {

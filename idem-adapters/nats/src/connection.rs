@@ -1,4 +1,4 @@
-//! One connection, and the link that replaces one by the next.
+//! One connection, and the link to the current one.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::error;
 
-/// From the first packet to the end of the login.
+/// The time limit for connecting, from the first packet to the end of the login.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long an answer to an ack is waited for, a new connection included. A server that was killed and has forgotten that
-/// it delivered a message does not answer at all (2.15.2), and the lane waits meanwhile.
+/// How long to wait for the response to an ack, including the time for a new connection. A server that was killed and
+/// has forgotten that it delivered a message does not respond at all (2.15.2), and the worker task waits meanwhile.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 
-/// A connection that died without a word is noticed when a third ping would follow two that were not answered. Only where no pull waits: that has
-/// heartbeats.
+/// The ping interval. A dead connection is detected when the third ping is due and two have had no response. This
+/// matters only while no pull waits, because a waiting pull has heartbeats.
 const PING: Duration = Duration::from_secs(10);
 
-/// A client of async-nats and what watches it.
+/// An async-nats client, and the token that reports its loss.
 ///
-/// The client would connect again by itself, in silence. It is given up at its first loss instead: the worker has to
-/// hear of it, and what stood in its queue must not be sent late.
+/// The client would silently reconnect by itself. It is abandoned at its first loss instead: the worker must learn of
+/// the loss, and commands in the client's queue must not be sent late.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    /// Cancelled at the first loss, and not revoked when the client has connected again.
+    /// Cancelled at the first loss. A reconnection of the client does not change that.
     pub(crate) lost: CancellationToken,
-    /// The prefix of the subjects of JetStream's API.
+    /// The prefix of JetStream's API subjects.
     pub(crate) api: Arc<str>,
 }
 
 impl Connection {
-    /// Connects and logs in. `purpose` is what the server's list of connections shows.
+    /// Connects and logs in. The server's list of connections shows `purpose`.
     pub(crate) async fn open(config: &Config, purpose: &str) -> Result<Self, Error> {
         let (lost, address) = (CancellationToken::new(), config.address.to_string());
         let seen = lost.clone();
@@ -49,7 +49,7 @@ impl Connection {
                 .options()
                 .await?
                 .name(format!("idem {purpose}"))
-                // No fewer: async-nats counts the tries of the first connection, too.
+                // Not fewer: async-nats also counts the attempts of the first connection.
                 .max_reconnects(config.address.servers.len())
                 .ping_interval(PING)
                 .event_callback(move |event| {
@@ -79,8 +79,8 @@ impl Connection {
         jetstream::with_prefix(self.client.clone(), &self.api)
     }
 
-    /// Whether the server has answered `word` on the subject of a delivery as JetStream does. Any other answer counts
-    /// for nothing: without a consumer behind the subject the server itself answers, with status 503.
+    /// Sends `word` to the ack subject of a delivery and waits for JetStream's response. Any other response is an
+    /// error: if no consumer listens on the subject, the server itself responds, with status 503.
     async fn ask(&self, subject: &str, word: &'static str) -> Result<(), BoxError> {
         let asked = self.client.request(subject.to_owned(), Bytes::from_static(word.as_bytes()));
         let answer = tokio::select! {
@@ -99,7 +99,7 @@ impl Connection {
     }
 }
 
-/// The connection has ended.
+/// The error of a connection that has ended.
 #[derive(Debug)]
 pub(crate) struct Lost;
 
@@ -111,8 +111,8 @@ impl std::fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// The connection of a source, whichever it is at the time. Ackers hold this: on NATS a delivery outlives the
-/// connection that brought it.
+/// The current connection of a source. Ackers hold this, because on NATS a delivery outlives the connection that
+/// brought it.
 #[derive(Clone)]
 pub(crate) struct Link(Arc<watch::Sender<Option<Connection>>>);
 
@@ -125,16 +125,16 @@ impl Link {
         self.0.send_replace(connection);
     }
 
-    /// The connection, if there is one that is not lost.
+    /// Returns the connection if there is one that is not lost.
     pub(crate) fn now(&self) -> Option<Connection> {
         self.0.borrow().clone().filter(|connection| !connection.lost.is_cancelled())
     }
 
-    /// The connection, as soon as there is one.
+    /// Waits until there is a connection, and returns it.
     async fn soon(&self) -> Connection {
         let mut changes = self.0.subscribe();
         loop {
-            // Looked at before the wait, so that no change between is missed.
+            // Marked before the check, so that no change in between is missed.
             changes.mark_unchanged();
             if let Some(connection) = self.now() {
                 return connection;
@@ -145,8 +145,9 @@ impl Link {
         }
     }
 
-    /// Sends and waits for the answer of the consumer, over as many connections as it takes. Only for what may arrive
-    /// twice and late. `false`: nothing was sent by a connection over which it could not be `meant` any more.
+    /// Sends `word` and waits for the consumer's response, over as many connections as it takes. Only for messages that
+    /// may arrive twice and late. Calls `meant` for each connection, and returns `false` without sending over that
+    /// connection if `meant` returns `false`.
     pub(crate) async fn insist(
         &self,
         subject: &str,
@@ -156,7 +157,7 @@ impl Link {
         let asked = async {
             loop {
                 let connection = self.soon().await;
-                // The subscription that made this connection has checked that the stream is the same.
+                // The subscription that opened this connection has already checked whether the stream was recreated.
                 if !meant() {
                     return Ok(false);
                 }
@@ -169,14 +170,15 @@ impl Link {
         timeout(ANSWER, asked).await.unwrap_or_else(|_| Err(silence(word)))
     }
 
-    /// Sends on the connection that is there now, or else fails, and waits for the answer of the consumer until
-    /// `limit`.
+    /// Sends `word` over the current connection and waits for the consumer's response until `limit`. Fails if there is
+    /// no connection.
     pub(crate) async fn ask(&self, subject: &str, word: &'static str, limit: Instant) -> Result<(), BoxError> {
         let connection = self.now().ok_or(Lost)?;
         timeout_at(limit, connection.ask(subject, word)).await.unwrap_or_else(|_| Err(silence(word)))
     }
 
-    /// Sends as soon as there is a connection, and waits for no answer. `false` as of [`insist`](Self::insist).
+    /// Sends `word` as soon as there is a connection, and does not wait for a response. Returns `false` as
+    /// [`insist`](Self::insist) does.
     pub(crate) async fn tell(
         &self,
         subject: &str,

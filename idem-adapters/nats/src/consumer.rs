@@ -1,4 +1,4 @@
-//! The durable consumer: found as it must be, brought there, or made.
+//! The durable consumer: checked, updated or created.
 
 use std::time::SystemTime;
 
@@ -15,10 +15,10 @@ use crate::difference::{Difference, differences};
 use crate::error::broker;
 use crate::settings::{Found, Wishes, config};
 
-/// One consumer of one stream, to be looked for.
+/// One consumer of one stream, and the connection to its server.
 pub(crate) struct Place<'a> {
     pub(crate) client: &'a Client,
-    /// The prefix of the subjects of JetStream's API.
+    /// The prefix of JetStream's API subjects.
     pub(crate) api: &'a str,
     pub(crate) jetstream: &'a Context,
     pub(crate) address: &'a Address,
@@ -27,8 +27,9 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The consumer, with settings that keep what is promised. `since` is when it was made, where it was there before:
-    /// one that starts with what is new would leave out what came since.
+    /// Returns the consumer. Creates it if it does not exist, and updates it if `reconcile` is set. Fails if its
+    /// settings break idem's guarantees. `since` is when the consumer was created, if the source has seen it before: a
+    /// recreated one with `Start::New` begins there, so that it does not skip messages published since.
     pub(crate) async fn ensure(
         &self,
         wishes: &Wishes,
@@ -70,7 +71,7 @@ impl Place<'_> {
     }
 
     async fn update(&self, mut raw: Value, different: &[Difference]) -> Result<Found, Error> {
-        // All other settings go back as the server sent them, also those that this version does not know.
+        // All other settings are sent back as received, including those that this version does not know.
         let mut config = raw["config"].take();
         for Difference { setting, is, must, set } in different {
             tracing::info!(consumer = self.name, setting, %is, %must, "a setting of the consumer is updated");
@@ -82,7 +83,7 @@ impl Place<'_> {
     }
 
     async fn put(&self, what: &str, config: &Value, action: &str) -> Result<Found, Error> {
-        // The filter stands in the subject, so that permissions can be given for it; servers check that it does.
+        // The filter is part of the request's subject, so that permissions can refer to it; servers check that it is.
         let filter = config["filter_subject"].as_str().filter(|filter| !filter.is_empty());
         let filter = filter.map(|filter| format!(".{filter}")).unwrap_or_default();
         let asked = format!("CONSUMER.CREATE.{}.{}{filter}", self.stream, self.name);

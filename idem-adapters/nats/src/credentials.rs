@@ -1,4 +1,4 @@
-//! Credentials from a callback, for each connection.
+//! Credentials that a callback returns for each connection.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use nkeys::{KeyPair, KeyPairType};
 use crate::address::Address;
 use crate::error::broker;
 
-/// By what a server is to know the worker: what the callback given to
-/// [`Options::credentials`](crate::Options::credentials) returns.
+/// The credentials of a login, as returned by the callback given to
+/// [`Options::credentials`](crate::Options::credentials).
 ///
 /// ```no_run
 /// # use idem_core::BoxError;
@@ -30,28 +30,28 @@ enum Kind {
 }
 
 impl Credentials {
-    /// A token.
+    /// Logs in with a token.
     pub fn token(token: impl Into<String>) -> Self {
         Self(Kind::Token(token.into()))
     }
 
-    /// A user and a password. Servers with an auth callout take tokens of others so, too.
+    /// Logs in with a user and a password. Servers with an auth callout also accept tokens of other systems this way.
     pub fn password(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self(Kind::Password(user.into(), password.into()))
     }
 
-    /// The nkey of this seed, the text that begins with `SU`.
+    /// Logs in with the nkey of this seed, which begins with `SU`.
     pub fn nkey(seed: impl Into<String>) -> Self {
         Self(Kind::Nkey(seed.into()))
     }
 
-    /// A JWT of a user, and the seed of the nkey that it is for.
+    /// Logs in with a user's JWT and the seed of its nkey.
     ///
     /// ```no_run
     /// # use idem_core::BoxError;
     /// # use idem_nats::{Credentials, Nats};
     /// # async fn issued() -> Result<(String, String), BoxError> { Ok((String::new(), String::new())) }
-    /// // A JWT of an hour, with its seed, from the service that issues them.
+    /// // The issuing service returns a JWT that is valid for an hour, and its seed.
     /// let options = Nats::options("tls://nats:4222").credentials(|| async {
     ///     let (jwt, seed) = issued().await?;
     ///     Ok(Credentials::jwt(jwt, seed))
@@ -80,7 +80,7 @@ impl Credentials {
     }
 }
 
-/// Errors of the parser are not passed on: they may repeat the seed.
+/// Parses the seed of a user's nkey. The parser's errors are not passed on, because they may contain the seed.
 pub(crate) fn user(seed: &str) -> Result<KeyPair, Error> {
     KeyPair::from_seed(seed).ok().filter(|pair| pair.key_pair_type() == KeyPairType::User).ok_or_else(|| {
         Error::Config(
@@ -91,7 +91,7 @@ pub(crate) fn user(seed: &str) -> Result<KeyPair, Error> {
     })
 }
 
-/// Shows no secret.
+/// Does not show secrets.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.0 {

@@ -1,4 +1,4 @@
-//! Conversion of JetStream's messages to deliveries.
+//! Converts JetStream messages to deliveries.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,20 +8,20 @@ use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
 use idem_core::{Delivery, Headers};
 
-/// The facts of a delivery that are in the subject of its ack (ADR-15 of nats-architecture-and-design).
+/// The metadata of a delivery, from the subject of its ack (ADR-15 of nats-architecture-and-design).
 #[derive(Debug, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) sequence: u64,
     delivered: u64,
-    /// Nanoseconds since 1970, by the clock of the server.
+    /// Nanoseconds since 1970, by the server's clock.
     published: u64,
 }
 
 impl Facts {
-    /// `None` where it is no subject of an ack.
+    /// Returns `None` if this is not the subject of an ack.
     pub(crate) fn parse(reply: &str) -> Option<Self> {
         let mut tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
-        // Domain and account stand in front from the second version of the subject on.
+        // Since its second version, the subject has the domain and the account before these tokens.
         if tokens.len() >= 9 {
             tokens.drain(..2);
         }
@@ -30,7 +30,8 @@ impl Facts {
     }
 }
 
-/// The facts of a delivery. The count of the server is no attempt: it also rises for what was only prefetched.
+/// Converts a message. The server's delivery count is not used as the attempt, because it also rises for messages that
+/// were only prefetched.
 pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, ordering_key: Option<u64>) -> Delivery {
     let (headers, id) = message.headers.as_ref().map(headers).unwrap_or_default();
     Delivery::new(Arc::clone(stream), message.payload)
@@ -38,7 +39,7 @@ pub(crate) fn delivery(stream: &Arc<str>, message: Message, facts: &Facts, order
         .with_content_type(content_type(&headers))
         .with_headers(headers)
         .with_message_id(id)
-        // With the time, because a recreated stream counts from 1 again.
+        // Includes the time, because a recreated stream numbers its messages from 1 again.
         .with_position(Some(format!("{stream}/{}@{}", facts.sequence, facts.published)))
         .with_published_at(SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(facts.published)))
         .with_redelivered(facts.delivered > 1)
@@ -50,7 +51,8 @@ fn content_type(headers: &Headers) -> Option<String> {
     std::str::from_utf8(value).ok().map(ToOwned::to_owned)
 }
 
-/// By name, since async-nats has lost the order of the names; the values of one name in their own.
+/// Returns the headers and the message id. The headers are sorted by name, because async-nats does not keep the order
+/// of names; the values of one name keep their order.
 fn headers(map: &HeaderMap) -> (Headers, Option<String>) {
     let mut names: Vec<_> = map.iter().map(|(name, values)| (name.to_string(), values)).collect();
     names.sort_unstable_by(|(one, _), (two, _)| one.cmp(two));

@@ -1,4 +1,4 @@
-//! Settings of a consumer that differ from those that idem needs.
+//! Finds consumer settings that differ from those that idem needs.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::settings::{ACK_WAIT, Found, MAX_ACK_PENDING, SHORTEST, Wishes, filters, nanos};
 
-/// A setting that is not as it must be.
+/// A setting with the wrong value.
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) setting: &'static str,
     pub(crate) is: String,
     pub(crate) must: String,
-    /// The settings that cure it. Empty if the server cannot change it any more.
+    /// The settings that correct it. Empty if the server can no longer change it.
     pub(crate) set: Vec<(&'static str, Value)>,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All settings by which messages would be lost, kept back, or handed out while they are being handled.
+/// Returns all settings with which messages would be lost, held back, or delivered while they are being handled.
 pub(crate) fn differences(found: &Found, wishes: &Wishes, options: &SubscribeOptions) -> Vec<Difference> {
     let config = &found.info.config;
     let mut different = Vec::new();

@@ -1,4 +1,4 @@
-//! The texts of errors. None holds a password, a token or a seed: they name an address, which has none.
+//! The error messages. None contains a password, a token or a seed: they name an address, which has none.
 
 use std::fmt::Display;
 
@@ -8,12 +8,12 @@ use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::rustls;
 use idem_core::{BoxError, Error};
 
-/// The broker cannot be used, and `source` says why.
+/// Returns the error of a broker that cannot be used because of `source`.
 pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
     Error::broker(what, source)
 }
 
-/// The connection could not be made.
+/// Returns the error of a connection that could not be made.
 pub(crate) fn connecting(address: impl Display, error: async_nats::ConnectError) -> Error {
     let cure = match error.kind() {
         ConnectErrorKind::AuthorizationViolation => {
@@ -36,7 +36,7 @@ const TLS: &str = "the server's certificate must be valid for this host name and
 const IDENTITY: &str = "the server refuses TLS with this client: where it asks for a certificate, give one by \
                         .tls_identity(certificate, key) that comes from a CA of the server's and has not expired";
 
-/// The stream could not be looked at.
+/// Returns the error of a stream whose information could not be read.
 pub(crate) fn stream(
     name: &str,
     address: impl Display,
@@ -70,14 +70,15 @@ pub(crate) fn stream(
 
 const ENABLE: &str = "start the server with JetStream (-js, or a jetstream block), enabled for the account";
 
-/// rustls reports a failed handshake as an I/O error of kind `InvalidData` (or `UnexpectedEof` inside of it).
+/// Returns whether TLS failed. rustls reports a failed handshake as an I/O error of kind `InvalidData` (or
+/// `UnexpectedEof` inside it).
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
         error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::InvalidData)
     })
 }
 
-/// Whether the server has refused the handshake. Objections of the client concern the server's certificate.
+/// Returns whether the server rejected the handshake. If the client rejects it, the cause is the server's certificate.
 fn is_refused_by_the_server(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
         let inner = error.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());

@@ -1,4 +1,4 @@
-//! How many messages the consumer has not delivered yet.
+//! The number of messages that the consumer has not delivered yet.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use idem_core::{BoxError, Lag};
 
 use crate::connection::{Connection, Link, Lost};
 
-/// The handle for a consumer, which asks by the connection of the subscription, whenever it is followed by another one.
+/// Returns the handle for a consumer's lag. It always uses the current connection of the source.
 pub(crate) fn lag(link: &Link, stream: &Arc<str>, consumer: &str) -> Lag {
     let (link, stream, consumer) = (link.clone(), Arc::clone(stream), Arc::<str>::from(consumer));
     Lag::new(move || {

@@ -1,4 +1,4 @@
-//! Leases: how long deliveries are ours, and which of them are unsettled.
+//! Leases: how long the source owns deliveries, and which of them are unsettled.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How long one delivery is ours.
+/// The lease of one delivery.
 ///
-/// The server does not tell attempts of one message apart: a release that comes late would take the message from the
-/// one who has it by then. So this errs on the side of a lease that has ended.
+/// The server does not distinguish the attempts of a message: a late release would take the message from the worker
+/// that has it by then. In case of doubt, the lease therefore counts as ended.
 pub(crate) struct Lease {
-    /// Where the consumer listens for what becomes of the delivery.
+    /// The subject on which the consumer receives the delivery's acks.
     pub(crate) reply: String,
     pub(crate) sequence: u64,
     pub(crate) wait: Duration,
@@ -22,20 +22,20 @@ pub(crate) struct Lease {
 struct State {
     since: Instant,
     holder: Holder,
-    /// Another attempt of the same message has come or will come, so that this one has ended on the server.
+    /// Another attempt of the same message has arrived or will arrive, so this one has ended on the server.
     superseded: bool,
 }
 
-/// In whose hands a delivery is.
+/// The holder of a delivery.
 #[derive(Clone, Copy, PartialEq)]
 enum Holder {
-    /// An acker, or the buffer.
+    /// An acker or the buffer.
     Held,
-    /// Nobody: it was dropped.
+    /// Nothing: it was dropped.
     Nobody,
-    /// It is being settled, or was, or may have been.
+    /// It is being settled, was settled, or may have been settled.
     Settling,
-    /// The source has given it back, or the stream was recreated: its number may be that of another message.
+    /// The source has released it, or the stream was recreated and its number may refer to another message.
     Void,
 }
 
@@ -45,7 +45,7 @@ impl Lease {
         Self { reply, sequence, wait, state: Mutex::new(state) }
     }
 
-    /// Whether the delivery is surely still ours.
+    /// Returns whether the lease certainly lasts.
     pub(crate) fn is_live(&self) -> bool {
         let lost = {
             let state = self.state();
@@ -54,13 +54,13 @@ impl Lease {
         !lost && self.end() > Instant::now()
     }
 
-    /// When the lease runs out. The server began to count when it sent; a tenth is for the way here.
+    /// Returns when the lease ends. The server counts from the time of sending; a tenth is subtracted for the transfer.
     pub(crate) fn end(&self) -> Instant {
         self.state().since + self.wait * 9 / 10
     }
 
-    /// The server has confirmed what was sent `at` this time: the lease began again then, or later. One that had ended
-    /// stays so, since the confirmation may be meant for the next attempt.
+    /// Extends the lease after the server confirmed a request that was sent at `at`: the lease began again then or
+    /// later. An ended lease stays ended, because the confirmation may apply to the next attempt.
     pub(crate) fn extended(&self, at: Instant) {
         let live = self.is_live();
         let mut state = self.state();
@@ -69,7 +69,7 @@ impl Lease {
         }
     }
 
-    /// The acker was dropped. A lease that is being settled is left alone: it may have been settled already.
+    /// Records that the acker was dropped. A lease that is being settled does not change: it may be settled already.
     pub(crate) fn drop_it(&self) {
         let mut state = self.state();
         if state.holder == Holder::Held {
@@ -77,7 +77,7 @@ impl Lease {
         }
     }
 
-    /// It is about to be settled. `false` where it can no longer be.
+    /// Marks the delivery as being settled. Returns `false` if it can no longer be settled.
     pub(crate) fn settle(&self) -> bool {
         let mut state = self.state();
         let can = state.holder != Holder::Void;
@@ -87,7 +87,7 @@ impl Lease {
         can
     }
 
-    /// Whether it can never be settled any more.
+    /// Returns whether it can never be settled again.
     pub(crate) fn is_void(&self) -> bool {
         self.is(Holder::Void)
     }
@@ -101,11 +101,11 @@ impl Lease {
     }
 }
 
-/// The deliveries of a source that are unsettled, by the number of the message in the stream.
+/// The unsettled deliveries of a source, by the number of the message in the stream.
 #[derive(Default)]
 pub(crate) struct Leases {
     held: Mutex<HashMap<u64, Arc<Lease>>>,
-    /// Rung when there is one less.
+    /// Notified when a delivery is removed.
     pub(crate) freed: Notify,
 }
 
@@ -116,7 +116,7 @@ impl Leases {
         }
     }
 
-    /// It is settled.
+    /// Removes a settled delivery.
     pub(crate) fn remove(&self, lease: &Arc<Lease>) {
         let mut held = self.held();
         if held.get(&lease.sequence).is_some_and(|found| Arc::ptr_eq(found, lease)) {
@@ -126,17 +126,17 @@ impl Leases {
         }
     }
 
-    /// Whether it is unsettled.
+    /// Returns whether the delivery is unsettled.
     pub(crate) fn has(&self, lease: &Arc<Lease>) -> bool {
         self.held().get(&lease.sequence).is_some_and(|found| Arc::ptr_eq(found, lease))
     }
 
-    /// How many are unsettled. It is asked for at each message, and so looks at none of them.
+    /// Returns the number of unsettled deliveries. It is called for each message, so it does not iterate over them.
     pub(crate) fn count(&self) -> usize {
         self.held().len()
     }
 
-    /// Forgets what nobody holds and whose lease has run out: the server has it back.
+    /// Forgets the deliveries that nothing holds and whose lease has expired: the server has them back.
     pub(crate) fn sweep(&self) {
         let mut held = self.held();
         let before = held.len();
@@ -147,7 +147,7 @@ impl Leases {
         }
     }
 
-    /// Those that somebody holds and whose lease has run for a third.
+    /// Returns the held deliveries of whose lease a third has passed.
     pub(crate) fn due(&self) -> Vec<Arc<Lease>> {
         let now = Instant::now();
         self.some(|lease| {
@@ -155,7 +155,7 @@ impl Leases {
         })
     }
 
-    /// Takes over those that nobody holds and that are still ours, or with `all` those that somebody holds, too.
+    /// Takes the deliveries that nothing holds and whose lease lasts; with `all`, also those that are held.
     pub(crate) fn take(&self, all: bool) -> Vec<Arc<Lease>> {
         let left = self.some(|lease| (lease.is(Holder::Nobody) || all && lease.is(Holder::Held)) && lease.is_live());
         for lease in &left {
@@ -165,7 +165,8 @@ impl Leases {
         left
     }
 
-    /// The consumer is another one, which delivers all of it again. An ack still reaches the same message.
+    /// Forgets all deliveries because the consumer was recreated and delivers them again. Their acks still reach the
+    /// same messages.
     pub(crate) fn forget(&self) {
         for (_, lease) in self.held().drain() {
             lease.state().superseded = true;
@@ -173,7 +174,7 @@ impl Leases {
         self.freed.notify_one();
     }
 
-    /// The stream is another one, or the source was closed: nothing of before can be settled any more.
+    /// Forgets all deliveries because the stream was recreated or the source was closed: none can be settled any more.
     pub(crate) fn void(&self) {
         for (_, lease) in self.held().drain() {
             lease.state().holder = Holder::Void;

@@ -9,12 +9,12 @@
 //! # }
 //! ```
 //!
-//! [`Nats::connect`] checks that the server answers and that the login works; [`Nats::stream`] checks that the stream is
-//! there. The worker does the rest: it opens a durable pull consumer of its own name, or of that given to
-//! [`Stream::durable`], makes it where it does not exist, and opens it again whenever the connection, the consumer or
-//! the stream was lost.
+//! [`Nats::connect`] checks that the server responds and that the login works; [`Nats::stream`] checks that the stream
+//! exists. The worker does the rest: it opens a durable pull consumer with the worker's name or the one given to
+//! [`Stream::durable`], creates it if it does not exist, and opens it again whenever the connection, the consumer or
+//! the stream is lost.
 //!
-//! # What a delivery becomes
+//! # Mapping of deliveries
 //!
 //! | JetStream | [`Delivery`](idem_core::Delivery) |
 //! |---|---|
@@ -22,78 +22,80 @@
 //! | subject | subject |
 //! | header `Nats-Msg-Id` | message id |
 //! | header `Content-Type`, in any case | content type |
-//! | headers | headers, sorted by name; the values of one name in their order |
-//! | number in the stream, time of the server | position: `ORDERS/7@1700000000000000000`, published at |
-//! | count of deliveries above 1 | redelivered |
-//! | | no event type: send it in a header, and name that to the worker; or let the subject choose the handler |
+//! | headers | headers, sorted by name; the values of one name keep their order |
+//! | sequence number in the stream, time of the server | position: `ORDERS/7@1700000000000000000`, published at |
+//! | delivery count above 1 | redelivered |
+//! | | no event type: send it in a header and give the header's name to the worker, or select the handler by subject |
 //!
-//! The time is part of the position because a recreated stream counts from 1 again. The count of deliveries is
-//! never counted with: it also rises for messages that were only prefetched.
+//! The time is part of the position because a recreated stream numbers its messages from 1 again. The delivery count is
+//! not used to count attempts: it also rises for messages that were only prefetched.
 //!
-//! # What the server has to promise
+//! # Server requirements
 //!
-//! Any server from 2.9 on. A consumer that exists must have these settings, and is refused with the difference where it
-//! has not, or with [`Stream::reconcile`] updated; one that is made has them.
+//! The server must be version 2.9 or newer. An existing consumer must have the settings below; otherwise it is rejected
+//! with a list of the differences, or updated if [`Stream::reconcile`] is set. A consumer that idem creates has them.
 //!
-//! | setting | must be | because |
+//! | setting | required value | reason |
 //! |---|---|---|
-//! | type | pull | a push consumer knows no room |
-//! | `ack_policy` | explicit | others settle what was not handled |
-//! | `max_deliver` | -1 | after so many the message is passed over in silence; idem keeps dead letters |
+//! | type | pull | a push consumer ignores how many messages the worker can take |
+//! | `ack_policy` | explicit | other policies settle messages that were not handled |
+//! | `max_deliver` | -1 | after that many deliveries the server silently skips the message; idem keeps dead letters |
 //! | `backoff` | none | it overrides `ack_wait` |
-//! | `ack_wait` | a second or more, or what [`Stream::ack_wait`] says | it is extended at a third |
-//! | `max_ack_pending` | -1, as one is made, or at least what is in flight; 1 in the order of a queue | it is the bound of all workers together: one that is smaller than what all of them have in flight leaves some idle |
-//! | `headers_only` | false | the body is what is handled |
-//! | `inactive_threshold` | none | the consumer would be deleted, and start again |
-//! | filter | that of [`Stream::filter_subject`] | others are left out in silence |
+//! | `ack_wait` | one second or more, or the value of [`Stream::ack_wait`] | leases are extended after a third of it |
+//! | `max_ack_pending` | -1 (the default of idem), or at least as many as the worker may have unsettled; 1 with `DeliveryOrder::Queue` | it limits all workers together: if it is smaller than the sum of their unsettled deliveries, some are idle |
+//! | `headers_only` | false | handlers need the body |
+//! | `inactive_threshold` | none | the server would delete the consumer, and a new one would start over |
+//! | filter | that of [`Stream::filter_subject`] | another filter silently leaves out messages |
 //!
-//! A consumer that is made begins where [`Stream::start`] says, by default with the oldest message.
+//! A consumer that idem creates begins at [`Stream::start`], by default with the oldest message.
 //!
-//! A login needs to publish to `$JS.API.STREAM.INFO.ORDERS`, `$JS.API.CONSUMER.INFO.ORDERS.billing`,
-//! `$JS.API.CONSUMER.CREATE.ORDERS.billing` (with a filter: and below it), `$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing`
-//! and `$JS.ACK.ORDERS.billing.>`, should be able to publish to `$JS.API.STREAM.MSG.GET.ORDERS`, and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]. With
-//! [`Options::domain`] the first four begin with `$JS.<domain>.API.`, and acks with `$JS.ACK.<domain>.`.
+//! The login must be allowed to publish to `$JS.API.STREAM.INFO.ORDERS`, `$JS.API.CONSUMER.INFO.ORDERS.billing`,
+//! `$JS.API.CONSUMER.CREATE.ORDERS.billing` (with a filter, also below it), `$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing`
+//! and `$JS.ACK.ORDERS.billing.>`, and to subscribe to `_INBOX.>` or below [`Options::inbox_prefix`]. It should also be
+//! allowed to publish to `$JS.API.STREAM.MSG.GET.ORDERS`. With [`Options::domain`], the first four subjects begin with
+//! `$JS.<domain>.API.`, and acks with `$JS.ACK.<domain>.`.
 //!
 //! # Settling
 //!
 //! | | |
 //! |---|---|
-//! | ack | sent after the commit, and confirmed by the answer of the consumer; with [`Stream::unconfirmed_acks`] only sent |
-//! | lease | the ack wait, by default 30 seconds, counted as a tenth shorter; extended at a third for as long as the worker holds the delivery, also while it waits for a worker task; only by an answer |
-//! | release | sent only while the lease lasts: the server would take the message from whoever has it by then |
-//! | after a lost connection | deliveries are still ours, and are settled by the next connection |
-//! | after a process that died | the message comes again when its lease has run out |
-//! | after a clean end | what was unsettled is released, and comes again at once |
+//! | ack | sent after the commit, and confirmed by the consumer's response; with [`Stream::unconfirmed_acks`] only sent |
+//! | lease | the ack wait (30 seconds by default) less a tenth; extended after a third for as long as the worker holds the delivery, even while it waits for a worker task; only a response extends it |
+//! | release | sent only while the lease lasts: the server would take the message from the worker that has it by then |
+//! | after a lost connection | deliveries stay valid, and are settled over the next connection |
+//! | after a crash | the message is redelivered when its lease expires |
+//! | after a clean shutdown | unsettled deliveries are released, and redelivered at once |
 //!
-//! The server does not tell the attempts of a message apart, and mostly answers acks that it ignores like others. So a confirmed
-//! ack says that the consumer has seen it; a server that is killed right after may forget it. Then the message comes
-//! again, and the claim answers.
+//! The server does not distinguish the attempts of a message, and usually responds to acks that it ignores as to any
+//! others. A confirmed ack therefore means only that the consumer has received it; a server that is killed right
+//! afterwards may forget it. The message is then redelivered, and the claim detects the duplicate.
 //!
-//! # Order
+//! # Ordering
 //!
 //! | [`DeliveryOrder`](idem_core::DeliveryOrder) | |
 //! |---|---|
-//! | `None` | as many at a time as are in flight |
-//! | `Queue` | one at a time for all workers of the consumer: `max_ack_pending` of 1, refused otherwise |
-//! | `Partition`, `Key` | refused: there are neither. Map subjects to partitions on the server, and have one consumer with a filter and `Queue` for each |
+//! | `None` | as many at a time as the worker's concurrency allows |
+//! | `Queue` | one at a time for all workers of the consumer: `max_ack_pending` must be 1 |
+//! | `Partition`, `Key` | rejected: JetStream has neither. Map subjects to partitions on the server, and use one consumer with a filter and `Queue` for each |
 //!
-//! # How long claims have to be kept
+//! # Replay window
 //!
-//! For longer than the stream's `max_age`, which is what the worker checks: after a power failure, or where a consumer was
-//! deleted or recreated, the stream delivers again whatever it still has. A stream without `max_age` can do so without
-//! limit. With the retentions interest and work queue an acked message is gone from the stream, but the ack can be lost
-//! with the server's power, so that `max_age` counts there, too. The clock is the server's, so that what is older than
-//! the claims is known as such.
+//! Claims must be kept longer than the stream's `max_age`, which the worker checks: after a power failure, or if a
+//! consumer was deleted or recreated, the stream redelivers everything that it still has. Without `max_age` there is no
+//! limit. With interest and work-queue retention, an acked message is removed from the stream, but a power failure of
+//! the server can lose the ack, so `max_age` applies there too. Times come from the server's clock, so messages older
+//! than the claims are recognized as such.
 //!
-//! # Limits
+//! # Limitations
 //!
-//! * NATS passes on headers and subjects that are not UTF-8, and async-nats ends the connection at such a message. After the
-//!   second loss within a minute, or within two ack waits, such messages are sought among the unsettled ones and become dead
-//!   letters (`unrepresentable`, with the raw headers in `idem-nats-headers`). That needs `$JS.API.STREAM.MSG.GET.ORDERS`, and
-//!   is not done in another domain; then the message has to be taken out of the stream by hand, and the error says so.
-//! * A server of 2.9 may deliver a message again without counting it, when the process that had it was killed: it is then
-//!   not marked as redelivered.
-//! * A payload is as large as the server's `max_payload` allows, 1 MiB by default.
+//! * NATS passes on headers and subjects that are not UTF-8, and async-nats closes the connection at such a message.
+//!   After the second loss within a minute, or within two ack waits if that is longer, idem searches the unsettled
+//!   messages for them and makes them dead letters (`unrepresentable`, with the raw headers in `idem-nats-headers`).
+//!   This requires `$JS.API.STREAM.MSG.GET.ORDERS`, and is not done in another domain; otherwise the message must be
+//!   deleted from the stream by hand, and the error says so.
+//! * A server of version 2.9 may redeliver a message without counting it if the process that had it was killed: it is
+//!   then not marked as redelivered.
+//! * The server's `max_payload` limits the payload, to 1 MiB by default.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,7 +1,7 @@
-//! Names of streams, consumers and domains.
+//! Checks the names of streams, consumers and domains.
 
-/// Why NATS does not take this as the name of a stream or a consumer: the names are tokens of subjects and parts of
-/// paths (<https://docs.nats.io/running-a-nats-service/nats_admin/jetstream_admin/naming>).
+/// Returns why NATS rejects this name of a stream or a consumer, or `None` if it is valid: the names are tokens of
+/// subjects and parts of paths (<https://docs.nats.io/running-a-nats-service/nats_admin/jetstream_admin/naming>).
 pub(crate) fn unfit(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("is empty");

@@ -1,4 +1,4 @@
-//! How to speak to a server.
+//! The options for connecting to a server.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::credentials::{Credentials, Getter, user};
 use crate::name::unfit;
 use crate::tls;
 
-/// How to speak to a server, before it is tried.
+/// Options for connecting to a server, made by [`Nats::options`](crate::Nats::options).
 ///
 /// ```no_run
 /// # use idem_nats::Nats;
@@ -38,21 +38,22 @@ impl Options {
         Self { url, tls_ca: None, tls_identity: None, login: None, inbox_prefix: None, domain: None }
     }
 
-    /// Logs in with this file of credentials (`.creds`: a JWT and a seed). It is read again for each connection.
+    /// Logs in with this credentials file (`.creds`: a JWT and a seed). It is read again for each connection.
     pub fn credentials_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.login = Some(Secret::File(path.into()));
         self
     }
 
-    /// Logs in with the nkey of this seed, the text that begins with `SU`.
+    /// Logs in with the nkey of this seed, which begins with `SU`.
     pub fn nkey(mut self, seed: impl Into<String>) -> Self {
         self.login = Some(Secret::Seed(seed.into()));
         self
     }
 
-    /// Logs in with what this returns. It is called for each connection, so that a token or a JWT that expires is replaced: the
-    /// worker makes a connection when it starts and whenever the one before was lost, as it is when the server ends it
-    /// because a JWT has expired. Its time counts towards the 10 seconds in which a connection must be made.
+    /// Logs in with the credentials that this callback returns. It is called for each connection, so that a token or a
+    /// JWT that expires is replaced. The worker opens a connection when it starts and whenever the previous one was
+    /// lost, for example because the server closed it when a JWT expired. The callback's time counts towards the 10
+    /// seconds in which a connection must be made.
     ///
     /// ```no_run
     /// # use idem_nats::{Credentials, Nats};
@@ -60,8 +61,8 @@ impl Options {
     /// let options = Nats::options("tls://nats.example").credentials(async || Ok(Credentials::token(token().await?)));
     /// ```
     ///
-    /// An error of it is one of the connection, tried again like others by a worker that runs, and shown with what it says:
-    /// it must hold no secret.
+    /// If the callback fails, the connection fails; a running worker tries again, as after other failures. The
+    /// callback's error is shown with its text, so it must not contain secrets.
     pub fn credentials<F, A>(mut self, get: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,
@@ -71,29 +72,30 @@ impl Options {
         self
     }
 
-    /// Shows this certificate to a server that asks for one: a PEM with the certificate, and those between it and its CA, and a
-    /// PEM with its private key. A server with `verify_and_map` takes it for the login.
+    /// Presents this certificate to a server that requests one. `certificate` is a PEM with the certificate and the
+    /// intermediate certificates up to its CA; `key` is a PEM with its private key. A server with `verify_and_map` uses
+    /// the certificate as the login.
     pub fn tls_identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls_identity = Some((certificate.into(), key.into()));
         self
     }
 
-    /// Trusts the certificates in this PEM, and no longer those of the system: for a server with a private CA.
+    /// Trusts the certificates in this PEM instead of the system's: for a server with a private CA.
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls_ca = Some(pem.into());
         self
     }
 
-    /// Receives on subjects below this one, default `_INBOX`: for a login that may subscribe to others only.
+    /// Receives on subjects below this prefix, `_INBOX` by default: for a login that may subscribe only to others.
     pub fn inbox_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.inbox_prefix = Some(prefix.into());
         self
     }
 
-    /// Uses the JetStream of this domain instead of that of the server which is connected to: the hub's from a leaf node, say,
-    /// or a leaf's from its hub.
+    /// Uses the JetStream of this domain instead of the connected server's: for example the hub's from a leaf node, or
+    /// a leaf's from its hub.
     ///
-    /// A login then needs to publish to `$JS.<domain>.API.` where it otherwise needs `$JS.API.`.
+    /// The login must then be allowed to publish to `$JS.<domain>.API.` instead of `$JS.API.`.
     pub fn domain(mut self, domain: impl Into<String>) -> Self {
         self.domain = Some(domain.into());
         self
@@ -141,7 +143,7 @@ impl Options {
                 }
             },
         };
-        // Also where the URL does not ask for it: the server may.
+        // Also if the URL does not require TLS, because the server may.
         let identity = self.tls_identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
         let tls = match tls::client(self.tls_ca.as_deref(), identity) {
             Err(_) if !encrypted => None,

@@ -1,4 +1,4 @@
-//! Pulling: asks the consumer for as many messages as there is room for, and hands them on.
+//! Pulls messages: requests as many as the source has room for, and hands them on.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,64 +18,64 @@ use crate::delivery::{Facts, delivery};
 use crate::lease::{Lease, Leases};
 use crate::settings::nanos;
 
-/// A delivery or, as the last one, the reason why no more arrive.
+/// A delivery or, as the last item, the reason why no more arrive.
 pub(crate) type Arrival = Result<(Delivery, NatsAcker), BoxError>;
 
 /// How long the server keeps a pull that it cannot fill.
 const EXPIRES: Duration = Duration::from_secs(30);
 
-/// While a pull waits the server says so this often.
+/// The interval of the server's heartbeats while a pull waits.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// After two heartbeats that did not come, and some time for a busy machine, the pull counts as lost.
+/// The silence after which a pull counts as lost: two missed heartbeats, and a margin for a busy machine.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long nothing is asked for after the server has refused.
+/// How long the source pauses after the server rejected a pull.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The limit to what a broker that does not answer can delay a shutdown by.
+/// The longest time for which an unresponsive broker can delay a shutdown.
 const REST: Duration = Duration::from_secs(2);
 
-/// The parts that all pulls of a subscription share.
+/// The state that all pulls of a subscription share.
 pub(crate) struct Pull {
     pub(crate) connection: Connection,
     pub(crate) link: Link,
     pub(crate) leases: Arc<Leases>,
     pub(crate) stream: Arc<str>,
     pub(crate) consumer: String,
-    /// When the consumer was made.
+    /// When the consumer was created.
     pub(crate) made: SystemTime,
     pub(crate) wait: Duration,
     pub(crate) ordering_key: Option<u64>,
     pub(crate) confirmed: bool,
     pub(crate) max_unsettled: usize,
-    /// The consumer's limits to a pull.
+    /// The consumer's limits for one pull.
     pub(crate) max_batch: usize,
     pub(crate) max_expires: Duration,
-    /// The leases of what is to be settled before anything is asked for: it would end the connection.
+    /// The leases of the unreadable messages, which are settled before the first pull: it would end the connection.
     pub(crate) first: Vec<Arc<Lease>>,
 }
 
-/// A subscription and its one pull at a time. With one there is no doubt about what is still to come.
+/// A subscription with at most one pull at a time, so that it is always known what is still to come.
 struct Puller {
     pull: Pull,
     inbox: String,
     subscriber: Subscriber,
-    /// How many pulls there were: the last token of the subject of the one that waits.
+    /// The number of pulls so far, which is the last token of the current pull's subject.
     number: u64,
-    /// How many messages the pull that waits may still bring.
+    /// How many messages the current pull may still bring.
     asked: usize,
     heard: Instant,
-    /// Nothing is asked for before.
+    /// No pull is sent before this time.
     paused: Instant,
-    /// Since when there was neither a message nor any other answer.
+    /// When the subscription began, until the first message or status arrives.
     began: Option<Instant>,
-    /// How often the server had nobody to answer, in a row.
+    /// How many pulls in a row had no responder.
     unanswered: u32,
 }
 
 impl Pull {
-    /// Subscribes. The returned future hands on deliveries until `stop`, or until an error ends it.
+    /// Subscribes. The returned future hands on deliveries until `stop` is cancelled or an error occurs.
     pub(crate) async fn start(
         self,
         arrivals: UnboundedSender<Arrival>,
@@ -97,7 +97,7 @@ impl Pull {
         };
         Ok(async move {
             if let Err(error) = puller.run(&arrivals, &stop).await {
-                // The stream may be another one by now: nothing is settled before the next subscription has looked.
+                // The stream may have been recreated: nothing is settled until the next subscription has checked it.
                 puller.pull.link.set(None);
                 let _ = arrivals.send(Err(error));
             }
@@ -126,7 +126,7 @@ impl Puller {
                 () = stop.cancelled() => return self.rest(arrivals).await,
                 message = self.subscriber.next() => self.take(message.ok_or(Lost)?, arrivals)?,
                 () = lost.cancelled() => {
-                    // The messages that arrived before are ours all the same.
+                    // The messages that arrived before the loss are still valid.
                     while let Some(Some(message)) = self.subscriber.next().now_or_never() {
                         self.take(message, arrivals)?;
                     }
@@ -142,8 +142,8 @@ impl Puller {
         }
     }
 
-    /// Nothing was heard for a while. Without a pull that waits there are no heartbeats, and nothing tells the end of the
-    /// consumer or of the connection; so the server is asked.
+    /// Checks the consumer after a silence. Without a waiting pull there are no heartbeats, and nothing reports the end
+    /// of the consumer or of the connection, so the server is asked.
     async fn check(&mut self) -> Result<(), BoxError> {
         if self.asked > 0 {
             return Err("the server sends no heartbeats: the consumer was deleted, or the connection is dead".into());
@@ -158,7 +158,7 @@ impl Puller {
         Ok(())
     }
 
-    /// Asks for as many as there is room for, unless it was asked for already.
+    /// Pulls as many messages as the source has room for, unless a pull already waits.
     async fn ask(&mut self) -> Result<(), BoxError> {
         let room = self.pull.max_unsettled.saturating_sub(self.pull.leases.count()).min(self.pull.max_batch);
         let leases = &self.pull.leases;
@@ -171,7 +171,7 @@ impl Puller {
         let request = json!({
             "batch": room,
             "expires": nanos(expires),
-            // The server refuses more than half of the expiry.
+            // The server rejects more than half of the expiry.
             "idle_heartbeat": nanos(HEARTBEAT.min(expires / 2)),
         });
         let Pull { connection, stream, consumer, .. } = &self.pull;
@@ -184,7 +184,7 @@ impl Puller {
 
     fn take(&mut self, message: Message, arrivals: &UnboundedSender<Arrival>) -> Result<(), BoxError> {
         (self.heard, self.began) = (Instant::now(), None);
-        // Not by the status, which a producer could write into its headers.
+        // Does not use the status, because a producer could set it in its headers.
         let Some((reply, facts)) = message.reply.as_deref().and_then(|reply| Some((reply, Facts::parse(reply)?)))
         else {
             return self.status(&message);
@@ -194,24 +194,24 @@ impl Puller {
         self.pull.leases.add(&lease);
         let acker = self.pull.acker(lease);
         let delivery = delivery(&self.pull.stream, message, &facts, self.pull.ordering_key);
-        // Where nobody receives any more the acker is dropped, and what it holds is given back.
+        // If the receiver is gone, the acker is dropped and its delivery is released.
         let _ = arrivals.send(Ok((delivery, acker)));
         Ok(())
     }
 
-    /// The server's status for a pull.
+    /// Handles the server's status of a pull.
     fn status(&mut self, message: &Message) -> Result<(), BoxError> {
         let ours = message.subject.rsplit('.').next().is_some_and(|token| token == self.number.to_string());
         let text = message.description.as_deref().unwrap_or_default();
         match message.status {
             Some(StatusCode::IDLE_HEARTBEAT) => Ok(()),
             _ if !ours => Ok(()),
-            // It has expired, and there was nothing.
+            // The pull has expired.
             Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => {
                 (self.asked, self.unanswered) = (0, 0);
                 Ok(())
             }
-            // For a moment this can be so in a cluster that elects a leader.
+            // This is normal for a moment while a cluster elects a leader.
             Some(StatusCode::NO_RESPONDERS) if self.unanswered == 0 => {
                 self.unanswered += 1;
                 self.pause();
@@ -220,7 +220,7 @@ impl Puller {
             Some(StatusCode::NO_RESPONDERS) => {
                 Err("the server knows no such consumer: it was deleted, or JetStream is not ready".into())
             }
-            // Other workers have taken all that the consumer allows.
+            // Other workers use all that the consumer allows.
             Some(_) if text.contains("MaxAckPending") || text.contains("MaxWaiting") => {
                 tracing::debug!(consumer = self.pull.consumer, text, "the consumer allows no pull now");
                 self.pause();
@@ -233,7 +233,8 @@ impl Puller {
         }
     }
 
-    /// async-nats ends the connection at headers that it cannot read, without a word, and again at the next try.
+    /// Returns the error of a lost connection. async-nats silently closes the connection at headers that it cannot
+    /// read, and does so again at the next attempt.
     fn lost(&self) -> BoxError {
         if self.began.is_some_and(|began| began.elapsed() < SILENCE) {
             let what = "the connection to NATS was lost as soon as it was asked for messages: if that goes on, look for a \
@@ -248,7 +249,7 @@ impl Puller {
         (self.asked, self.paused) = (0, Instant::now() + PAUSE);
     }
 
-    /// Ends the subscription, and takes what was under way.
+    /// Ends the subscription, and takes the messages that are on their way.
     async fn rest(&mut self, arrivals: &UnboundedSender<Arrival>) -> Result<(), BoxError> {
         self.subscriber.drain().await?;
         let _ = timeout(REST, async {
@@ -257,8 +258,9 @@ impl Puller {
                     break;
                 }
             }
-            // Looking at a consumer has the server forget pulls that nobody waits for. A server of 2.9 would count what is
-            // released next as delivered to this one, and then deliver it as if for the first time.
+            // A request for the consumer's info makes the server drop pulls that no client waits for. Otherwise a
+            // server of version 2.9 would count the messages that are released next as delivered to this pull, and then
+            // deliver them as if for the first time.
             let Pull { connection, stream, consumer, .. } = &self.pull;
             let info = format!("{}.CONSUMER.INFO.{stream}.{consumer}", connection.api);
             let _ = self.pull.client().request(info, Bytes::new()).await;

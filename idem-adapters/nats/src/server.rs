@@ -1,4 +1,4 @@
-//! A server, and its streams.
+//! A server and its streams.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::stream::Stream;
 /// # use idem_nats::Nats;
 /// # async fn open<S: Store>(store: S) -> Result<(), Error> {
 /// let nats = Nats::connect("nats://nats-1:4222,nats://nats-2:4222").await?;
-/// // Each worker has the durable consumer of its own name.
+/// // Each worker has a durable consumer with the worker's name.
 /// let orders = Worker::new("billing-orders", store.clone(), nats.stream("ORDERS").await?);
 /// let payments = Worker::new("billing-payments", store, nats.stream("PAYMENTS").await?);
 /// # Ok(()) }
@@ -29,21 +29,21 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// The server at `nats://host:4222`, or `tls://` for TLS with the system's certificates. A login stands in front of
-    /// the host: `user:password@` or `token@`. Several servers of a cluster stand with commas between.
+    /// Connects to the server at `nats://host:4222`, or `tls://` for TLS with the system's certificates. A login
+    /// precedes the host: `user:password@` or `token@`. Several servers of a cluster are separated by commas.
     ///
     /// # Errors
-    /// As [`Options::connect`].
+    /// The same as those of [`Options::connect`].
     pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
         Self::options(url).connect().await
     }
 
-    /// The same with options.
+    /// Returns the options for a connection to this URL, as [`connect`](Self::connect) takes it.
     ///
     /// ```no_run
     /// # use idem_nats::Nats;
     /// # async fn example(seed: String, certificate: Vec<u8>, key: Vec<u8>) -> Result<(), idem_core::Error> {
-    /// // On a leaf node, with an nkey that may subscribe below `_INBOX_billing` only, to the JetStream of the hub.
+    /// // From a leaf node to the JetStream of the hub, with an nkey that may subscribe only below `_INBOX_billing`.
     /// let leaf = Nats::options("nats://leaf:4222").nkey(seed).inbox_prefix("_INBOX_billing").domain("hub");
     /// let nats = leaf.connect().await?;
     /// // A certificate instead of a password.
@@ -54,10 +54,11 @@ impl Nats {
         Options::new(url.into())
     }
 
-    /// An existing stream.
+    /// Returns an existing stream.
     ///
     /// # Errors
-    /// It does not exist, or the account has no JetStream: the text names the cure.
+    /// The stream does not exist, the account has no JetStream, or the server cannot be used. The message says how to
+    /// fix it.
     pub async fn stream(&self, name: impl Into<String>) -> Result<Stream, Error> {
         let name = name.into();
         if let Some(why) = unfit(&name) {
@@ -73,12 +74,12 @@ impl Nats {
 }
 
 impl Options {
-    /// Connects once, to see that the server answers and that the login works.
+    /// Connects once, to check that the server responds and that the login works.
     ///
     /// # Errors
-    /// [`Error::Config`] for a URL, a file, a seed or a certificate that cannot be read; [`Error::Broker`] where the
-    /// server is away, does not answer within 10 seconds, refuses the login or fails the verification of TLS. The texts
-    /// name the cure.
+    /// [`Error::Config`] for a URL, a file, a seed or a certificate that cannot be read; [`Error::Broker`] if the
+    /// server cannot be reached, does not respond within 10 seconds, rejects the login or fails TLS verification. The
+    /// message says how to fix it.
     pub async fn connect(self) -> Result<Nats, Error> {
         let config = self.config()?;
         Connection::open(&config, "connect").await?;

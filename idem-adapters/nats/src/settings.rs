@@ -1,4 +1,4 @@
-//! The settings that a consumer is to have.
+//! The settings that a consumer must have.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,13 +6,13 @@ use async_nats::jetstream::consumer::{self, DeliverPolicy};
 use idem_core::{DeliveryOrder, SubscribeOptions};
 use serde_json::{Value, json};
 
-/// Where a new consumer begins. It changes nothing about an existing one.
+/// Where a new consumer begins. It does not affect an existing consumer.
 ///
 /// ```no_run
 /// # use std::time::{Duration, SystemTime};
 /// # use idem_nats::{Nats, Start};
 /// # async fn example(nats: Nats) -> Result<(), idem_core::Error> {
-/// // A new service that is to know of the last day.
+/// // A new service that needs the messages of the last day.
 /// let day = Duration::from_secs(24 * 3600);
 /// let orders = nats.stream("ORDERS").await?.start(Start::Time(SystemTime::now() - day));
 /// # Ok(()) }
@@ -20,18 +20,18 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
-    /// With the oldest message that the stream has: the default.
+    /// With the oldest message in the stream. This is the default.
     #[default]
     All,
-    /// With what is published from then on.
+    /// With the first message published after the consumer was created.
     New,
-    /// With the message of this number.
+    /// With the message that has this sequence number.
     Sequence(u64),
-    /// With the first message that was published at this time or later.
+    /// With the first message published at this time or later.
     Time(SystemTime),
 }
 
-/// The settings of the consumer that a user can choose.
+/// The consumer settings that a user can choose.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wishes {
     pub(crate) filters: Vec<String>,
@@ -40,24 +40,25 @@ pub(crate) struct Wishes {
     pub(crate) reconcile: bool,
 }
 
-/// A consumer as it is on the server.
+/// A consumer as it exists on the server.
 pub(crate) struct Found {
     pub(crate) info: consumer::Info,
-    /// All that the server says, also what async-nats does not know.
+    /// The server's complete response, including settings that async-nats does not know.
     pub(crate) raw: Value,
 }
 
 /// The server's default, <https://docs.nats.io/nats-concepts/jetstream/consumers#ackwait>.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(30);
 
-/// The limit of unsettled messages over all workers: none, since each worker has its own. With the server's default of
-/// 1000 the second worker with `.batch(100)`, each of which wants 3200, would get nothing.
+/// The limit of unsettled messages for all workers together: none, because each worker has a limit. With the server's
+/// default of 1000, a second worker with `.batch(100)` would get nothing, because each of the two takes up to 3200.
 pub(crate) const MAX_ACK_PENDING: i64 = -1;
 
-/// Shorter, and a lease could not be kept: it is extended at a third of it, over a network.
+/// The shortest ack wait. A shorter lease could not be kept, because it is extended after a third of it, over a
+/// network.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
 
-/// A consumer that keeps what is promised.
+/// Returns the configuration of a new consumer that keeps idem's guarantees.
 pub(crate) fn config(name: &str, wishes: &Wishes, options: &SubscribeOptions, since: Option<SystemTime>) -> Value {
     let start = match (wishes.start, since) {
         (Start::New, Some(since)) => Start::Time(since),
@@ -90,7 +91,7 @@ pub(crate) fn config(name: &str, wishes: &Wishes, options: &SubscribeOptions, si
     config
 }
 
-/// One filter goes where servers older than 2.10 look for it.
+/// Returns the filter settings. A single filter uses the setting that servers older than 2.10 read.
 pub(crate) fn filters(filters: &[String]) -> [(&'static str, Value); 2] {
     match filters {
         [] => [("filter_subject", "".into()), ("filter_subjects", json!([]))],

@@ -23,10 +23,10 @@ use crate::stream::Stream;
 use crate::subscription::{Made, Subscription};
 use crate::unreadable::{self, Unreadable};
 
-/// The limit to what a broker that does not answer can delay a shutdown by.
+/// The longest time for which an unresponsive broker can delay a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Two losses that are no further apart are looked into.
+/// Two losses within this time, or within two ack waits if that is longer, start a search for unreadable messages.
 const AGAIN: Duration = Duration::from_secs(60);
 
 impl Stream {
@@ -90,7 +90,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Compares stream and consumer with those of the subscription before.
+    /// Compares stream and consumer with those of the previous subscription.
     fn made(&mut self, made: Made, consumer: &str) {
         match self.made.replace(made) {
             Some(before) if before.stream != made.stream => {
@@ -119,9 +119,9 @@ impl Stream {
         }
     }
 
-    /// Hands on what async-nats cannot read, and answers the leases of it.
+    /// Hands on the messages that async-nats cannot read, and returns their leases.
     async fn unreadable(&self, pull: &Pull, arrivals: &UnboundedSender<Arrival>) -> Vec<Arc<Lease>> {
-        // The subjects of acks have more in them there than is known here.
+        // In another domain, ack subjects have more tokens than are known here.
         if &*pull.connection.api != "$JS.API" {
             return Vec::new();
         }
@@ -148,7 +148,8 @@ impl Stream {
         leases
     }
 
-    /// A message that cannot be read comes again when its lease has run out, and so does the loss of the connection.
+    /// Records the end of a subscription, and returns its error. An unreadable message is redelivered when its lease
+    /// expires, and the connection is then lost again.
     fn ended_by(&mut self, end: BoxError) -> BoxError {
         let now = Instant::now();
         let again = self.subscription.as_ref().map_or(AGAIN, |subscription| AGAIN.max(subscription.wait * 2));
@@ -156,7 +157,7 @@ impl Stream {
         self.ended(end)
     }
 
-    /// Releases the deliveries that nobody holds any more, or with `all` every unsettled one, as far as they are ours.
+    /// Releases the deliveries that nothing holds, or with `all` every unsettled one, as far as their leases last.
     async fn give_back(&self, all: bool) {
         let left = self.leases.take(all);
         for answer in join_all(left.iter().map(|lease| release(&self.link, lease))).await {
@@ -178,10 +179,10 @@ impl Source for Stream {
         &self.name
     }
 
-    /// Stream and consumer are looked at again each time, and a consumer that is not there is made.
+    /// Checks the stream and the consumer each time, and creates the consumer if it does not exist.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
         let consumer = self.check(&options)?;
-        // Where the connection is lost, the next one releases what was buffered.
+        // If the connection is lost, the buffered deliveries are released over the next one.
         if self.link.now().is_some() {
             self.drain().await;
         }
@@ -194,13 +195,13 @@ impl Source for Stream {
         false
     }
 
-    /// The age limit of the stream. With the retentions interest and work queue, too: what was acked is gone there, but
-    /// acks can be lost with the server's power.
+    /// Returns the stream's `max_age`. It also applies to interest and work-queue retention: acked messages are removed
+    /// there, but a power failure of the server can lose acks.
     fn replay_window(&self) -> ReplayWindow {
         self.replay_window
     }
 
-    /// The number of messages that the consumer has not delivered to any worker yet.
+    /// Reports the number of messages that the consumer has not delivered to any worker yet.
     fn lag(&self) -> Option<Lag> {
         let subscription = self.subscription.as_ref()?;
         Some(lag(&self.link, &self.name, &subscription.consumer))
@@ -212,7 +213,7 @@ impl Source for Stream {
         };
         let end = loop {
             match subscription.arrivals.recv().await {
-                // It has waited for longer than its lease: the server delivers it again.
+                // It has waited longer than its lease: the server delivers it again.
                 Some(Ok((_, acker))) if !idem_core::Acker::is_live(&acker) => {}
                 Some(Ok(delivery)) => return Ok(delivery),
                 Some(Err(error)) => break error,
@@ -223,7 +224,7 @@ impl Source for Stream {
         Err(self.ended_by(end))
     }
 
-    /// Gives up where the broker does not answer: what was buffered then comes again when its lease has run out.
+    /// Gives up if the broker does not respond: buffered messages are then redelivered when their leases expire.
     async fn drain(&mut self) {
         let Some(subscription) = self.subscription.as_mut().filter(|subscription| subscription.live) else { return };
         subscription.live = false;
@@ -237,10 +238,10 @@ impl Source for Stream {
         let _ = timeout(DRAIN, self.give_back(false)).await;
     }
 
-    /// Releases what is unsettled, so that it need not wait for the end of its lease. Gives up after 5 seconds without
-    /// an answer.
+    /// Releases the unsettled deliveries, so that they are redelivered before their leases expire. Gives up after 5
+    /// seconds without a response.
     async fn close(&mut self) {
-        // A pull that still waited would get what is released, and nobody would take it.
+        // A pull that still waits would receive the released messages, and they would wait for their leases to expire.
         self.drain().await;
         self.subscription = None;
         self.keeper.shutdown().await;

@@ -1,4 +1,4 @@
-//! One stream, and what is asked of its consumer.
+//! One stream, and the options of its consumer.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,11 +17,11 @@ use crate::name::unfit;
 use crate::settings::{SHORTEST, Start, Wishes};
 use crate::subscription::{Made, Subscription};
 
-/// One stream of one NATS server, made by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer by which
-/// it is read.
+/// A stream of a NATS server, returned by [`Nats::stream`](crate::Nats::stream), and the durable pull consumer that
+/// reads it.
 ///
-/// Each [`subscribe`](idem_core::Source::subscribe) makes a new connection. Deliveries of the earlier ones stay ours, are extended,
-/// and can be settled by the new one, unless the stream was recreated in the meantime.
+/// Each [`subscribe`](idem_core::Source::subscribe) opens a new connection. Deliveries of the earlier ones stay valid,
+/// are extended, and can be settled over the new one, unless the stream was recreated in the meantime.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct Stream {
     pub(crate) leases: Arc<Leases>,
     pub(crate) made: Option<Made>,
     pub(crate) replay_window: ReplayWindow,
-    /// When a subscription ended last, and whether that was soon after the time before.
+    /// When a subscription last ended, and whether that was soon after the previous end.
     pub(crate) lost: Option<Instant>,
     pub(crate) suspicious: bool,
     pub(crate) subscription: Option<Subscription>,
@@ -73,39 +73,39 @@ impl Stream {
         }
     }
 
-    /// The name of the durable consumer, if it is not to be that of the worker.
+    /// Sets the name of the durable consumer, by default the worker's name.
     pub fn durable(mut self, name: impl Into<String>) -> Self {
         self.durable = Some(name.into());
         self
     }
 
-    /// Takes only messages with this subject, which may hold wildcards. Said more than once it adds to the others, which
-    /// needs a server of 2.10 or newer.
+    /// Receives only messages with this subject, which may contain wildcards. Each further call adds a subject, which
+    /// requires a server of version 2.10 or newer.
     pub fn filter_subject(mut self, subject: impl Into<String>) -> Self {
         self.wishes.filters.push(subject.into());
         self
     }
 
-    /// How long a delivery stays ours without being extended: by so much later it comes again after a process has died.
-    /// For a new consumer 30 seconds are the default. An existing one may have any of a second or more, unless it is said
-    /// here; then it must have that.
+    /// Sets how long a delivery stays with the worker without an extension, which is also how long it takes until a
+    /// message is redelivered after a crash. A new consumer has 30 seconds by default. An existing consumer may have
+    /// any value of one second or more, unless this option is set; it must then have the same value.
     pub fn ack_wait(mut self, wait: Duration) -> Self {
         self.wishes.ack_wait = Some(wait);
         self
     }
 
-    /// Where a new consumer begins, default [`Start::All`]. It changes nothing about one that exists.
+    /// Sets where a new consumer begins, by default [`Start::All`]. It does not affect an existing consumer.
     pub fn start(mut self, start: Start) -> Self {
         self.wishes.start = start;
         self
     }
 
-    /// Updates an existing consumer whose settings differ from those needed, instead of refusing it. Settings that the server
-    /// cannot change are refused all the same.
+    /// Updates an existing consumer whose settings differ from the required ones, instead of rejecting it. Settings
+    /// that the server cannot change still cause an error.
     ///
     /// ```no_run
     /// # async fn example(nats: idem_nats::Nats) -> Result<(), idem_core::Error> {
-    /// // The consumer was made without the second filter: it gets it, instead of an error.
+    /// // The consumer was created without the second filter. This adds the filter instead of failing.
     /// let orders = nats
     ///     .stream("ORDERS")
     ///     .await?
@@ -119,12 +119,12 @@ impl Stream {
         self
     }
 
-    /// Does not wait for the server's answer to an ack. That saves a round trip after the commit; an ack that is lost
-    /// comes to one more delivery, which the claim answers.
+    /// Does not wait for the server's response to an ack. This saves a round trip after the commit; a lost ack leads to
+    /// one redelivery, which the claim detects as a duplicate.
     ///
     /// ```no_run
     /// # async fn example(nats: idem_nats::Nats) -> Result<(), idem_core::Error> {
-    /// // A server on another continent: the handler costs less than the round trip.
+    /// // A server on another continent: the handler takes less time than the round trip.
     /// let readings = nats.stream("READINGS").await?.unconfirmed_acks();
     /// # Ok(()) }
     /// ```
@@ -133,7 +133,7 @@ impl Stream {
         self
     }
 
-    /// The stream and where it is, for errors.
+    /// Returns the stream's name and address, for errors.
     pub(crate) fn place(&self) -> String {
         format!("stream `{}` on {}", self.name, self.config.address)
     }
@@ -142,7 +142,7 @@ impl Stream {
         broker(format!("the subscription to {} has ended", self.place()), source).into()
     }
 
-    /// The name of the consumer, where all can be kept that is asked for.
+    /// Returns the name of the consumer, or an error if an option cannot be satisfied.
     pub(crate) fn check(&self, options: &SubscribeOptions) -> Result<String, Error> {
         let refused = |text: String| Err(Error::Config(text));
         if options.max_unsettled == 0 {

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pull::Arrival;
 
-/// When stream and consumer were made. A stream of the same name that was made later counts from 1 again, so that the
-/// number of a delivery would be that of another message; with a consumer it is still that of the same.
+/// When the stream and the consumer were created. A recreated stream numbers its messages from 1 again, so an earlier
+/// delivery's number would refer to another message. With a recreated consumer, it still refers to the same message.
 #[derive(Clone, Copy)]
 pub(crate) struct Made {
     pub(crate) stream: SystemTime,
@@ -17,21 +17,22 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// A server of 2.9 tells another time after its restart, by a fraction of a millisecond.
+    /// Returns whether the consumer was created at `made`. A server of version 2.9 reports another time after its
+    /// restart, by a fraction of a millisecond.
     pub(crate) fn consumer_is(self, made: SystemTime) -> bool {
         let apart = made.duration_since(self.consumer).unwrap_or_else(|error| error.duration());
         apart < Duration::from_secs(1)
     }
 }
 
-/// The state of one subscription, made by `subscribe`.
+/// The state of one subscription, created by `subscribe`.
 pub(crate) struct Subscription {
     pub(crate) arrivals: UnboundedReceiver<Arrival>,
     pub(crate) stop: CancellationToken,
     pub(crate) puller: JoinSet<()>,
     pub(crate) consumer: String,
-    /// How long its deliveries stay ours.
+    /// The ack wait of its deliveries.
     pub(crate) wait: Duration,
-    /// Whether deliveries may still come.
+    /// Whether more deliveries may arrive.
     pub(crate) live: bool,
 }

@@ -1,4 +1,4 @@
-//! TLS: whose certificates are accepted.
+//! TLS: the accepted CAs, and the client's certificate.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use async_nats::rustls::{ClientConfig, RootCertStore};
 use idem_core::Error;
 
-/// TLS that accepts a certificate of a CA in `ca`, or else of a CA of the system, for the name in the URL, and shows the
-/// certificate and key of `identity` to a server that asks.
+/// Returns a TLS configuration. It accepts a certificate for the name in the URL from a CA in `ca`, or from a CA of the
+/// system if `ca` is `None`. It presents the certificate of `identity` to a server that requests one.
 pub(crate) fn client(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, Error> {
     let refused = |what: String| Error::Config(format!("TLS cannot be set up: {what}"));
     let mut roots = RootCertStore::empty();
@@ -26,7 +26,7 @@ pub(crate) fn client(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Res
                 .to_owned(),
         }));
     }
-    // The process's own where it has one, and else ring: left to itself, rustls panics where two were compiled in.
+    // Uses the provider of the process if it has one, otherwise ring: by itself, rustls panics if two are compiled in.
     let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -41,7 +41,7 @@ pub(crate) fn client(ca: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Res
                 .to_owned(),
         ));
     }
-    // Errors of the parser are not passed on: they may repeat the key.
+    // The parser's errors are not passed on, because they may contain the key.
     let pair = PrivateKeyDer::from_pem_slice(key).ok().and_then(|key| builder.with_client_auth_cert(chain, key).ok());
     pair.ok_or_else(|| {
         refused(

@@ -1,8 +1,8 @@
-//! Messages that async-nats cannot read: it ends the connection at each of them, without a word.
+//! Messages that async-nats cannot read: it silently closes the connection at each of them.
 //!
-//! Such a message comes again when its lease has run out, and ends the next connection. So after a second loss in short
-//! time the unsettled messages are asked for by their numbers, which the server answers in JSON, and what is not to be read is
-//! delivered as unfit. Nothing else is asked for until it is settled.
+//! Such a message is redelivered when its lease expires, and ends the next connection. After a second loss in a short
+//! time, the unsettled messages are therefore fetched by their numbers, which the server returns as JSON, and the
+//! unreadable ones are delivered as unfit. Nothing else is pulled until they are settled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +18,23 @@ use tokio::time::timeout;
 
 use crate::connection::Connection;
 
-/// So many unsettled messages are looked at, at most.
+/// The maximum number of unsettled messages to check.
 const MOST: usize = 10_000;
 
-/// How long one look may take.
+/// The time limit of one search.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The header with the block of headers as it is in the stream.
+/// The header with the raw header block from the stream.
 const RAW: &str = "idem-nats-headers";
 
-/// A message that cannot be read, with the subject on which it is settled.
+/// An unreadable message, and the subject on which it is settled.
 pub(crate) struct Unreadable {
     pub(crate) sequence: u64,
     pub(crate) reply: String,
     pub(crate) delivery: Delivery,
 }
 
-/// Those among the unsettled messages of a consumer.
+/// Returns the unreadable messages among the unsettled ones of a consumer.
 pub(crate) async fn find(
     connection: &Connection,
     stream: &Arc<str>,
@@ -51,14 +51,14 @@ async fn look(connection: &Connection, stream: &Arc<str>, consumer: &str) -> Res
     let mut found = Vec::new();
     for sequence in (floor + 1..=delivered).take(MOST) {
         let Some(message) = message(connection, stream, sequence).await? else { continue };
-        // Messages of other consumers stand between ours.
+        // The range also contains messages that the filters exclude.
         if filters().next().is_some() && !filters().any(|filter| matches(filter, &message.subject)) {
             continue;
         }
         let headers = STANDARD.decode(message.headers.as_deref().unwrap_or_default())?;
         let Some(why) = unfit(&message.subject, &headers) else { continue };
         let published = message.time.unix_timestamp_nanos();
-        // The server finds the message by the third number alone (ADR-15 of nats-architecture-and-design).
+        // The server identifies the message by the third number alone (ADR-15 of nats-architecture-and-design).
         let numbers = format!("1.{sequence}.{}.{published}.0", info.delivered.consumer_sequence);
         let delivery = Delivery::new(Arc::clone(stream), STANDARD.decode(&message.payload)?)
             .with_subject(Some(message.subject))
@@ -71,7 +71,7 @@ async fn look(connection: &Connection, stream: &Arc<str>, consumer: &str) -> Res
     Ok(found)
 }
 
-/// `None` where it is gone.
+/// Returns a message of the stream, or `None` if it was deleted.
 async fn message(connection: &Connection, stream: &str, sequence: u64) -> Result<Option<RawMessage>, BoxError> {
     let subject = format!("{}.STREAM.MSG.GET.{stream}", connection.api);
     let asked = connection.client.request(subject, json!({ "seq": sequence }).to_string().into());
@@ -83,7 +83,7 @@ async fn message(connection: &Connection, stream: &str, sequence: u64) -> Result
     }
 }
 
-/// Whether a filter takes this subject.
+/// Returns whether a filter matches this subject.
 fn matches(filter: &str, subject: &str) -> bool {
     let mut tokens = subject.split('.');
     for wanted in filter.split('.') {
@@ -96,9 +96,9 @@ fn matches(filter: &str, subject: &str) -> bool {
     tokens.next().is_none()
 }
 
-/// Why async-nats ends the connection at such a message. `None`: it does not.
+/// Returns why async-nats closes the connection at such a message, or `None` if it does not.
 fn unfit(subject: &str, headers: &[u8]) -> Option<String> {
-    // The server writes this character for what is not UTF-8.
+    // The server writes this character in place of bytes that are not UTF-8.
     if subject.contains('\u{fffd}') || subject.split_whitespace().count() != 1 {
         return Some("the subject is not UTF-8, or holds white space".to_owned());
     }
@@ -114,7 +114,7 @@ fn unfit(subject: &str, headers: &[u8]) -> Option<String> {
     }
     let odd = |line: &&str| {
         let name = line.split_once(':').map(|(name, _)| name.parse::<HeaderName>());
-        // A line that begins with white space goes on with the value of the one before.
+        // A line that begins with white space continues the previous value.
         line.contains('\r') || !line.starts_with(char::is_whitespace) && !matches!(name, Some(Ok(_)))
     };
     lines

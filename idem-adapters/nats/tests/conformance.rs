@@ -1,4 +1,4 @@
-//! The suite for sources, over NATS JetStream.
+//! The conformance suite for sources, on NATS JetStream.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -9,7 +9,7 @@ use idem_nats::{Nats, Stream};
 use idem_test::Publication;
 use idem_test::conformance::source::{Features, World};
 
-/// A stream, consumed by way of a relay that can be cut.
+/// A stream that is consumed through a relay, which can be cut.
 struct JetStream {
     world: common::World,
     relay: Relay,

@@ -1,4 +1,4 @@
-//! What arrives.
+//! The contents and the order of deliveries.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -129,7 +129,7 @@ async fn in_a_queues_order_there_is_one_lane_and_one_message_at_a_time_for_all_w
     one.subscribe(ordered()).await.unwrap();
     two.subscribe(ordered()).await.unwrap();
     let mut seen = Vec::new();
-    // The first one is released once: it keeps its place.
+    // The first one is released once, and keeps its place.
     for turn in 0..4 {
         let (delivery, acker) = tokio::select! {
             delivery = next(&mut one) => delivery,

@@ -1,4 +1,4 @@
-//! The JetStream of another domain than that of the server which is connected to.
+//! The JetStream of a domain other than the connected server's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -11,7 +11,7 @@ use idem_core::{Acker, Settled, Source};
 use idem_nats::{Nats, Stream};
 use tokio::time::{Duration, sleep, timeout};
 
-/// A hub, and a leaf node of it. Each has a JetStream of its own.
+/// Starts a hub and a leaf node of it, each with its JetStream.
 fn hub_and_leaf() -> Option<(Server, Server)> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let hub = Server::start(&format!(
@@ -23,12 +23,12 @@ fn hub_and_leaf() -> Option<(Server, Server)> {
     Some((hub, leaf))
 }
 
-/// The stream of the hub, by way of the leaf.
+/// Returns the stream of the hub, through the leaf.
 async fn by_the_leaf(leaf: &Server, stream: &str) -> Stream {
     let nats = Nats::options(leaf.url()).domain("hub").connect().await.unwrap();
     let found = async {
         loop {
-            // The leaf may not have connected yet.
+            // The leaf may not be connected yet.
             match nats.stream(stream).await {
                 Ok(found) => return found,
                 Err(_) => sleep(Duration::from_millis(50)).await,

@@ -1,4 +1,4 @@
-//! How long deliveries are ours, and what is sent when they are no longer.
+//! How long a lease lasts, and what is sent after its end.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -81,7 +81,7 @@ async fn nothing_is_kept_whose_source_has_ended() {
     assert!(acker.extend().await.unwrap_err().to_string().contains("has run out"));
 }
 
-/// A release that came late would take the message from the one who has it now.
+/// A late release would take the message from the worker that has it now.
 #[tokio::test]
 async fn a_release_after_the_lease_has_run_out_is_not_sent() {
     let Some(world) = World::new().await else { return };
@@ -103,7 +103,7 @@ async fn a_release_after_the_lease_has_run_out_is_not_sent() {
     assert_eq!(new.ack().await.unwrap(), Settled::Confirmed);
 }
 
-/// The database has taken the message over, whoever has it now.
+/// The database has recorded the message, regardless of which worker has it now.
 #[tokio::test]
 async fn an_ack_after_the_lease_has_run_out_is_sent() {
     let Some(world) = World::new().await else { return };
@@ -135,7 +135,7 @@ async fn what_has_waited_in_the_buffer_for_longer_than_its_lease_is_not_handed_o
     nothing_for(&mut stream, SHORT / 2).await;
 }
 
-/// The subject of the ack may have nobody behind it any more: the server then answers by itself.
+/// If no consumer listens on the ack subject, the server itself responds.
 #[tokio::test]
 async fn an_answer_that_there_is_no_consumer_confirms_nothing() {
     let Some(world) = World::new().await else { return };
@@ -143,7 +143,7 @@ async fn an_answer_that_there_is_no_consumer_confirms_nothing() {
     let mut stream = world.open(1).await;
     let (_, acker) = next(&mut stream).await;
     world.delete_consumer().await;
-    // The subscription of the consumer ends a moment after the answer to its deletion.
+    // The consumer's subscription ends a moment after the response to its deletion.
     sleep(Duration::from_millis(200)).await;
     let answer = acker.ack().await;
     assert!(answer.as_ref().is_err_and(|error| error.to_string().contains("no responders")), "{answer:?}");
@@ -156,12 +156,12 @@ async fn an_answer_that_is_not_the_consumers_confirms_nothing() {
     let mut stream = world.open(1).await;
     let (_, acker) = next(&mut stream).await;
     world.delete_consumer().await;
-    // The subscription of the consumer ends a moment after the answer to its deletion.
+    // The consumer's subscription ends a moment after the response to its deletion.
     sleep(Duration::from_millis(200)).await;
     let client = async_nats::connect(&world.url).await.unwrap();
     let mut asked = client.subscribe(format!("$JS.ACK.{}.>", world.stream)).await.unwrap();
     client.flush().await.unwrap();
-    // Answered by the same server, so that the subscription is there before what follows.
+    // The same server responds to this, so the subscription exists before the next step.
     client.request("$JS.API.INFO", "".into()).await.unwrap();
     let impostor = async {
         let message = asked.next().await.unwrap();

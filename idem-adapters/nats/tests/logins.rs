@@ -1,4 +1,4 @@
-//! Logins: with which of them a server lets us in, and what is said where it does not.
+//! Logins: which ones a server accepts, and the errors for those that it rejects.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -94,11 +94,11 @@ async fn credentials_are_had_anew_for_each_connection() {
     world.publish("x").await;
     let mut stream = nats.stream("ORDERS").await.unwrap();
     stream.subscribe(subscribe_options(1)).await.unwrap();
-    // The token that was valid is so no longer, and a worker that runs opens the source again.
+    // The token is no longer valid, and a running worker subscribes again.
     server.stop(true);
     std::fs::write(server.home.path().join("nats.conf"), config("second")).unwrap();
     server.again();
-    // Until the end of the connection is noticed there may be what had come.
+    // Earlier messages may arrive until the end of the connection is noticed.
     while stream.next().await.is_ok() {}
     let said = texts(stream.subscribe(subscribe_options(1)).await.unwrap_err().as_ref());
     assert!(said.contains("the server refuses the login") && !said.contains("first"), "{said}");
@@ -187,10 +187,10 @@ async fn a_login_that_may_do_little_is_enough() {
 const LIMITS: &str = "\"subs\":-1,\"data\":-1,\"payload\":-1,\"imports\":-1,\"exports\":-1,\"wildcards\":true,\"conn\":-1,\
                       \"leaf\":-1";
 
-/// For an account with JetStream.
+/// Limits of an account with JetStream.
 const STORAGE: &str = ",\"mem_storage\":-1,\"disk_storage\":-1,\"streams\":-1,\"consumer\":-1";
 
-/// The configuration of a server with this account.
+/// Returns the configuration of a server with this account.
 fn operated(account: &KeyPair) -> String {
     let (operator, system) = (KeyPair::new_operator(), KeyPair::new_account());
     let limits = |more: &str| format!("{{\"limits\":{{{LIMITS}{more}}},\"type\":\"account\",\"version\":2}}");
@@ -205,7 +205,7 @@ fn operated(account: &KeyPair) -> String {
     )
 }
 
-/// The content of a `.creds` file for a new user of this account.
+/// Returns the content of a `.creds` file for a new user of this account.
 fn credentials(account: &KeyPair) -> String {
     let user = KeyPair::new_user();
     let jwt = user_jwt(account, &user);
@@ -220,7 +220,7 @@ fn user_jwt(account: &KeyPair, user: &KeyPair) -> String {
     jwt(account, user, "billing", "{\"type\":\"user\",\"version\":2,\"subs\":-1,\"data\":-1,\"payload\":-1}")
 }
 
-/// A JWT as nsc makes it.
+/// Returns a JWT like those of nsc.
 fn jwt(issuer: &KeyPair, subject: &KeyPair, name: &str, nats: &str) -> String {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let header = base64(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#);
@@ -233,7 +233,7 @@ fn jwt(issuer: &KeyPair, subject: &KeyPair, name: &str, nats: &str) -> String {
     format!("{body}.{signature}")
 }
 
-/// For URLs, without padding.
+/// Encodes in the URL-safe alphabet, without padding.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let digits = bytes.chunks(3).flat_map(|chunk| {

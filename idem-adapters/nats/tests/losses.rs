@@ -1,4 +1,4 @@
-//! Connections, consumers, streams and servers that end.
+//! Lost connections, consumers, streams and servers.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -29,7 +29,7 @@ async fn a_cut_connection_fails_next_and_opens_again() {
     assert_eq!(next(&mut stream).await.0.payload(), "x");
 }
 
-/// async-nats would connect again by itself before anybody had noticed.
+/// async-nats would reconnect by itself before the loss is noticed.
 #[tokio::test]
 async fn a_loss_that_is_over_at_once_fails_next_at_once_all_the_same() {
     let Some(world) = World::new().await else { return };
@@ -84,7 +84,7 @@ async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
     assert!(timeout(SHORT, acker.release()).await.unwrap().is_err());
     relay.refuse(false);
     stream.subscribe(subscribe_options(1)).await.unwrap();
-    // Only the end of its ack wait brings it back.
+    // It is redelivered only at the end of its ack wait.
     assert!(next(&mut stream).await.0.redelivered());
 }
 
@@ -98,7 +98,7 @@ async fn what_was_buffered_before_the_loss_is_handed_out_or_comes_back_at_once()
     let mut stream = world.source().await;
     stream.subscribe(subscribe_options(5)).await.unwrap();
     drop(stream);
-    // With an ack wait of 30 seconds, for which nothing here waits.
+    // The ack wait is 30 seconds; nothing here waits that long.
     let mut stream = idem_nats::Nats::connect(relay.url()).await.unwrap().stream(&world.stream).await.unwrap();
     for n in 5..10 {
         world.publish(n.to_string()).await;
@@ -127,13 +127,13 @@ async fn a_deleted_consumer_fails_next_and_is_made_anew() {
     world.delete_consumer().await;
     loss(&mut stream).await;
     loss(&mut stream).await;
-    // The time is what tells one consumer from the other.
+    // Only the creation time distinguishes the two consumers.
     tokio::time::sleep(SHORT).await;
     stream.subscribe(subscribe_options(4)).await.unwrap();
     assert!(!acker.is_live());
     let (delivery, _new) = next(&mut stream).await;
     assert_eq!(delivery.payload(), "x");
-    // The number still means the same message.
+    // The number still refers to the same message.
     assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
     assert_eq!(world.info().await.num_ack_pending, 0);
 }
@@ -167,7 +167,7 @@ async fn a_deleted_stream_fails_next_and_is_refused_by_name() {
     assert!(error.contains("does not exist") && error.contains(&world.stream), "{error}");
 }
 
-/// A stream that is made anew counts from 1 again, and so does its consumer.
+/// A recreated stream numbers its messages from 1 again, and so does its consumer.
 #[tokio::test]
 async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_made_anew() {
     let Some(world) = World::new().await else { return };
@@ -200,7 +200,7 @@ async fn an_ack_that_comes_while_the_stream_is_another_one_waits_and_settles_not
     let (delivery, _held) = next(&mut other).await;
     assert_eq!(delivery.payload(), "b");
     let late = tokio::spawn(old.ack());
-    // There is no signal for an ack that must not arrive.
+    // No event marks an ack that must not arrive.
     tokio::time::sleep(SHORT).await;
     assert_eq!(world.info().await.num_ack_pending, 1);
     stream.subscribe(subscribe_options(1)).await.unwrap();
@@ -257,7 +257,7 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
         let (_, held) = next(&mut stream).await;
         world.until(0, 2).await;
         server.stop(gently);
-        // What it had sent is still handed out.
+        // Messages that it sent before are still delivered.
         let mut after = Vec::new();
         while let Ok(Ok(delivery)) = timeout(LONG, stream.next()).await {
             after.push(delivery);
@@ -265,7 +265,7 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
         stream.subscribe(subscribe_options(2)).await.unwrap_err();
         server.again();
         stream.subscribe(subscribe_options(2)).await.unwrap();
-        // A server that was killed may have forgotten what it had delivered, and then does not answer.
+        // A killed server may have forgotten which messages it delivered, and then does not respond.
         for acker in [held].into_iter().chain(after.into_iter().map(|(_, acker)| acker)) {
             let answer = acker.ack().await;
             assert!(matches!(answer, Ok(Settled::Confirmed)) || !gently && answer.is_err(), "{answer:?}");
@@ -277,7 +277,7 @@ async fn a_server_that_was_stopped_or_killed_goes_on_where_it_was() {
             assert_eq!(delivery.payload(), "3");
             acker.ack().await.unwrap();
         }
-        // It may have forgotten what was acked, too.
+        // It may also have forgotten acks.
         let take = async {
             loop {
                 let _ = next(&mut stream).await.1.ack().await;

@@ -1,4 +1,4 @@
-//! What settling a delivery does, and what happens to a delivery that is not settled.
+//! Settling deliveries, and what happens to those that are not settled.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
@@ -40,7 +40,7 @@ async fn a_released_message_comes_back_at_once_as_redelivered() {
     assert_eq!(acker.release().await.unwrap(), Settled::Confirmed);
     let (delivery, _acker) = next(&mut stream).await;
     assert_eq!(delivery.payload(), "x");
-    // The count of the server is no attempt.
+    // The server's delivery count is not the attempt.
     assert_eq!((delivery.redelivered(), delivery.attempt()), (true, 1));
 }
 
@@ -55,7 +55,7 @@ async fn what_is_unsettled_comes_back_at_once_after_the_close_and_is_settled_no_
     stream.close().await;
     assert!(!kept.is_live());
 
-    // The ack wait is 30 seconds, and nothing here waits for as long.
+    // The ack wait is 30 seconds; nothing here waits that long.
     let mut another = world.open(2).await;
     let again = [next(&mut another).await, next(&mut another).await];
     assert!(again.iter().all(|(delivery, _)| delivery.redelivered()));

@@ -1,4 +1,4 @@
-//! What is refused at the start, and with which words; and where a consumer starts.
+//! Errors at startup and their messages, and where a consumer starts.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod common;
@@ -93,7 +93,7 @@ async fn a_new_consumer_begins_where_it_was_told_to() {
         assert_eq!(delivery.payload(), first);
         acker.ack().await.unwrap();
         stream.close().await;
-        // Of one that exists it says nothing.
+        // It does not affect an existing consumer.
         world.source().await.durable(name).start(Start::Sequence(1)).subscribe(subscribe_options(1)).await.unwrap();
     }
 }
@@ -149,7 +149,7 @@ async fn a_server_that_says_nothing_is_given_up_and_hung_up_on() {
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {
         let (mut client, _) = listener.accept().await.unwrap();
-        // Ends when the other side has ended.
+        // Returns when the client closes the connection.
         client.read_to_end(&mut Vec::new()).await
     });
     let error = Nats::connect(format!("nats://u:{SENTINEL}@127.0.0.1:{port}")).await.unwrap_err();

@@ -17,7 +17,7 @@ fn ca() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// With another name, since one of the same name and another key would be taken for the one that is known.
+/// Uses another name: a CA with the same name and another key would be taken for the known one.
 fn ca_of_another() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(rcgen::DnType::CommonName, "another CA");
@@ -25,7 +25,7 @@ fn ca_of_another() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Speaks TLS with this certificate.
+/// Starts a TLS server with this certificate.
 fn server(ca: &CertifiedIssuer<'_, KeyPair>, params: CertificateParams) -> Option<Server> {
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, ca).unwrap();
@@ -33,7 +33,7 @@ fn server(ca: &CertifiedIssuer<'_, KeyPair>, params: CertificateParams) -> Optio
     Server::start_with(config, &[("cert.pem", &certificate.pem()), ("key.pem", &key.serialize_pem())])
 }
 
-/// Asks for a certificate of the same CA.
+/// Starts a TLS server that requires a client certificate of the same CA.
 fn verifying(ca: &CertifiedIssuer<'_, KeyPair>) -> Option<Server> {
     let key = KeyPair::generate().unwrap();
     let certificate = named("localhost").signed_by(&key, ca).unwrap();
@@ -43,7 +43,7 @@ fn verifying(ca: &CertifiedIssuer<'_, KeyPair>) -> Option<Server> {
     Server::start_with(config, &files)
 }
 
-/// Certificate and key of a client.
+/// Returns the certificate and key of a client.
 fn identity(ca: &CertifiedIssuer<'_, KeyPair>, mut params: CertificateParams) -> (String, String) {
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let key = KeyPair::generate().unwrap();
@@ -84,7 +84,7 @@ async fn a_server_with_a_certificate_of_an_unknown_ca_is_refused() {
     let Some(server) = server(&ca(), named("localhost")) else { return };
     refused(server.port, None).await;
     refused(server.port, Some(ca().pem())).await;
-    // Also where the URL leaves it to the server whether there is TLS.
+    // The same if the URL leaves TLS to the server.
     let error = Nats::connect(format!("nats://localhost:{}", server.port)).await.unwrap_err();
     assert!(texts(&error).contains(".tls_ca(pem)"), "{}", texts(&error));
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 const UNREADABLE: &[u8] = b"NATS/1.0\r\nname: \xff\r\n\r\n";
 
-/// With the payload `x`.
+/// Publishes a message with unreadable headers and the payload `x`.
 async fn publish_unreadable(world: &World) {
     publish_raw(world, world.subject().as_bytes(), UNREADABLE).await;
 }
@@ -33,7 +33,7 @@ async fn publish_raw(world: &World, subject: &[u8], headers: &[u8]) {
     }
 }
 
-/// Also where it comes in the middle of others, which are handed out meanwhile.
+/// Also tests a message in the middle of others, which are delivered meanwhile.
 #[tokio::test]
 async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_out() {
     let named: (&[u8], _, _) = (b"NATS/1.0\r\n\r\n", b"\xff", "the subject is not UTF-8, or holds white space");
@@ -62,7 +62,7 @@ async fn a_message_that_async_nats_cannot_read_is_delivered_as_unfit_and_taken_o
                     } else {
                         fit.insert(delivery.payload().clone());
                     }
-                    // Where the connection has gone the ack waits for another one, and is not needed here.
+                    // If the connection is lost, the ack waits for another one, which is not needed here.
                     let _ = timeout(SHORT / 2, acker.ack()).await;
                     if fit.len() == 6 && unfit > 0 {
                         break;

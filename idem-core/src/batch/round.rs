@@ -77,8 +77,8 @@ impl<S: Store> Pipeline<S> {
         RoundResult::Done(found.into_iter().map(Verdict::from).collect())
     }
 
-    /// Begins a transaction whose statements may take this long, and claims all messages or starts their rows. An error is the result of a round that ends
-    /// here.
+    /// Begins a transaction whose statements may take this long, and claims all messages or starts their rows. An error
+    /// is the result of a round that ends here.
     async fn open(
         &self,
         timeout: Duration,

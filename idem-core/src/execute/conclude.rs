@@ -1,6 +1,7 @@
 //! Decides what follows from a run: the rules that first deliveries and inbox rows share.
 //!
-//! A batch does not come here. It finds out whose failure it was (`batch/blame.rs`), and that message runs again, alone.
+//! A batch does not come here. It finds out whose failure it was (`batch/blame.rs`), and that message runs again,
+//! alone.
 
 use std::time::Duration;
 
@@ -72,8 +73,8 @@ impl RunResult {
 impl<S: Store> Pipeline<S> {
     /// Does [`RunResult::conclude`] with the handler's retry policy, and reports a lost connection.
     ///
-    /// With an order, a delay that the handler asks for is at most the longest one of the policy: until it has passed, no
-    /// message behind this one is even stored, and the broker may delete those that it has not delivered.
+    /// With an order, a delay that the handler asks for is at most the longest one of the policy: until it has passed,
+    /// no message behind this one is even stored, and the broker may delete those that it has not delivered.
     pub(crate) fn conclude(&self, route: &Route<S>, mut ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
         let retry = &route.retry;
         match &mut ran {

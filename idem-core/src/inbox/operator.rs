@@ -112,8 +112,8 @@ impl<S: Store> Inbox<S> {
         }
     }
 
-    /// Makes a dead letter due now, with all its attempts as if it were new. Its claim is kept throughout, so nothing else can process the message, and a second
-    /// replay finds nothing to do. It runs out of order.
+    /// Makes a dead letter due now, with all its attempts as if it were new. Its claim is kept throughout, so nothing
+    /// else can process the message, and a second replay finds nothing to do. It runs out of order.
     ///
     /// # Errors
     /// The database cannot be used.

@@ -15,9 +15,9 @@ use crate::{Outcome, PrepareError, Reason, Store};
 use super::row::rejected;
 
 impl<S: Store> Pipeline<S> {
-    /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry that
-    /// hangs must not delay other rows. The row keeps its token, so that no process takes it meanwhile, and its start is
-    /// taken back, so that the end of this process charges it with nothing.
+    /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry
+    /// that hangs must not delay other rows. The row keeps its token, so that no process takes it meanwhile, and its
+    /// start is taken back, so that the end of this process charges it with nothing.
     ///
     /// If its codec has just prepared, and has forgotten the result, the row is given back for a while instead.
     pub(super) async fn leave_to_prepare_row(&self, row: &Row) -> Option<Outcome> {
@@ -45,11 +45,11 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Leaves a reserved suspect to its codec's preparation, if it is known to need one: the process must not be isolated
-    /// for a row that cannot run. Returns `false` if it can run, as far as is known.
+    /// Leaves a reserved suspect to its codec's preparation, if it is known to need one: the process must not be
+    /// isolated for a row that cannot run. Returns `false` if it can run, as far as is known.
     ///
-    /// That its codec needs to prepare was found in isolation, after its start was counted: decoding may be what ends the
-    /// process.
+    /// That its codec needs to prepare was found in isolation, after its start was counted: decoding may be what ends
+    /// the process.
     pub(super) async fn suspect_left_to_prepare(&self, row: &Row) -> bool {
         if self.refusals.preparation(row.id) != RowPreparation::Wanted {
             return false;

@@ -1,4 +1,5 @@
-//! Stores deliveries in batches: all of a worker with `.inbox()`, and the redelivered ones of any worker without an order.
+//! Stores deliveries in batches: all of a worker with `.inbox()`, and the redelivered ones of any worker without an
+//! order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

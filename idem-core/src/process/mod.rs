@@ -1,5 +1,5 @@
-//! The processing of one delivery from decode to settle: decode, key, claim, handle, guard, commit, settle. It is received
-//! in `worker/receive`.
+//! The processing of one delivery from decode to settle: decode, key, claim, handle, guard, commit, settle. It is
+//! received in `worker/receive`.
 //!
 //! | step | module |
 //! |---|---|

@@ -11,8 +11,9 @@ use super::classify::Classified;
 use super::committed::committed;
 
 impl<S: Store> Pipeline<S> {
-    /// Begins a transaction with the claim, bounded by `timeout`, and classifies the message. Unless it is new, the transaction contains only
-    /// what [`answer`](Self::answer) commits. On error, returns the [`Progress`] that holds the message.
+    /// Begins a transaction with the claim, bounded by `timeout`, and classifies the message. Unless it is new, the
+    /// transaction contains only what [`answer`](Self::answer) commits. On error, returns the [`Progress`] that holds
+    /// the message.
     pub(crate) async fn claim(
         &self,
         timeout: Duration,

@@ -20,8 +20,8 @@ impl<S: Store> Pipeline<S> {
         self.decode_for(self.routes.find(delivery)?, delivery)
     }
 
-    /// As [`decode`](Self::decode), but never beside a suspect that has the process to itself: the code of a codec, a key
-    /// or a fingerprint may end the process as well, and the suspect would be blamed.
+    /// As [`decode`](Self::decode), but never beside a suspect that has the process to itself: the code of a codec, a
+    /// key or a fingerprint may end the process as well, and the suspect would be blamed.
     pub(crate) async fn decode_beside(&self, delivery: &Delivery) -> Result<Work<'_, S>, NoJob> {
         let _beside = self.suspect_lock.direct().await;
         self.decode(delivery)

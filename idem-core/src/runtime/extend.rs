@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::{Acker, BoxError};
 
-/// How often a lease is looked at while it lasts: an extension that is due after a third of it is then made before a half.
+/// How often a lease is looked at while it lasts: an extension that is due after a third of it is then made before a
+/// half.
 const LOOKS: u32 = 6;
 
 /// Runs the work, and extends the delivery's lease, at once if that is due, until the work ends.

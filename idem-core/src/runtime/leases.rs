@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::store::Row;
 
 /// The rows whose leases are extended every third of the lease, and how often each is held: those of a batch, which
-/// wait for each other, a suspect that waits until its process is idle, a row whose codec prepares, and one that waits for a connection.
-/// A row that runs singly needs no lease, because it is locked.
+/// wait for each other, a suspect that waits until its process is idle, a row whose codec prepares, and one that waits
+/// for a connection. A row that runs singly needs no lease, because it is locked.
 #[derive(Debug, Default)]
 pub(crate) struct Leases(Mutex<HashMap<(i64, Uuid), usize>>);
 

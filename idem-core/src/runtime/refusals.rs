@@ -71,9 +71,9 @@ impl Refusals {
     }
 }
 
-/// Returns the entry of a row. `None` if there is no room for another one: then the row waits for the longest delay, and
-/// those that are remembered keep theirs. Room is made only by rows that were refused so long ago that they must have
-/// ended elsewhere.
+/// Returns the entry of a row. `None` if there is no room for another one: then the row waits for the longest delay,
+/// and those that are remembered keep theirs. Room is made only by rows that were refused so long ago that they must
+/// have ended elsewhere.
 fn entry(rows: &mut HashMap<i64, Refusal>, id: i64) -> Option<&mut Refusal> {
     if rows.len() >= MOST && !rows.contains_key(&id) {
         rows.retain(|_, row| row.last.elapsed() < REMEMBERED);

@@ -110,8 +110,8 @@ pub enum CommitResult {
     /// The transaction conflicted with a concurrent one (40001, 40P01) or timed out (57014); nothing was written, and a
     /// new transaction may succeed.
     Retry(BoxError),
-    /// There was no response ([`StoreError::ConnectionLost`]), or an unreliable one ([`StoreError::Unavailable`]): the transaction may have
-    /// committed or not. The connection is closed. The claim tells which.
+    /// There was no response ([`StoreError::ConnectionLost`]), or an unreliable one ([`StoreError::Unavailable`]): the
+    /// transaction may have committed or not. The connection is closed. The claim tells which.
     Unknown(StoreError),
 }
 

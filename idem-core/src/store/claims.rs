@@ -73,8 +73,8 @@ pub trait Claims: Transactions {
     /// in the order given. No two identities have the same handler and key, and they are sorted by handler and by the
     /// bytes of the key: claims are inserted in that order, so that two transactions never deadlock.
     ///
-    /// If one claim is locked for too long, the whole call fails with [`StoreError::LockTimeout`]. The database does not report
-    /// which claim it was.
+    /// If one claim is locked for too long, the whole call fails with [`StoreError::LockTimeout`]. The database does
+    /// not report which claim it was.
     fn claim_many(
         &self,
         txn: &mut Self::Txn,

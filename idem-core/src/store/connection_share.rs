@@ -33,8 +33,8 @@ pub struct ConnectionShare {
 }
 
 impl ConnectionShare {
-    /// How many connections this worker and those that were there before it can use at once, if the store has fewer: they
-    /// then wait for each other.
+    /// How many connections this worker and those that were there before it can use at once, if the store has fewer:
+    /// they then wait for each other.
     pub fn wanted(&self) -> Option<usize> {
         (self.together > self.all.available).then_some(self.together)
     }

@@ -35,8 +35,8 @@ pub trait InboxRows: Transactions {
         identity: &Identity,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Does [`count_duplicate`](Self::count_duplicate) for several messages, in one statement if the database supports it. Each copy among
-    /// them counts.
+    /// Does [`count_duplicate`](Self::count_duplicate) for several messages, in one statement if the database supports
+    /// it. Each copy among them counts.
     fn count_duplicates(
         &self,
         txn: &mut Self::Txn,
@@ -80,8 +80,8 @@ pub trait InboxRows: Transactions {
         lease: Duration,
     ) -> impl Future<Output = Result<DueRows, StoreError>> + Send;
 
-    /// Does [`poll_due`](Self::poll_due) for rows that became due since then, for a store that has to skip deleted entries
-    /// before it finds existing ones.
+    /// Does [`poll_due`](Self::poll_due) for rows that became due since then, for a store that has to skip deleted
+    /// entries before it finds existing ones.
     fn poll_due_since(
         &self,
         handlers: &[HandlerId],

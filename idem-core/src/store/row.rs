@@ -126,8 +126,8 @@ pub enum Isolation {
 }
 
 /// The result for a taken row. Each variant clears the token, and applies only if the row still has that token.
-// Exhaustive: a store that ignored a new result or a new part of one would run a message too often or lose it, so it must
-// not compile.
+// Exhaustive: a store that ignored a new result or a new part of one would run a message too often or lose it, so it
+// must not compile.
 #[derive(Debug, Clone)]
 pub enum Note {
     /// The run failed: attempts + 1, starts 0, breaks 0; due after this time, or dead for this reason.

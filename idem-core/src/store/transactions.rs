@@ -20,9 +20,9 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// Pings the database, on a new connection if no open one is known to work.
     fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Adds a worker that can use this many connections at once, until the value is dropped. The workers of a store share
-    /// its connections, and wait for each other where it has fewer. The store must keep one for its own statements, so
-    /// that the leases of messages whose handlers use all others are extended.
+    /// Adds a worker that can use this many connections at once, until the value is dropped. The workers of a store
+    /// share its connections, and wait for each other where it has fewer. The store must keep one for its own
+    /// statements, so that the leases of messages whose handlers use all others are extended.
     ///
     /// # Errors
     /// The store has too few connections for one worker. The text tells how to get more.
@@ -55,8 +55,9 @@ pub trait Transactions: Clone + Send + Sync + 'static {
         self.lost_race(error)
     }
 
-    /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by itself. If a claim
-    /// was inserted or a row was started, the result tells whether the handler had committed it before it failed.
+    /// Rolls back. [`StoreError::ConnectionLost`] means that the connection is lost; the transaction then ends by
+    /// itself. If a claim was inserted or a row was started, the result tells whether the handler had committed it
+    /// before it failed.
     fn rollback(&self, txn: Self::Txn) -> impl Future<Output = Result<RollbackResult, StoreError>> + Send;
 
     /// Identifies the transaction for the case that its connection is lost. `None` if it can only have been rolled

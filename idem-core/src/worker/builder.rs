@@ -109,7 +109,8 @@ impl<S: Store, Src: Source, St, C> Worker<S, Src, St, C, NoHandlers> {
         Worker { consumer, store, source, state, codec, handlers, settings, health, suspect_lock, stage }
     }
 
-    /// Sets the codec; JSON by default. A handler may have its own, [`HandlerOptions::codec`](crate::HandlerOptions::codec).
+    /// Sets the codec; JSON by default. A handler may have its own,
+    /// [`HandlerOptions::codec`](crate::HandlerOptions::codec).
     pub fn codec<D>(self, codec: D) -> Worker<S, Src, St, D, NoHandlers> {
         let Self { consumer, store, source, state, handlers, settings, health, suspect_lock, stage, .. } = self;
         let codec = Arc::new(codec);
@@ -146,8 +147,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
         self.handler_with::<H>(HandlerOptions::new())
     }
 
-    /// Adds a handler with its own options: a timeout, a retry policy or a codec. What they do not set is the worker's,
-    /// in whatever order it is given.
+    /// Adds a handler with its own options: a timeout, a retry policy or a codec. Anything not set falls back to the
+    /// worker's option, whichever is called first.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -199,13 +200,12 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     ///
     /// # Errors
     /// At the start: settings that would lose or repeat messages; a broker that can redeliver messages older than the
-    /// retained claims; a pool that is too small; two handlers with the same name, or for one event
-    /// without [`fan_out`](Self::fan_out); inbox rows of handlers
-    /// that this worker does not have and that no worker has had for a day
-    /// ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the worker
-    /// runs, only `shutdown` ends it, or a panic in one of its own tasks, which is a defect of idem, of a store or of a
-    /// source: then it drains and returns [`Error::Panicked`]. A panic in a handler, a key, a fingerprint or a codec is
-    /// a failure of its message.
+    /// retained claims; a pool that is too small; two handlers with the same name, or for one event without
+    /// [`fan_out`](Self::fan_out); inbox rows of handlers that this worker does not have and that no worker has had for
+    /// a day ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)); a database or a broker that cannot be used. Once the
+    /// worker runs, only `shutdown` ends it, or a panic in one of its tasks, which is a defect of idem, of a store or
+    /// of a source: then it drains and returns [`Error::Panicked`]. A panic in a handler, a key, a fingerprint or a
+    /// codec is a failure of its message.
     pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error>
     where
         Stage: HasHandlers,

@@ -39,9 +39,9 @@ pub(super) fn keys<S: Store>(
     Ok(())
 }
 
-/// Checks that names and event types are distinct. Two handlers with the same name would share their claims. Two handlers
-/// for one event type need [`fan_out`](crate::Worker::fan_out): it changes how their messages are taken, which must not
-/// happen by accident.
+/// Checks that names and event types are distinct. Two handlers with the same name would share their claims. Two
+/// handlers for one event type need [`fan_out`](crate::Worker::fan_out): it changes how their messages are taken, which
+/// must not happen by accident.
 pub(super) fn distinct<S: Store>(handlers: &[Arc<dyn Registered<S>>], settings: &Settings) -> Result<(), Error> {
     let by = &settings.route_by;
     for (at, handler) in handlers.iter().enumerate() {

@@ -88,14 +88,15 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// are an error when the worker starts.
     ///
     /// A message that several handlers take is stored in the inbox for all of them, in one transaction, and then acked.
-    /// From there each handler runs, is retried and dies by itself. (With [`batch`](Self::batch), those of one message may
-    /// share a transaction, so that one that fails makes the others run once more.) If it
-    /// cannot be decoded for one of them, or has no key for it, that is a dead letter of this handler, and the others
-    /// run. The cost for such a message is that of [`inbox`](Self::inbox): one more transaction for the delivery, and a
-    /// row written and deleted for each handler. A message that one handler takes runs as without this option.
+    /// From there each handler runs, is retried and becomes a dead letter independently. (With [`batch`](Self::batch),
+    /// those of one message may share a transaction, so that one that fails makes the others run once more.) If the
+    /// message cannot be decoded for one of them, or has no key for it, that is a dead letter of this handler, and the
+    /// others run. The cost for such a message is that of [`inbox`](Self::inbox): one more transaction for the
+    /// delivery, and a row written and deleted for each handler. A message that one handler takes runs as without this
+    /// option.
     ///
-    /// A handler that is added later gets the messages that are delivered from then on. Those that were acked before are
-    /// not run for it, nor those that an older version of the service takes during a deployment.
+    /// A handler that is added later gets the messages that are delivered from then on. Those that were acked before
+    /// are not run for it, nor those that an older version of the service takes during a deployment.
     ///
     /// The observer and the metrics have one outcome for each handler. Combining it with an order is an error when the
     /// worker starts.
@@ -128,8 +129,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// queue into the inbox.
     ///
     /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker takes no
-    /// deliveries, and holds unfit ones unsettled. It resumes after [`Health::resume`](crate::Health::resume) or a restart.
-    /// One bad producer among good ones never pauses it, because messages of the others are processed. A limit
+    /// deliveries, and holds unfit ones unsettled. It resumes after [`Health::resume`](crate::Health::resume) or a
+    /// restart. One bad producer among good ones never pauses it, because messages of the others are processed. A limit
     /// of 0 or above `of` is an error when the worker starts.
     ///
     /// ```

@@ -26,7 +26,8 @@ pub(super) async fn register<S: Store>(
     let names: Vec<&str> = [""].into_iter().chain(handlers.iter().map(|handler| handler.name())).collect();
     let ids = store.register(consumer, &names).await.map_err(failed)?;
     let retentions = store.retention(&ids).await.map_err(failed)?;
-    // Before any check can fail, so that of two workers that would fail because of each other, the second one starts.
+    // Recorded before any check can fail: if two workers would each refuse because of the other's rows, the one that
+    // starts second succeeds.
     store.seen(&ids).await.map_err(failed)?;
     if !settings.allow_unregistered_rows {
         let waiting = store.waiting(consumer).await.map_err(failed)?;

@@ -67,7 +67,7 @@ pub(super) async fn start<S: Store, Src: Source>(
     Ok(Some(Started { pipeline, source, options, connections }))
 }
 
-/// Logs what the worker is, for whoever reads its log later.
+/// Logs the worker's settings, for later readers of the log.
 fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
     let Parts { consumer, store, source, handlers, settings, .. } = parts;
     let handlers: Vec<&str> = handlers.iter().map(|handler| handler.name()).collect();

@@ -24,8 +24,8 @@ type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 /// # }
 /// ```
 ///
-/// Workers of one store share its connections. Each can use `concurrency` and `inbox_concurrency` and a few more at once;
-/// if the store has fewer than all of them together, they wait for each other, and the log has the sum.
+/// Workers of one store share its connections. Each can use `concurrency` and `inbox_concurrency` and a few more at
+/// once; if the store has fewer than all of them together, they wait for each other, and the log has the sum.
 #[must_use = "workers do nothing until `run_until`"]
 #[derive(Default)]
 pub struct Workers {
@@ -43,7 +43,7 @@ impl Workers {
         Self::default()
     }
 
-    /// Adds a worker, which has all its handlers. Take its [`health`](Worker::health) before, if a probe needs it.
+    /// Adds a worker, which has all its handlers. Call [`health`](Worker::health) first if a probe needs it.
     #[allow(clippy::should_implement_trait, reason = "a worker is added, not a number")]
     pub fn add<S: Store, Src: Source, St, C, Stage>(mut self, worker: Worker<S, Src, St, C, Stage>) -> Self
     where

@@ -1,4 +1,4 @@
-//! A stream for each test, a client beside the one that is tested, and a relay that can be cut.
+//! A stream for each test, a second client, and a relay that can be cut.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
@@ -15,20 +15,20 @@ use idem_core::{BoxError, Delivery, Error, Source, SubscribeOptions};
 use idem_nats::{Nats, NatsAcker, Stream};
 use tokio::time::timeout;
 
-/// Nothing here takes that long; a test that waits for it has failed.
+/// Nothing here takes this long: a test that waits for it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// The shortest that is allowed: tests wait for its end.
+/// The shortest allowed ack wait: tests wait for its end.
 pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
-/// Long enough that a busy machine extends it in time.
+/// An ack wait that is long enough for a busy machine to extend it in time.
 pub(crate) const KEPT: Duration = Duration::from_secs(3);
 
 pub(crate) fn url() -> Option<String> {
     idem_test::conformance::server("NATS_URL")
 }
 
-/// The test's own stream, seen by a client of its own.
+/// The stream of one test, and a client to inspect it.
 pub(crate) struct World {
     pub(crate) url: String,
     pub(crate) stream: String,
@@ -36,19 +36,19 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With a stream, or `None` where there is no server to test against.
+    /// Creates a stream. Returns `None` if there is no server to test against.
     pub(crate) async fn new() -> Option<Self> {
         let world = Self::empty().await?;
         world.make(|_| {}).await;
         Some(world)
     }
 
-    /// Without a stream yet.
+    /// Connects without creating a stream.
     pub(crate) async fn empty() -> Option<Self> {
         Some(Self::at(url()?).await)
     }
 
-    /// Without a stream yet, on another server.
+    /// Connects to another server without creating a stream.
     pub(crate) async fn at(url: String) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let jetstream = jetstream::new(async_nats::connect(&url).await.unwrap());
@@ -57,7 +57,7 @@ impl World {
         Self { url, stream, jetstream }
     }
 
-    /// Each stream forgets what it has some time after its test, also after one that failed.
+    /// Creates the stream. It deletes its messages some time after the test, even if the test failed.
     pub(crate) async fn make(&self, change: impl FnOnce(&mut stream::Config)) {
         let mut config = stream::Config {
             name: self.stream.clone(),
@@ -69,7 +69,7 @@ impl World {
         self.jetstream.create_stream(config).await.unwrap();
     }
 
-    /// A consumer that somebody else has made.
+    /// Creates a consumer, as another client would.
     pub(crate) async fn consumer(&self, change: impl FnOnce(&mut consumer::Config)) -> Info {
         let mut config = consumer::Config {
             durable_name: Some("billing".to_owned()),
@@ -86,31 +86,31 @@ impl World {
         Nats::connect(&self.url).await.unwrap()
     }
 
-    /// The source, not yet open.
+    /// Returns the source, not subscribed yet.
     pub(crate) async fn source(&self) -> Stream {
         self.nats().await.stream(&self.stream).await.unwrap()
     }
 
-    /// The source, open.
+    /// Returns the source, subscribed.
     pub(crate) async fn open(&self, max_unsettled: u16) -> Stream {
         let mut stream = self.source().await;
         stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         stream
     }
 
-    /// The source with a short ack wait, open.
+    /// Returns the source with a short ack wait, subscribed.
     pub(crate) async fn open_short(&self, max_unsettled: u16) -> Stream {
         self.open_for(max_unsettled, SHORT).await
     }
 
-    /// The source with this ack wait, open.
+    /// Returns the source with this ack wait, subscribed.
     pub(crate) async fn open_for(&self, max_unsettled: u16, wait: Duration) -> Stream {
         let mut stream = self.source().await.ack_wait(wait);
         stream.subscribe(subscribe_options(max_unsettled)).await.unwrap();
         stream
     }
 
-    /// The source by way of a relay, with a short ack wait, open.
+    /// Returns the source through a relay, with a short ack wait, subscribed.
     pub(crate) async fn open_through(&self, relay: &relay::Relay, max_unsettled: u16) -> Stream {
         let stream = Nats::connect(relay.url()).await.unwrap().stream(&self.stream).await.unwrap();
         let mut stream = stream.ack_wait(SHORT);
@@ -136,7 +136,7 @@ impl World {
         stream.consumer_info("billing").await.unwrap()
     }
 
-    /// Returns when the consumer has this many messages that it never delivered, and this many that are unsettled.
+    /// Waits until the consumer has this many undelivered messages, and this many unsettled ones.
     pub(crate) async fn until(&self, pending: u64, unsettled: usize) {
         let mut seen = (u64::MAX, usize::MAX);
         let wait = async {
@@ -159,7 +159,7 @@ impl World {
         self.jetstream.delete_stream(&self.stream).await.unwrap();
     }
 
-    /// Another client that pulls from the same consumer by hand: its next message.
+    /// Pulls the next message from the same consumer, as another client.
     pub(crate) async fn steal(&self) -> jetstream::Message {
         use futures_util::StreamExt;
         let stream = self.jetstream.get_stream(&self.stream).await.unwrap();
@@ -177,24 +177,24 @@ pub(crate) async fn next(stream: &mut Stream) -> (Delivery, NatsAcker) {
     timeout(LONG, stream.next()).await.expect("no delivery came").unwrap()
 }
 
-/// Asserts that nothing comes for so long.
+/// Asserts that nothing arrives for this long.
 pub(crate) async fn nothing_for(stream: &mut Stream, time: Duration) {
     let came = timeout(time, stream.next()).await;
     assert!(came.is_err(), "nothing was to come, but this came: {:?}", came.map(|next| next.map(|next| next.0)));
 }
 
-/// The error that `next` ends with.
+/// Returns the error with which `next` ends.
 pub(crate) async fn loss(stream: &mut Stream) -> BoxError {
     timeout(LONG, stream.next()).await.expect("the loss was not noticed").expect_err("there was still a delivery")
 }
 
-/// All that an error says, to a person and to a programmer.
+/// Returns the whole text of an error, by `Display` and `Debug`.
 pub(crate) fn texts(error: &(dyn std::error::Error + 'static)) -> String {
     let chain = std::iter::successors(Some(error), |error| error.source());
     chain.map(|error| format!("{error}\n{error:?}\n")).collect()
 }
 
-/// Returns the message with which the subscription is refused.
+/// Returns the message of the error with which `subscribe` fails.
 pub(crate) async fn refusal(mut stream: Stream, options: SubscribeOptions) -> String {
     let error = stream.subscribe(options).await.unwrap_err();
     let error = error.downcast_ref::<Error>().unwrap_or_else(|| panic!("{error:?}"));

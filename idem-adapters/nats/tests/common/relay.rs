@@ -1,4 +1,4 @@
-//! A TCP relay in front of the server that can be cut, refuse, hang, and answer for the server.
+//! A TCP relay in front of the server that can be cut, refuse connections, hang, and respond for the server.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Relay {
-    /// In front of the server of this URL.
+    /// Starts a relay in front of the server at this URL.
     pub(crate) async fn start(url: &str) -> Self {
         let target = authority(url).to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -39,22 +39,22 @@ impl Relay {
         Self { port, state }
     }
 
-    /// The URL by way of the relay.
+    /// Returns the URL of the relay.
     pub(crate) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// Ends all connections, and accepts new ones.
+    /// Closes all connections, and accepts new ones.
     pub(crate) fn cut(&self) {
         self.state.send_modify(|state| state.generation += 1);
     }
 
-    /// Ends all connections, and refuses new ones or no longer.
+    /// Closes all connections, and refuses new ones or accepts them again.
     pub(crate) fn refuse(&self, refuses: bool) {
         self.state.send_modify(|state| (state.generation, state.refuses) = (state.generation + 1, refuses));
     }
 
-    /// Passes nothing on, without a word, or again.
+    /// Silently passes nothing on, or passes data on again.
     pub(crate) fn hang(&self, hangs: bool) {
         self.state.send_modify(|state| state.hangs = hangs);
     }
@@ -83,7 +83,7 @@ async fn relay(mut client: TcpStream, mut server: TcpStream, mut state: watch::R
     }
 }
 
-/// `host:port` of an URL, as the tests get it.
+/// Returns `host:port` of a URL, as the tests get it.
 pub(crate) fn authority(url: &str) -> &str {
     let rest = url.split_once("://").unwrap().1;
     rest.split('/').next().unwrap().rsplit('@').next().unwrap()

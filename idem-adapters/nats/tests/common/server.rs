@@ -1,4 +1,4 @@
-//! A server of one's own: with a configuration that the shared one has not, or to be stopped and killed.
+//! A server for one test: with a configuration that the shared server lacks, or to be stopped and killed.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::LONG;
 
-/// Ends with the value.
+/// A server process, which ends when the value is dropped.
 pub(crate) struct Server {
     program: PathBuf,
     pub(crate) home: TempDir,
@@ -19,8 +19,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With this configuration, or `None` where there is no program to start or no server to test against. `$home` in
-    /// the configuration is a directory of its own.
+    /// Starts a server with this configuration. Returns `None` if there is no program to start or no server to test
+    /// against. `$home` in the configuration is the server's directory.
     pub(crate) fn start(config: &str) -> Option<Self> {
         super::url()?;
         let Some(program) = program() else {
@@ -32,7 +32,7 @@ impl Server {
         Some(Self::start_in(program, home, config))
     }
 
-    /// With these files in its directory.
+    /// Starts a server with these files in its directory.
     pub(crate) fn start_with(config: &str, files: &[(&str, &str)]) -> Option<Self> {
         super::url()?;
         let home = TempDir::new().unwrap();
@@ -54,14 +54,14 @@ impl Server {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// SIGKILL, or with `gently` SIGTERM, and waits for the end.
+    /// Sends SIGKILL, or SIGTERM if `gently`, and waits for the end.
     pub(crate) fn stop(&mut self, gently: bool) {
         let signal = if gently { "-TERM" } else { "-KILL" };
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
         self.child.wait().unwrap();
     }
 
-    /// Again, on the same port and with what it had.
+    /// Starts the server again, on the same port and with its data.
     pub(crate) fn again(&mut self) {
         self.child = launch(&self.program, &self.home, self.port);
     }
@@ -96,7 +96,7 @@ fn program() -> Option<PathBuf> {
         return Some(chosen.into());
     }
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    // Debian has it where the PATH of a user does not look.
+    // Debian installs it in a directory that is not in a user's PATH.
     let directories = std::env::split_paths(&paths).chain(["/usr/sbin".into()]);
     directories.map(|directory| directory.join("nats-server")).find(|path| path.is_file())
 }

@@ -61,9 +61,10 @@ impl PostgresOptions {
         }
     }
 
-    /// Logs in with what this returns, which is called for each new connection: for databases of a cloud, whose passwords
-    /// are tokens that expire within minutes (IAM of RDS and Cloud SQL, Entra ID of Azure), and for secrets that are
-    /// rotated. It gets the options of the URL, and returns them with another password, or another user as well.
+    /// Logs in with what this returns, which is called for each new connection: for databases of a cloud, whose
+    /// passwords are tokens that expire within minutes (IAM of RDS and Cloud SQL, Entra ID of Azure), and for secrets
+    /// that are rotated. It gets the options of the URL, and returns them with another password, or another user as
+    /// well.
     ///
     /// ```no_run
     /// # use idem_core::{BoxError, Postgres};
@@ -76,17 +77,17 @@ impl PostgresOptions {
     /// # Ok(()) }
     /// ```
     ///
-    /// A connection stays logged in when its password expires; only the next login needs the next one. The callback may be
-    /// called for several logins at once. It has 5 seconds, so it should return a token that it has fetched before. Its
-    /// error, its panic, and no answer in time are a failed login: it ends the start of a worker, and later it is tried
-    /// again like any lost connection, while the connections that are open go on. Its error is shown and logged, so it must
-    /// hold no secret. What the callback returns is neither shown nor logged.
+    /// A connection stays logged in when its password expires; only the next login needs the next one. The callback may
+    /// be called for several logins at once. It has 5 seconds, so it should return a token that it has fetched before.
+    /// Its error, its panic, and no answer in time are a failed login: it ends the start of a worker, and later it is
+    /// tried again like any lost connection, while the connections that are open go on. Its error is shown and logged,
+    /// so it must hold no secret. What the callback returns is neither shown nor logged.
     ///
     /// It may return other startup settings, such as `options.options([("app.tenant", "acme")])` or
-    /// `options.options([("role", "billing")])` for roles that a vault creates for an hour. They are the initial settings
-    /// of the session: what a handler changes is reset to them before the next message. (A pooler accepts none.) Settings
-    /// that idem needs are applied after those of the callback. It must always name the same database: the claims are
-    /// there.
+    /// `options.options([("role", "billing")])` for roles that a vault creates for an hour. They are the initial
+    /// settings of the session: what a handler changes is reset to them before the next message. (A pooler accepts
+    /// none.) Settings that idem needs are applied after those of the callback. It must always name the same database:
+    /// the claims are there.
     pub fn credentials<F, A>(mut self, ask: F) -> Self
     where
         F: Fn(PgConnectOptions) -> A + Send + Sync + 'static,
@@ -114,9 +115,9 @@ impl PostgresOptions {
     }
 
     /// The maximum number of connections; 32 by default. Connections are opened when they are needed. Each message that
-    /// is being processed uses one. The workers of a store share them: if all can use more than there are at once, messages
-    /// wait for a connection, which costs throughput and nothing else; the log has the sum. One connection is always kept
-    /// for idem's own statements, so a worker needs at least 2.
+    /// is being processed uses one. The workers of a store share them: if all can use more than there are at once,
+    /// messages wait for a connection, which costs throughput and nothing else; the log has the sum. One connection is
+    /// always kept for idem's own statements, so a worker needs at least 2.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self

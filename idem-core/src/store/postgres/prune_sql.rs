@@ -1,7 +1,7 @@
 //! The statements that delete old claims.
 
-/// Allows one pruner per schema at a time, until the end of the chunk's transaction. With a pooler, the next chunk may run in
-/// another session.
+/// Allows one pruner per schema at a time, until the end of the chunk's transaction. With a pooler, the next chunk may
+/// run in another session.
 pub(super) const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtextextended('idem prune ' || $1, 0))";
 
 /// Handler by handler, so that the index returns the oldest claims of each without reading those that another one

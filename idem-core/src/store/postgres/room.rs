@@ -39,8 +39,8 @@ impl<T> Room<T> {
         Self(Arc::new(Shared { size, permits, lent, state }))
     }
 
-    /// Waits for a slot, of which one is never lent, and returns it with an idle value for this use, if any. If there is none, and no space for a
-    /// new one, an idle value of the other use is closed.
+    /// Waits for a slot, of which one is never lent, and returns it with an idle value for this use, if any. If there
+    /// is none, and no space for a new one, an idle value of the other use is closed.
     pub(super) async fn enter(&self, of: Use) -> Result<(Slot<T>, Option<T>), AcquireError> {
         let lent = match of {
             Use::Lent => Some(self.0.lent.clone().acquire_owned().await?),
