@@ -1,6 +1,10 @@
 //! The key of a message, and the types that can be one.
 
+mod text;
+
 use std::fmt;
+
+pub(crate) use text::keys;
 
 /// The maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 255;
@@ -104,32 +108,6 @@ impl Eq for Key {}
 impl std::hash::Hash for Key {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.as_bytes().hash(state);
-    }
-}
-
-/// The UUID of RFC 9562 that these bytes are, as far as that can be told.
-fn uuid(bytes: &[u8]) -> Option<uuid::Uuid> {
-    let uuid = uuid::Uuid::from_slice(bytes).ok()?;
-    let known = uuid.get_variant() == uuid::Variant::RFC4122 && (1..=8).contains(&uuid.get_version_num());
-    known.then_some(uuid)
-}
-
-/// The key as text, escaped and cut to 64 characters: keys come from outside and are written to logs.
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match std::str::from_utf8(self.as_bytes()) {
-            Ok(text) => {
-                let escaped = text.escape_debug().take(64).collect::<String>();
-                f.write_str(&escaped)
-            }
-            Err(_) => match uuid(self.as_bytes()) {
-                Some(uuid) => uuid.fmt(f),
-                None => {
-                    f.write_str("0x")?;
-                    f.write_str(&hex::encode(&self.as_bytes()[..self.as_bytes().len().min(31)]))
-                }
-            },
-        }
     }
 }
 

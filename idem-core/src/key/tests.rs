@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Key, KeyError, KeyPart, MAX_KEY};
+use super::{Key, KeyError, KeyPart, MAX_KEY, keys};
 
 fn composite(parts: &[Vec<u8>]) -> Result<Key, KeyError> {
     let parts = parts.iter().map(|part| part as &dyn KeyPart).collect::<Vec<_>>();
@@ -66,9 +66,17 @@ proptest! {
     }
 
     #[test]
-    fn a_key_as_text_is_short_and_cannot_break_a_log_line(bytes in vec(any::<u8>(), 1..=MAX_KEY)) {
-        let text = Key::of(&bytes)?.to_string();
-        prop_assert!(text.chars().count() <= 64 && !text.contains(char::is_control), "{}", text);
+    fn a_key_as_text_cannot_break_a_log_line_and_finds_the_key(bytes in vec(any::<u8>(), 1..=MAX_KEY)) {
+        let key = Key::of(&bytes)?;
+        prop_assert!(!key.to_string().contains(char::is_control), "{}", key);
+        prop_assert!(keys(&key.to_string()).contains(&key), "{}", key);
+    }
+
+    #[test]
+    fn a_composite_key_as_text_finds_the_key(parts in vec("[a-c,() 0-9:]{1,8}", 2..4)) {
+        let parts: Vec<&dyn KeyPart> = parts.iter().map(|part| part as &dyn KeyPart).collect();
+        let key = Key::composite(&parts)?;
+        prop_assert!(keys(&key.to_string()).contains(&key), "{}", key);
     }
 }
 
@@ -144,7 +152,7 @@ fn a_reference_has_the_key_of_what_it_refers_to() {
 
 #[test]
 fn a_key_is_shown_as_text_or_else_in_hex() {
-    assert_eq!(Key::of("order-7\n").unwrap().to_string(), "order-7\\n");
+    assert_eq!(Key::of("order-7\n").unwrap().to_string(), "0x6f726465722d370a");
     assert_eq!(Key::of(&[0xff, 0x01]).unwrap().to_string(), "0xff01");
     assert_eq!(format!("{:?}", Key::of("a").unwrap()), "Key(a)");
 }

@@ -1,7 +1,5 @@
 //! Which inbox rows an operator means.
 
-use uuid::Uuid;
-
 use crate::{Key, Reason};
 
 /// Which rows to list or to replay. By default all dead rows; each field that is set leaves fewer.
@@ -21,7 +19,8 @@ pub struct Filter {
     pub handler: Option<String>,
     /// Lists only rows that died for this reason.
     pub reason: Option<Reason>,
-    /// Lists only rows with this key, written as in the log: its text, a UUID, or `0x` and its bytes in hexadecimal.
+    /// Lists only rows with this key, written as the log shows it: its text, a UUID, `(part, part)` for a composite key, or
+    /// `0x` and its bytes in hexadecimal.
     pub key: Option<String>,
 }
 
@@ -53,44 +52,6 @@ impl Filter {
 
     /// The keys that the text of [`key`](Self::key) may stand for, for a store; `None` if any key will do.
     pub fn keys(&self) -> Option<Vec<Key>> {
-        let text = self.key.as_deref()?;
-        let uuid = Uuid::try_parse(text).ok().map(|uuid| uuid.into_bytes().to_vec());
-        let bytes = text.strip_prefix("0x").and_then(|digits| hex::decode(digits).ok());
-        let keys = [Some(text.as_bytes().to_vec()), uuid, bytes, ulid(text)];
-        Some(keys.into_iter().flatten().filter_map(|bytes| Key::of(&bytes).ok()).collect())
-    }
-}
-
-#[cfg(feature = "ulid")]
-fn ulid(text: &str) -> Option<Vec<u8>> {
-    ulid::Ulid::from_string(text).ok().map(|ulid| ulid.to_bytes().to_vec())
-}
-
-#[cfg(not(feature = "ulid"))]
-fn ulid(_: &str) -> Option<Vec<u8>> {
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys(text: &str) -> Vec<Key> {
-        Filter::new().key(text).keys().unwrap()
-    }
-
-    #[test]
-    fn the_text_of_a_key_finds_the_key() {
-        let uuid = Uuid::from_u128(0x9513_c1b4_5c2d_4d3c_8a55_4be7_d8a0_b1a2);
-        for key in [
-            Key::of("order 7").unwrap(),
-            Key::of(&7_i64).unwrap(),
-            Key::of(&uuid).unwrap(),
-            Key::of(&uuid.to_string()).unwrap(),
-            Key::of(&[0xff_u8, 0x00]).unwrap(),
-        ] {
-            assert!(keys(&key.to_string()).contains(&key), "{key}");
-        }
-        assert!(Filter::default().keys().is_none());
+        self.key.as_deref().map(crate::key::keys)
     }
 }

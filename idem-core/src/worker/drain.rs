@@ -22,6 +22,7 @@ pub(super) async fn drain<S: Store, Src: Source>(
     tracing::info!(consumer = pipeline.consumer, "the worker drains");
     pipeline.draining.cancel();
     pipeline.health.set_broker(false);
+    pipeline.lag.send_replace(None);
     tasks.queues.close();
     let ended = if early.is_some() { early } else { tasks.receiving.join_next().await };
     // Otherwise the runtime is shutting down.

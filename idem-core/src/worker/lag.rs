@@ -24,6 +24,8 @@ pub(crate) async fn publish(consumer: &str, mut lag: watch::Receiver<Option<Lag>
                 wait = EVERY;
                 lags.iter().for_each(|(source, messages)| telemetry::lag(consumer, source, *messages));
             }
+            // The subscription ended while its lag was read, as it does in each shutdown.
+            Ok(Err(_)) if lag.borrow().is_none() => continue,
             Ok(Err(error)) => {
                 wait = (wait * 2).min(SELDOM);
                 tracing::warn!(error, next = ?wait, "how many messages wait at the broker is not known");
@@ -101,5 +103,26 @@ mod tests {
             })
         });
         assert!(ended.await.is_err(), "it ends with the worker only");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_fails_because_the_subscription_has_ended_is_no_failure() {
+        let slow = Lag::new(|| async {
+            sleep(Duration::from_secs(1)).await;
+            Err("the subscription has ended".into())
+        });
+        let (next, asked) = counting();
+        let current = watch::Sender::new(Some(slow));
+        let ended = timeout(Duration::from_secs(10), async {
+            tokio::join!(publish("billing", current.subscribe()), async {
+                sleep(Duration::from_millis(500)).await;
+                current.send_replace(None);
+                sleep(Duration::from_secs(1)).await;
+                current.send_replace(Some(next));
+                sleep(Duration::from_secs(1)).await;
+                assert_eq!(asked.load(SeqCst), 1, "the next subscription is read at once");
+            })
+        });
+        assert!(ended.await.is_err());
     }
 }

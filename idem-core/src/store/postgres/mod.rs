@@ -76,14 +76,14 @@ impl Postgres {
     ///
     /// # Errors
     /// As [`PostgresOptions::connect`].
-    pub async fn connect(url: &str) -> Result<Self, Error> {
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self, Error> {
         Self::options(url).connect().await
     }
 
     /// Returns options to change before [`connect`](PostgresOptions::connect). The URL has the form
     /// `postgres://user:password@host:5432/database`; sqlx's parameters (`?sslmode=verify-full`) may follow.
-    pub fn options(url: &str) -> PostgresOptions {
-        PostgresOptions::new(url)
+    pub fn options(url: impl AsRef<str>) -> PostgresOptions {
+        PostgresOptions::new(url.as_ref())
     }
 
     /// Returns the SQL that [`connect`](PostgresOptions::connect) runs, for a database in which the role of the workers

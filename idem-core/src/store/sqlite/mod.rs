@@ -50,13 +50,13 @@ impl Sqlite {
     ///
     /// # Errors
     /// As [`SqliteOptions::connect`].
-    pub async fn connect(url: &str) -> Result<Self, Error> {
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self, Error> {
         Self::options(url).connect().await
     }
 
     /// Returns the options for the database file of this URL (`sqlite:orders.db`) or path.
-    pub fn options(url: &str) -> SqliteOptions {
-        SqliteOptions::new(url)
+    pub fn options(url: impl AsRef<str>) -> SqliteOptions {
+        SqliteOptions::new(url.as_ref())
     }
 
     /// Returns the SQL that [`connect`](SqliteOptions::connect) runs, for those who run it by hand and connect with

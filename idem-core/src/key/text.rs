@@ -1,0 +1,129 @@
+//! A key as text, and the keys that a text stands for: an operator finds a message by what the log shows of it.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use super::Key;
+
+/// The key as it is shown: its text; a UUID; `(part, part)` for a composite key; `0x` and its bytes in hexadecimal for
+/// all others, among them those with control characters, since keys come from outside and are written to logs.
+/// [`Filter::key`](crate::store::Filter::key) finds the key by this text.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.as_bytes();
+        if let Some(text) = plain(bytes) {
+            return f.write_str(&text);
+        }
+        match composite(bytes) {
+            Some(text) => f.write_str(&text),
+            None => write!(f, "0x{}", hex::encode(bytes)),
+        }
+    }
+}
+
+/// Returns the keys that are shown as this text, and those that it is in another notation, such as that of a ULID.
+pub(crate) fn keys(text: &str) -> Vec<Key> {
+    let composite = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).map(composites);
+    let bytes = one(text).into_iter().chain(composite.into_iter().flatten());
+    bytes.filter_map(|bytes| Key::of(&bytes).ok()).collect()
+}
+
+/// Returns the text of one part.
+fn plain(bytes: &[u8]) -> Option<String> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.chars().all(is_shown).then(|| text.to_owned()),
+        Err(_) => uuid(bytes).map(|uuid| uuid.to_string()),
+    }
+}
+
+/// Whether a character may be written to a log as it is.
+fn is_shown(character: char) -> bool {
+    matches!(character, '"' | '\'' | '\\') || character.escape_debug().len() == 1
+}
+
+/// The UUID of RFC 9562 that these bytes are, as far as that can be told.
+fn uuid(bytes: &[u8]) -> Option<Uuid> {
+    let uuid = Uuid::from_slice(bytes).ok()?;
+    let known = uuid.get_variant() == uuid::Variant::RFC4122 && (1..=8).contains(&uuid.get_version_num());
+    known.then_some(uuid)
+}
+
+/// Between the parts of a composite key. A part that contains it makes the text ambiguous, and is not shown.
+const BETWEEN: &str = ", ";
+
+/// Returns the text of a key of at least two parts, each preceded by its length.
+fn composite(mut bytes: &[u8]) -> Option<String> {
+    let mut parts = Vec::new();
+    while let Some((length, rest)) = bytes.split_first() {
+        let (part, rest) = rest.split_at_checked(usize::from(*length))?;
+        parts.push(plain(part).filter(|part| !part.is_empty() && !part.contains(BETWEEN))?);
+        bytes = rest;
+    }
+    (parts.len() > 1).then(|| format!("({})", parts.join(BETWEEN)))
+}
+
+/// Returns the bytes of the composite keys that are shown as these parts: a part may be a text or a UUID.
+fn composites(parts: &str) -> Vec<Vec<u8>> {
+    let mut keys = vec![Vec::new()];
+    for part in parts.split(BETWEEN) {
+        let one = one(part);
+        let longer = |key: &Vec<u8>| {
+            let key = key.clone();
+            one.iter().filter_map(move |part| Some([&key[..], &[u8::try_from(part.len()).ok()?], part].concat()))
+        };
+        keys = keys.iter().flat_map(longer).take(MOST).collect();
+    }
+    keys
+}
+
+/// More than the readings of any text that a key is shown as.
+const MOST: usize = 64;
+
+/// Returns the bytes that one part may be.
+fn one(text: &str) -> Vec<Vec<u8>> {
+    let uuid = Uuid::try_parse(text).ok().map(|uuid| uuid.into_bytes().to_vec());
+    let bytes = text.strip_prefix("0x").and_then(|digits| hex::decode(digits).ok());
+    [Some(text.as_bytes().to_vec()), uuid, bytes, ulid(text)].into_iter().flatten().collect()
+}
+
+#[cfg(feature = "ulid")]
+fn ulid(text: &str) -> Option<Vec<u8>> {
+    ulid::Ulid::from_string(text).ok().map(|ulid| ulid.to_bytes().to_vec())
+}
+
+#[cfg(not(feature = "ulid"))]
+fn ulid(_: &str) -> Option<Vec<u8>> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const ID: Uuid = Uuid::from_u128(0x9513_c1b4_5c2d_4d3c_8a55_4be7_d8a0_b1a2);
+
+    #[test]
+    fn the_text_of_a_key_finds_the_key() {
+        let composite = |parts: &[&dyn crate::KeyPart]| Key::composite(parts).unwrap();
+        for (key, text) in [
+            (Key::of("order 7").unwrap(), Some("order 7")),
+            (Key::of("it's \"7\"").unwrap(), Some("it's \"7\"")),
+            (Key::of(&7_i64).unwrap(), Some("7")),
+            (Key::of(&ID).unwrap(), Some("9513c1b4-5c2d-4d3c-8a55-4be7d8a0b1a2")),
+            (Key::of(&ID.to_string()).unwrap(), None),
+            (Key::of(&[0xff_u8, 0x00]).unwrap(), Some("0xff00")),
+            (Key::of("line\nbreak").unwrap(), Some("0x6c696e650a627265616b")),
+            (Key::of(&"long".repeat(63)).unwrap(), None),
+            (composite(&[&"m1", &1_i64]), Some("(m1, 1)")),
+            (composite(&[&ID, &"line-7"]), Some("(9513c1b4-5c2d-4d3c-8a55-4be7d8a0b1a2, line-7)")),
+            (composite(&[&"a, b", &"c"]), Some("0x04612c20620163")),
+        ] {
+            let shown = key.to_string();
+            assert!(text.is_none_or(|text| text == shown), "{shown}");
+            assert!(keys(&shown).contains(&key), "{shown}");
+        }
+    }
+}
