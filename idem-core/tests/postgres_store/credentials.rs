@@ -50,7 +50,7 @@ impl Vault {
     /// Options that ask it.
     fn options(&self, place: &Place) -> PostgresOptions {
         let vault = self.clone();
-        Postgres::options(&place.url("unknown")).schema(&place.schema).credentials(move |options| {
+        Postgres::options(place.url("unknown")).schema(&place.schema).credentials(move |options| {
             let vault = vault.clone();
             async move { vault.ask(options) }
         })
@@ -125,7 +125,7 @@ async fn a_password_that_changes_while_the_store_runs_is_asked_for_at_the_next_l
     let Some(mut place) = Place::create().await else { return };
     let vault = Vault::of(SENTINEL);
     let store = vault.options(&place).connect().await.unwrap();
-    let fixed = Postgres::options(&place.url(SENTINEL)).schema(&place.schema).connect().await.unwrap();
+    let fixed = Postgres::options(place.url(SENTINEL)).schema(&place.schema).connect().await.unwrap();
 
     place.rotate("n3xt").await;
     // The connections that are open stay logged in, and the next login needs the next password.
@@ -209,7 +209,7 @@ async fn settings_of_the_callback_are_those_of_the_session_and_idems_come_after_
     let login = fresh("idem_login");
     place.run(format!("CREATE ROLE {login} LOGIN PASSWORD 'n3xt' IN ROLE {}", place.role)).await;
     let (user, role) = (login.clone(), place.role.clone());
-    let options = Postgres::options(&place.url("unknown")).schema(&place.schema).connections(2);
+    let options = Postgres::options(place.url("unknown")).schema(&place.schema).connections(2);
     let store = options
         .credentials(move |options| {
             let options = options.username(&user).password("n3xt").application_name("callback").options([

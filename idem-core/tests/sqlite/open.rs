@@ -92,7 +92,7 @@ async fn another_databases_url_is_refused_without_its_password() {
 #[tokio::test]
 async fn two_prefixes_in_one_file_know_nothing_of_each_other() {
     let world = World::new().await;
-    let other = Sqlite::options(&world.dir.url()).prefix("other_2").connect().await.unwrap();
+    let other = Sqlite::options(world.dir.url()).prefix("other_2").connect().await.unwrap();
     let handler = other.register("billing", &["order_paid"]).await.unwrap()[0];
     world.process("k").await;
     let mut identity = world.identity("k");
@@ -108,7 +108,7 @@ async fn two_prefixes_in_one_file_know_nothing_of_each_other() {
 #[tokio::test]
 async fn tables_of_another_origin_under_the_prefix_are_left_alone() {
     let dir = Dir::new();
-    Sqlite::options(&dir.url()).prefix("other_").connect().await.unwrap();
+    Sqlite::options(dir.url()).prefix("other_").connect().await.unwrap();
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path("orders.db"));
     let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
     sqlx::raw_sql("CREATE TABLE idem_handlers (mine)").execute(&mut connection).await.unwrap();
@@ -121,13 +121,13 @@ async fn tables_of_another_origin_under_the_prefix_are_left_alone() {
 #[tokio::test]
 async fn verify_only_makes_nothing_and_says_what_is_missing() {
     let dir = Dir::new();
-    let verify = || Sqlite::options(&dir.url()).verify_only().connect();
+    let verify = || Sqlite::options(dir.url()).verify_only().connect();
     says(verify().await, &["orders.db", "does not exist", "without verify_only()"]);
     assert!(!std::fs::exists(dir.path("orders.db")).unwrap());
 
     std::fs::write(dir.path("orders.db"), "").unwrap();
     says(verify().await, &["orders.db", "PRAGMA journal_mode = WAL"]);
-    Sqlite::options(&dir.url()).prefix("other_").connect().await.unwrap();
+    Sqlite::options(dir.url()).prefix("other_").connect().await.unwrap();
     says(verify().await, &["orders.db", "lacks migration 0001", "without verify_only()", "Sqlite::migrations()"]);
 
     Sqlite::connect(&dir.url()).await.unwrap();
@@ -143,7 +143,7 @@ async fn the_migration_run_by_hand_is_what_connect_finds() {
     let [migration] = Sqlite::migrations() else { panic!("one file") };
     sqlx::raw_sql(migration.sql).execute(&mut connection).await.unwrap();
     sqlx::raw_sql("COMMIT").execute(&mut connection).await.unwrap();
-    Sqlite::options(&dir.url()).verify_only().connect().await.unwrap();
+    Sqlite::options(dir.url()).verify_only().connect().await.unwrap();
     Sqlite::connect(&dir.url()).await.unwrap();
 }
 
@@ -187,7 +187,7 @@ async fn ten_processes_may_connect_to_a_new_file_at_once() {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let store = Sqlite::options(&dir.url()).verify_only().connect().await.unwrap();
+    let store = Sqlite::options(dir.url()).verify_only().connect().await.unwrap();
     let ids = store.register("billing", &["a", "b", "", "c"]).await.unwrap();
     assert_eq!(ids.iter().map(|id| id.0).collect::<std::collections::BTreeSet<_>>().len(), 4);
 }
@@ -209,7 +209,7 @@ async fn many_connects_to_new_files_at_once_are_harmless() {
 
 /// The error of a start, with migration and with verification only; `None` if it starts.
 async fn starts(dir: &Dir) -> Option<String> {
-    let options = || Sqlite::options(&dir.url());
+    let options = || Sqlite::options(dir.url());
     let refused = [options().connect().await, options().verify_only().connect().await].map(|answer| match answer {
         Ok(_) => None,
         Err(idem_core::Error::Config(why)) => Some(why),

@@ -50,7 +50,7 @@ impl World {
 
     pub(crate) async fn with(change: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
         let dir = Dir::new();
-        let store = change(Sqlite::options(&dir.url())).connect().await.unwrap();
+        let store = change(Sqlite::options(dir.url())).connect().await.unwrap();
         let handler = store.register("billing", &["order_paid"]).await.unwrap()[0];
         let world = Self { store, handler, dir };
         world.sql("CREATE TABLE effects (id INTEGER PRIMARY KEY)").await;

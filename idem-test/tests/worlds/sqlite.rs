@@ -56,7 +56,7 @@ impl World for SqliteWorld {
     }
 
     async fn store(&self, setup: Setup) -> Result<Sqlite, Error> {
-        let mut options = Sqlite::options(&self.url());
+        let mut options = Sqlite::options(self.url());
         if let Some(retention) = setup.retention {
             options = options.retention(retention);
         }
