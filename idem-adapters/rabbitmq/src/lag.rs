@@ -1,4 +1,5 @@
-//! The number of ready messages in the queues.
+//! The number of ready messages in the queues. RabbitMQ answers 0 for a queue whose leader takes longer than 250 ms
+//! (`rabbit_quorum_queue:stat/2`).
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

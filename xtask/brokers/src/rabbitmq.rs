@@ -1,5 +1,7 @@
 //! A quorum queue, and publishing with confirms.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -18,6 +20,15 @@ pub struct RabbitMq {
     limits: bool,
     // Closed when the value is dropped, and the channel with it.
     _connection: Connection,
+}
+
+impl RabbitMq {
+    /// The number of messages that no consumer holds.
+    async fn ready(&self) -> Result<u64> {
+        let options = QueueDeclareOptions { passive: true, ..Default::default() };
+        let queue = self.channel.queue_declare(self.queue.as_str().into(), options, FieldTable::default());
+        Ok(queue.await?.message_count().into())
+    }
 }
 
 impl Broker for RabbitMq {
@@ -84,10 +95,16 @@ impl Broker for RabbitMq {
         Ok(())
     }
 
+    /// RabbitMQ answers 0 as well if the leader of the queue takes longer than 250 ms (`rabbit_quorum_queue:stat/2`), so
+    /// that 0 counts only if it is the answer three times.
     async fn left(&self) -> Result<u64> {
-        let options = QueueDeclareOptions { passive: true, ..Default::default() };
-        let queue = self.channel.queue_declare(self.queue.as_str().into(), options, FieldTable::default());
-        Ok(queue.await?.message_count().into())
+        for _ in 0..2 {
+            match self.ready().await? {
+                0 => tokio::time::sleep(Duration::from_millis(100)).await,
+                left => return Ok(left),
+            }
+        }
+        self.ready().await
     }
 
     /// Forgets the queue itself, with its messages. If a queue is recreated immediately, its consumers do not notice
