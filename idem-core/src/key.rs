@@ -1,10 +1,8 @@
 //! The key of a message, and the types that can be one.
 
-mod text;
+pub(crate) mod text;
 
 use std::fmt;
-
-pub(crate) use text::keys;
 
 /// The maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 255;

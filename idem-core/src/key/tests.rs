@@ -3,7 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Key, KeyError, KeyPart, MAX_KEY, keys};
+use super::text::keys;
+use super::{Key, KeyError, KeyPart, MAX_KEY};
 
 fn composite(parts: &[Vec<u8>]) -> Result<Key, KeyError> {
     let parts = parts.iter().map(|part| part as &dyn KeyPart).collect::<Vec<_>>();

@@ -52,6 +52,6 @@ impl Filter {
 
     /// The keys that the text of [`key`](Self::key) may stand for, for a store; `None` if any key will do.
     pub fn keys(&self) -> Option<Vec<Key>> {
-        self.key.as_deref().map(crate::key::keys)
+        self.key.as_deref().map(crate::key::text::keys)
     }
 }
