@@ -163,6 +163,7 @@ mod shared;
 mod source;
 mod start;
 mod subscribed;
+mod subscription;
 mod ticket;
 mod tracker;
 mod wanted;

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::acker::KafkaAcker;
@@ -16,6 +14,7 @@ use crate::partition::TopicPartition;
 use crate::plan::{Plan, Start};
 use crate::protocol::GroupProtocol;
 use crate::shared::Shared;
+use crate::subscription::{CLOSE, JOIN, Subscription};
 use crate::wanted::Wanted;
 use crate::{connection, consumer, replay_window};
 
@@ -52,22 +51,8 @@ pub struct Topic {
     subscription: Option<Subscription>,
 }
 
-/// The state of one subscription, made by `subscribe`.
-struct Subscription {
-    plan: Plan,
-    shared: Arc<Shared>,
-    asked: Asked,
-    ended: oneshot::Receiver<()>,
-}
-
 /// The default of [`Topic::window`].
 const WINDOW: usize = 256;
-
-/// How long `subscribe` waits for the first assignment. Members that are slow to give up partitions may take longer.
-const JOIN: Duration = Duration::from_secs(10);
-
-/// The longest time by which a broker that does not answer can delay a shutdown. A worker waits for 5 seconds.
-const CLOSE: Duration = Duration::from_secs(4);
 
 impl Topic {
     pub(crate) fn new(config: Arc<Config>, wanted: Arc<Wanted>) -> Self {
@@ -282,13 +267,6 @@ impl Source for Topic {
         let Some(mut subscription) = self.subscription.take() else { return };
         subscription.shared.close();
         let _ = timeout(CLOSE, &mut subscription.ended).await;
-    }
-}
-
-/// Ends the thread, which would otherwise stay a member of the group.
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.shared.close();
     }
 }
 
