@@ -76,7 +76,9 @@ impl<S: Store> Sending<'_, S> {
         self
     }
 
-    /// Ends the process the first time it reaches this point. Another process then finishes the work.
+    /// Ends the process the first time it reaches this point. Another process then finishes the work. With several
+    /// [`processes`](Self::processes), the others start when the first one has reached it, so that none takes the
+    /// message before.
     pub fn crash(self, point: Crash) -> Self {
         self.maybe_crash(Some(point))
     }
@@ -123,8 +125,9 @@ impl<S: Store> Sending<'_, S> {
             trial.publish(&message);
         }
         let start = |crash| trial.start(crash, concurrency);
+        let start_others = || (1..processes).map(|_| start(None)).collect::<Result<Vec<_>, _>>();
         let mut first = start(crash)?;
-        let mut others = (1..processes).map(|_| start(None)).collect::<Result<Vec<_>, _>>()?;
+        let mut others = if crash.is_none() { start_others()? } else { Vec::new() };
         if let Some(point) = crash {
             let fate = first.fate.clone();
             let lived = async {
@@ -143,6 +146,7 @@ impl<S: Store> Sending<'_, S> {
                     return Err(format!("all is done, and the crash at {point:?} was never reached").into());
                 }
             }
+            others = start_others()?;
             drop(first);
             first = start(None)?;
         }
