@@ -51,6 +51,9 @@ mod batch {
         a_rollback_in_a_batch_harms_nobody_else
         a_rollback_and_begin_in_a_batch_harms_nobody_else
         nobody_is_charged_for_an_error_that_was_swallowed_before
+        a_write_behind_a_rollback_runs_at_most_twice
+        a_write_behind_a_rollback_at_the_end_runs_at_most_twice
+        a_write_and_an_error_behind_a_rollback_run_at_most_twice
     }
 }
 

@@ -40,6 +40,19 @@ impl Limits {
         (self.is_limited() && !self.by_policy).then_some(AMQPValue::LongLongInt(-1))
     }
 
+    /// Refuses a queue whose arguments cannot be seen, unless the caller stated that it drops no messages.
+    pub(crate) fn check_unseen(self, name: &str, address: &Address) -> Result<(), Error> {
+        if !self.is_limited() || self.by_policy {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "the delivery limit of queue `{name}` on {address} cannot be read without the permission `configure`, and RabbitMQ 4 \
+             drops each message of a queue without x-delivery-limit=-1 at its 21st return, which lost connections count as: \
+             declare the queue with that argument, or lift the limit by a policy (rabbitmqctl set_policy no-limit '^{name}$' \
+             '{{\"delivery-limit\": -1}}' --apply-to quorum_queues), and say so by .delivery_limit_by_policy()"
+        )))
+    }
+
     /// Refuses a queue whose arguments make it drop messages.
     pub(crate) fn check(self, name: &str, address: &Address, arguments: &FieldTable) -> Result<(), Error> {
         match arguments.inner().get(ARGUMENT) {
@@ -111,6 +124,14 @@ mod tests {
             assert!(!is_taken(Some(3), by_policy, Some(-1)));
             assert!(is_taken(Some(4), by_policy, Some(-1)) && is_taken(Some(5), by_policy, Some(-1)));
         }
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_seen_is_taken_on_trust_from_4_0_on() {
+        let address = RabbitMq::options("amqp://h").config().unwrap().address;
+        let is_taken = |major, by_policy| Limits { major, by_policy }.check_unseen("orders", &address).is_ok();
+        assert!(is_taken(Some(3), false) && is_taken(Some(4), true) && is_taken(None, true));
+        assert!(!is_taken(Some(4), false) && !is_taken(None, false));
     }
 
     #[test]

@@ -136,7 +136,8 @@ impl Options {
     }
 
     /// States that a policy lifts the delivery limit of the queues (`delivery-limit` of -1). On RabbitMQ 4.0 and later,
-    /// a queue without its own limit is then accepted, and queues are declared without one. idem cannot see policies:
+    /// a queue without its own limit is then accepted, and so is one whose arguments cannot be read
+    /// ([`queue_unverified`](crate::RabbitMq::queue_unverified)); queues are declared without a limit. idem cannot see policies:
     /// if there is none, RabbitMQ drops each message at its 21st return.
     pub fn delivery_limit_by_policy(mut self) -> Self {
         self.limit_by_policy = true;

@@ -44,6 +44,7 @@ pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTab
         exists(bare, address, name).await?;
     }
     if expected == Expected::Unverified {
+        limits.check_unseen(name, address)?;
         return Ok(known);
     }
     match (declare_quorum(bare, queue, known).await?, expected) {

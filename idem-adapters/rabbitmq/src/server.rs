@@ -91,17 +91,21 @@ impl RabbitMq {
     }
 
     /// Returns an existing queue that the caller knows to be a quorum queue. Only for a user without the permission
-    /// `configure`, which RabbitMQ requires to report a queue's type.
+    /// `configure`, which RabbitMQ requires to report a queue's type and arguments. From RabbitMQ 4.0 on, the caller must
+    /// also know that the queue drops no messages, and state it by
+    /// [`delivery_limit_by_policy`](Options::delivery_limit_by_policy).
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
-    /// // The workers' user has only `read` and `write`; another user declared `orders` as a quorum queue.
+    /// // The workers' user has only `read` and `write`; another user declared `orders` as a quorum queue with
+    /// // x-delivery-limit=-1.
     /// let orders = rabbit.queue_unverified("orders").await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// When awaited: the queue does not exist.
+    /// When awaited: the queue does not exist; or the server is RabbitMQ 4.0 or later, and nothing states that the queue
+    /// has no delivery limit.
     pub fn queue_unverified(&self, name: impl Into<String>) -> Existing {
         self.existing(name.into(), Expected::Unverified)
     }

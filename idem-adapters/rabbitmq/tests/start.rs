@@ -138,16 +138,20 @@ fn ordered(order: DeliveryOrder) -> SubscribeOptions {
     subscribe_options(4).with_order(order)
 }
 
+/// Connected by somebody who knows that no queue has a delivery limit, as RabbitMQ 4 demands.
+async fn trusting(world: &World) -> RabbitMq {
+    RabbitMq::options(&world.url).delivery_limit_by_policy().connect().await.unwrap()
+}
+
 #[tokio::test]
 async fn an_order_by_queue_needs_a_single_active_consumer() {
     let Some(world) = World::empty().await else { return };
     for arguments in [&[][..], &[("x-single-active-consumer", AMQPValue::Boolean(false))]] {
         world.declare("quorum", arguments).await;
         for expected in ["x-single-active-consumer=true", "configure"] {
-            let rabbit = world.rabbit().await;
             let mut queue = match expected {
-                "configure" => rabbit.queue_unverified(&world.queue).await.unwrap(),
-                _ => rabbit.queue(&world.queue).await.unwrap(),
+                "configure" => trusting(&world).await.queue_unverified(&world.queue).await.unwrap(),
+                _ => world.rabbit().await.queue(&world.queue).await.unwrap(),
             };
             let refused = queue.subscribe(ordered(DeliveryOrder::Queue)).await.unwrap_err().to_string();
             assert!(refused.contains(expected) && refused.contains(&world.queue), "{refused}");
@@ -218,7 +222,7 @@ async fn a_queue_that_does_not_exist_is_refused_and_not_made() {
 async fn a_queue_can_be_taken_on_trust() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
-    let mut queue = world.rabbit().await.queue_unverified(&world.queue).await.unwrap();
+    let mut queue = trusting(&world).await.queue_unverified(&world.queue).await.unwrap();
     queue.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut queue).await.0.payload(), "x");
 }

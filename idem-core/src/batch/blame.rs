@@ -11,21 +11,16 @@ use super::opening::RoundResult;
 pub(super) struct Culprit<'a> {
     /// The items of the call; empty if all handlers had returned.
     pub(super) places: &'a [usize],
-    /// Whether this call, rather than an earlier one, ended the transaction.
-    pub(super) ended_it: bool,
+    /// The items of the call that ended the transaction, if it has ended; empty if that is unknown.
+    pub(super) ended_by: &'a [usize],
 }
 
-impl Culprit<'_> {
-    /// A failure that was found after all handlers had returned.
-    pub(super) const NOBODY: Self = Self { places: &[], ended_it: false };
-
-    /// Attributes a failure. If the call ran one message, it is that message's; if it ran several, halving finds the
-    /// message.
-    fn blamed(self) -> RoundResult {
-        match self.places {
-            [only] => RoundResult::Without(vec![*only]),
-            _ => RoundResult::Split,
-        }
+/// Attributes a failure. If the call ran one message, it is that message's; if it ran several, halving finds the
+/// message.
+fn blamed(places: &[usize]) -> RoundResult {
+    match places {
+        [only] => RoundResult::Without(vec![*only]),
+        _ => RoundResult::Split,
     }
 }
 
@@ -35,16 +30,13 @@ impl<S: Store> Pipeline<S> {
     pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<RoundResult> {
         Some(match ran {
             RunResult::Processed => return None,
-            // After the transaction has ended nothing can be written, so it is unknown which handler ended it.
-            RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) && !culprit.ended_it => {
-                RoundResult::Split
-            }
-            RunResult::Failed(_) => culprit.blamed(),
+            RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) => blamed(culprit.ended_by),
+            RunResult::Failed(_) => blamed(culprit.places),
             // A handler that lost any other race is retried when its message runs alone.
             RunResult::Retry(error) if culprit.places.is_empty() || self.store.deadlocked(error.as_ref()) => {
                 RoundResult::Deadlock
             }
-            RunResult::Retry(_) => culprit.blamed(),
+            RunResult::Retry(_) => blamed(culprit.places),
             RunResult::CommittedEarly => RoundResult::CommittedEarly(new.to_vec()),
             RunResult::Broke(fault) => {
                 self.outage.report(&fault);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::execute::{RunResult, Unhandled};
 use crate::record::Classified;
 use crate::runtime::Pipeline;
-use crate::store::{ClaimState, Claimed, Identity, Row, StoreError};
+use crate::store::{ClaimState, Claimed, Identity, Row, StoreError, TxnState};
 use crate::{Delivery, Outcome, Store};
 
 use super::blame::Culprit;
@@ -56,17 +56,21 @@ impl<S: Store> Pipeline<S> {
         if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
             return self.undone(txn, RoundResult::Without(new)).await;
         }
-        if let Err(Failed { unhandled, places, ended_it }) = self.call_all(&mut txn, calls).await {
-            let ran = match unhandled {
-                Some(unhandled) => self.undo(txn, unhandled).await,
-                None => return RoundResult::Broke,
-            };
-            return self.blame(ran, Culprit { places: &places, ended_it }, &new).unwrap_or(RoundResult::Split);
-        }
+        let last = match self.call_all(&mut txn, calls).await {
+            Ok(last) => last,
+            Err(Failed { unhandled, places, is_first_to_end }) => {
+                let ran = match unhandled {
+                    Some(unhandled) => self.undo(txn, unhandled).await,
+                    None => return RoundResult::Broke,
+                };
+                let ended_by = if is_first_to_end { &*places } else { &[] };
+                return self.blame(ran, Culprit { places: &places, ended_by }, &new).unwrap_or(RoundResult::Split);
+            }
+        };
         let ended = Instant::now();
         let ran = RunResult::of(self.store.commit(txn).await);
         meters(items).for_each(|meters| meters.commit.record(ended.elapsed()));
-        if let Some(round) = self.blame(ran, Culprit::NOBODY, &new) {
+        if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
             return round;
         }
         for (item, found) in items.iter().zip(&found) {
@@ -102,21 +106,23 @@ impl<S: Store> Pipeline<S> {
         Ok((txn, found))
     }
 
-    /// Calls the handlers, one after another.
-    async fn call_all(&self, txn: &mut S::Txn, calls: Vec<Call<'_, S>>) -> Result<(), Failed> {
-        let mut before = Vec::new();
+    /// Calls the handlers, one after another. Returns the items of the last call if it is known that all calls before it
+    /// have left the transaction open: if it has ended, then by that call.
+    async fn call_all(&self, txn: &mut S::Txn, calls: Vec<Call<'_, S>>) -> Result<Vec<usize>, Failed> {
+        let (mut before, mut was_open) = (Vec::new(), true);
         for Call { places, route, job } in calls {
             if !before.is_empty() {
                 match self.store.between(txn).await {
-                    Ok(true) => {}
-                    // The previous call ended or aborted the transaction.
-                    Ok(false) => {
+                    Ok(TxnState::Open) => was_open = true,
+                    // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
+                    Ok(TxnState::Unknown) => was_open = false,
+                    Ok(TxnState::Ended) => {
                         let unhandled = Unhandled::Failed("the handler ended the transaction".into());
-                        return Err(Failed { unhandled: Some(unhandled), places: before, ended_it: true });
+                        return Err(Failed { unhandled: Some(unhandled), places: before, is_first_to_end: true });
                     }
                     Err(fault) => {
                         self.outage.report(&fault);
-                        return Err(Failed { unhandled: None, places: before, ended_it: false });
+                        return Err(Failed { unhandled: None, places: before, is_first_to_end: false });
                     }
                 }
             }
@@ -124,11 +130,11 @@ impl<S: Store> Pipeline<S> {
             let handled = self.handle(route, job, txn, began).await;
             route.meters.handler.record(began.elapsed());
             if let Err(unhandled) = handled {
-                return Err(Failed { unhandled: Some(unhandled), places, ended_it: false });
+                return Err(Failed { unhandled: Some(unhandled), places, is_first_to_end: was_open });
             }
             before = places;
         }
-        Ok(())
+        Ok(if was_open { before } else { Vec::new() })
     }
 
     /// Claims all messages, and classifies those that were claimed before.
@@ -166,7 +172,8 @@ struct Failed {
     unhandled: Option<Unhandled>,
     /// The items of the call.
     places: Vec<usize>,
-    ended_it: bool,
+    /// Whether no call before it has ended the transaction.
+    is_first_to_end: bool,
 }
 
 /// The result of one claim of a batch.

@@ -90,6 +90,18 @@ pub enum RollbackResult {
     CommitRefused,
 }
 
+/// The state of a transaction behind a handler, as [`between`](super::Transactions::between) finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TxnState {
+    /// It is open, and the one that idem began.
+    Open,
+    /// A handler has ended or aborted it. Nothing more may run in it.
+    Ended,
+    /// The store has not checked it.
+    Unknown,
+}
+
 /// The result of a commit.
 #[derive(Debug)]
 #[non_exhaustive]

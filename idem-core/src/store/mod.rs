@@ -39,7 +39,7 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket};
+pub use claim::{ClaimState, Claimed, CommitResult, ExistingClaim, Fate, Identity, RollbackResult, Ticket, TxnState};
 pub use claims::Claims;
 pub use connection_share::{ConnectionShare, ConnectionShares};
 pub use error::StoreError;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-use super::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket};
+use super::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, TxnState};
 
 /// The transactions of a store, and its connections.
 pub trait Transactions: Clone + Send + Sync + 'static {
@@ -32,11 +32,11 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// longest timeout of its handlers.
     fn begin(&self, handler_timeout: Duration) -> impl Future<Output = Result<Self::Txn, StoreError>> + Send;
 
-    /// Called between two handlers that share a transaction, to prepare it for the next one. `false` if the store knows
-    /// that the previous handler has ended or aborted the transaction: nothing more may run in it then. A store in
-    /// which nothing can be written outside a transaction may leave this check to the guard.
-    fn between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<bool, StoreError>> + Send {
-        async { Ok(true) }
+    /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the
+    /// previous handler has left the transaction open. A store in which nothing can be written outside a transaction
+    /// may leave this check to the guard.
+    fn between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<TxnState, StoreError>> + Send {
+        async { Ok(TxnState::Unknown) }
     }
 
     /// Checks that the transaction is still the one in which the claim was inserted or the row was started (the guard),

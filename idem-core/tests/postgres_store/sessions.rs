@@ -121,6 +121,20 @@ async fn a_handler_cannot_write_behind_a_transaction_that_it_has_ended() {
     world.end().await;
 }
 
+/// The next transaction of the chain can write, but idem does not commit it.
+#[tokio::test]
+async fn a_chained_transaction_is_not_the_one_that_made_the_claim() {
+    let Some(mut world) = narrow().await else { return };
+    let mut txn = world.claimed("chained").await;
+    raw(&mut txn, "ROLLBACK AND CHAIN").await;
+    let text = format!("INSERT INTO {}.effects VALUES ('behind')", world.schema);
+    lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+    let committed = world.store.commit(txn).await;
+    assert!(matches!(committed, CommitResult::RolledBack), "{committed:?}");
+    assert_eq!((world.effects().await, world.claims().await), (0, 0));
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_handler_cannot_make_its_commit_less_durable() {
     let Some(mut world) = narrow().await else { return };

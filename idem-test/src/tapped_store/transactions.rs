@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions};
+use idem_core::store::{
+    CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState,
+};
 use idem_core::{Error, Store};
 
 use crate::harness::Crash;
@@ -31,7 +33,7 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         Ok(TappedTxn { within, tap: self.tap.clone() })
     }
 
-    async fn between(&self, txn: &mut Self::Txn) -> Result<bool, StoreError> {
+    async fn between(&self, txn: &mut Self::Txn) -> Result<TxnState, StoreError> {
         self.within.between(&mut txn.within).await
     }
 

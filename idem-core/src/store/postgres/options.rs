@@ -222,9 +222,9 @@ impl PostgresOptions {
             }
         })?;
         if self.pooled && !connection.session().read_only {
-            tracing::info!(
-                "behind a pooler, batches ask after each handler whether their transaction is still open: ALTER ROLE .. SET \
-                 default_transaction_read_only = on saves that round trip"
+            tracing::warn!(
+                "behind this pooler a handler that ends its transaction can write outside of it: ALTER ROLE .. SET \
+                 default_transaction_read_only = on prevents that, and saves batches a round trip after each handler"
             );
         }
         let role = connection.session().role().to_owned();

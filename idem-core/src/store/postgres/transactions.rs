@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Error;
-use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions};
+use crate::store::{CommitResult, ConnectionShare, Fate, RollbackResult, StoreError, Ticket, Transactions, TxnState};
 
 use super::{Postgres, Txn, answer, commit, ping, txn};
 
@@ -33,7 +33,7 @@ impl Transactions for Postgres {
         txn::begin(self.pool(), handler_timeout).await
     }
 
-    async fn between(&self, txn: &mut Txn) -> Result<bool, StoreError> {
+    async fn between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
         txn::between(txn).await
     }
 

@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres as Pg, Row};
 
 use crate::Key;
-use crate::store::{HandlerId, StoreError, Ticket};
+use crate::store::{HandlerId, StoreError, Ticket, TxnState};
 
 use super::answer::{About, Failure};
 use super::begin;
@@ -53,15 +53,15 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
     Ok(Txn::of(connection, handler_timeout))
 }
 
-/// Prepares the transaction for the next of several handlers. Returns `false` if the previous handler ended or aborted
-/// the transaction. If nothing can be written outside of idem's transactions, this check is left to the guard.
-pub(super) async fn between(txn: &mut Txn) -> Result<bool, StoreError> {
+/// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
+/// the guard alone checks whether it is still open.
+pub(super) async fn between(txn: &mut Txn) -> Result<TxnState, StoreError> {
     txn.shared = true;
     let resets = txn.connection.resets();
     if txn.connection.session().read_only && !resets {
-        return Ok(true);
+        return Ok(TxnState::Unknown);
     }
-    let Some(xid) = &txn.xid else { return Ok(true) };
+    let Some(xid) = &txn.xid else { return Ok(TxnState::Unknown) };
     let mut text = check(&format!("'{xid}'::pg_catalog.xid8"), None, None);
     if resets {
         // RESET ALL removes the limits of this transaction as well.
@@ -80,8 +80,8 @@ pub(super) async fn between(txn: &mut Txn) -> Result<bool, StoreError> {
     }
     txn.connection.flush().await?;
     match txn.connection.ask(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await {
-        Ok(_) => Ok(true),
-        Err(Failure::Refused(_)) => Ok(false),
+        Ok(_) => Ok(TxnState::Open),
+        Err(Failure::Refused(_)) => Ok(TxnState::Ended),
         Err(lost) => Err(lost.into()),
     }
 }

@@ -153,6 +153,35 @@ pub async fn a_rollback_and_an_error_in_a_batch_harm_nobody_else<W: World>(world
     }
 }
 
+/// Where the sessions may write, a write behind a ROLLBACK remains, and each run of the handler repeats it. The batch
+/// knows whose handler it was, so it runs once more, alone.
+async fn one_writes_behind_its_rollback<W: World>(world: W, act: Act, place: usize) {
+    let line = Line::new(world).await;
+    let mut orders = numbers(6);
+    orders.insert(place, Order::new("culprit", &[act]));
+    let worker = taken_together(&line, &orders).await;
+    let outcomes = ends(&line, worker, 7).await;
+    assert_eq!(outcomes[0], "dead: rolled back by its handler");
+    each_has_one_effect(&line, &numbers(6)).await;
+    let (runs, effects) = (line.desk.runs("culprit"), line.effects("culprit").await);
+    assert!(runs == 2 && effects <= 2, "{runs} runs, {effects} effects");
+}
+
+/// Another message follows it.
+pub async fn a_write_behind_a_rollback_runs_at_most_twice<W: World>(world: W) {
+    one_writes_behind_its_rollback(world, Act::RollbackWrite, 3).await;
+}
+
+/// If no message follows it in the batch, only the commit finds that the transaction has ended.
+pub async fn a_write_behind_a_rollback_at_the_end_runs_at_most_twice<W: World>(world: W) {
+    one_writes_behind_its_rollback(world, Act::RollbackWrite, 6).await;
+}
+
+/// The handler fails by itself.
+pub async fn a_write_and_an_error_behind_a_rollback_run_at_most_twice<W: World>(world: W) {
+    one_writes_behind_its_rollback(world, Act::RollbackWriteFail, 3).await;
+}
+
 /// A copy shares one effect with its first, and another message under its key is a conflict beside it.
 pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     let line = Line::new(world).await;
