@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::execute::{RunResult, Unhandled};
+use crate::execute::Unhandled;
 use crate::record::Classified;
 use crate::runtime::Pipeline;
 use crate::store::{ClaimState, Claimed, Identity, Row, StoreError, TxnState};
@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
             }
         };
         let ended = Instant::now();
-        let ran = RunResult::of(self.store.commit(txn).await);
+        let ran = self.commit(txn).await;
         meters(items).for_each(|meters| meters.commit.record(ended.elapsed()));
         if let Some(round) = self.blame(ran, Culprit { places: &[], ended_by: &last }, &new) {
             return round;

@@ -39,10 +39,18 @@ impl<S: Store> Pipeline<S> {
         if let Err(unhandled) = handled {
             return self.undo(txn, unhandled).await;
         }
-        // The store's guard is part of its commit: it checks that the transaction is still the one that idem began.
-        let ran = RunResult::of(self.store.commit(txn).await);
+        let ran = self.commit(txn).await;
         route.meters.commit.record(ended.elapsed());
         ran
+    }
+
+    /// Guard and commit. The guard is part of the store's commit: it checks that the transaction is still the one that
+    /// idem began.
+    pub(crate) async fn commit(&self, txn: S::Txn) -> RunResult {
+        match self.store.commit(txn).await {
+            CommitResult::NotSent(fault, ticket) => self.cut_off(ticket, RunResult::Broke(fault)).await,
+            committed => RunResult::of(committed),
+        }
     }
 
     /// Ends the transaction of a handler that did not return `Ok`, and returns the result of the run.

@@ -51,7 +51,7 @@ impl RunResult {
             CommitResult::CommitRefused => Self::Failed(Failure::commit_refused()),
             CommitResult::Refused(error) => Self::Failed(Failure::of(&error)),
             CommitResult::Retry(error) => Self::Retry(error),
-            CommitResult::Unknown(fault) => Self::Broke(fault),
+            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Self::Broke(fault),
         }
     }
 }

@@ -8,7 +8,7 @@ pub(crate) fn committed(result: CommitResult) -> Result<(), StoreError> {
         CommitResult::Done => Ok(()),
         CommitResult::Retry(error) => Err(StoreError::Serialization(error)),
         CommitResult::Refused(error) => Err(StoreError::Message(error)),
-        CommitResult::Unknown(fault) => Err(fault),
+        CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
         CommitResult::Swallowed
         | CommitResult::RolledBack
         | CommitResult::CommittedEarly

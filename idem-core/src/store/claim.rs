@@ -125,6 +125,9 @@ pub enum CommitResult {
     /// There was no response ([`StoreError::ConnectionLost`]), or an unreliable one ([`StoreError::Unavailable`]): the
     /// transaction may have committed or not. The connection is closed. The claim tells which.
     Unknown(StoreError),
+    /// The connection was lost before COMMIT was sent: nothing was written, unless the handler had run COMMIT. The
+    /// ticket tells.
+    NotSent(StoreError, Option<Ticket>),
 }
 
 /// Identifies a transaction for other connections.

@@ -136,7 +136,7 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackRes
             Some(claim) => match ended(store, txn, claim).await {
                 CommitResult::CommittedEarly => Ok(RollbackResult::CommittedEarly),
                 CommitResult::CommitRefused => Ok(RollbackResult::CommitRefused),
-                CommitResult::Unknown(fault) => Err(fault),
+                CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
                 _ => Ok(RollbackResult::RolledBack),
             },
             None => Ok(RollbackResult::RolledBack),
@@ -169,7 +169,7 @@ impl Sqlite {
         match commit(self, txn).await {
             CommitResult::Done => Ok(()),
             CommitResult::Retry(_) => Err(StoreError::LockTimeout),
-            CommitResult::Unknown(fault) => Err(fault),
+            CommitResult::Unknown(fault) | CommitResult::NotSent(fault, _) => Err(fault),
             CommitResult::Refused(error) => Err(StoreError::Unavailable(error)),
             // No handler has used the connection.
             CommitResult::Swallowed

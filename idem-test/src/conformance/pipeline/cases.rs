@@ -118,6 +118,7 @@ macro_rules! pipeline_suite {
             // endings
             a_commit_before_the_handler_timeout_is_dead
             a_commit_before_the_connection_is_lost_is_dead
+            a_commit_before_a_loss_that_is_ignored_is_dead
             a_commit_before_the_end_of_the_patience_is_dead
             a_commit_harms_no_other_message
             a_commit_that_is_not_looked_at_harms_no_other_message

@@ -59,6 +59,13 @@ pub async fn a_commit_before_the_connection_is_lost_is_dead<W: World>(world: W) 
     }
 }
 
+/// COMMIT, then the connection is lost, which the handler ignores.
+pub async fn a_commit_before_a_loss_that_is_ignored_is_dead<W: World>(world: W) {
+    if W::FEATURES.suicide.is_some() {
+        cut_off(world, Act::CommitSuicideOk).await;
+    }
+}
+
 /// COMMIT, then the shutdown timeout elapses.
 pub async fn a_commit_before_the_end_of_the_patience_is_dead<W: World>(world: W) {
     let line = Line::new(world).await;

@@ -51,6 +51,8 @@ pub(super) enum Act {
     CommitHang,
     /// Commits, then breaks its connection.
     CommitSuicide,
+    /// Commits, breaks its connection, and returns `Ok`.
+    CommitSuicideOk,
     /// Commits, then waits until the test releases it.
     CommitWait,
     /// Commits, ignores the result, and writes again.
@@ -251,6 +253,10 @@ async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W::Connection
         Act::CommitSuicide => {
             let _ = W::execute(tx, "COMMIT").await;
             W::execute(tx, W::FEATURES.suicide.unwrap()).await?;
+        }
+        Act::CommitSuicideOk => {
+            let _ = W::execute(tx, "COMMIT").await;
+            let _ = W::execute(tx, W::FEATURES.suicide.unwrap()).await;
         }
         Act::CommitWait => {
             let _ = W::execute(tx, "COMMIT").await;
