@@ -21,10 +21,13 @@ pub use idem_core::Postgres;
 #[cfg(feature = "sqlite")]
 pub use idem_core::Sqlite;
 #[cfg(feature = "kafka")]
+#[doc(inline)]
 pub use idem_kafka::{self as kafka, Kafka};
 #[cfg(feature = "nats")]
+#[doc(inline)]
 pub use idem_nats::{self as nats, Nats};
 #[cfg(feature = "rabbitmq")]
+#[doc(inline)]
 pub use idem_rabbitmq::{self as rabbitmq, RabbitMq};
 
 #[doc(hidden)]

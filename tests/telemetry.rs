@@ -184,10 +184,12 @@ async fn a_failure_is_a_line_with_its_row_its_attempt_and_its_cause() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_a_line_with_its_cause() {
-    let (_, lines) = run(vec![message("a", false), message("a", true)]).await;
-    let conflict = lines.line("reason=conflict");
-    assert!(conflict.contains("another message was taken over under its key"), "{conflict:?}");
+async fn a_conflict_is_a_line_with_its_key() {
+    for batch in [1, 2] {
+        let (_, lines) = run_in_batches(vec![message("a", false), message("a", true)], batch).await;
+        let conflict = lines.line("reason=conflict");
+        assert!(conflict.contains("another message was taken over under the key a before"), "{conflict:?}");
+    }
 }
 
 #[tokio::test]

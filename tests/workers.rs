@@ -59,15 +59,20 @@ async fn all_workers_drain_at_the_shutdown() {
     let (one, two) = (world.worker("one"), world.worker("two"));
     let health = [one.health(), two.health()];
     let (end, ended) = oneshot::channel::<()>();
-    let running = tokio::spawn(Workers::new().add(one).add(two).run_until(async { drop(ended.await) }));
+    let workers = Workers::new().add(one).add(two);
+    let both = workers.health();
+    assert!(!both.is_ready(), "they do not run yet");
+    let running = tokio::spawn(workers.run_until(async { drop(ended.await) }));
     for queue in ["one", "two"] {
         world.broker.publish_json(queue, &Event { id: 1 }).unwrap();
     }
     timeout(LIMIT, world.broker.idle()).await.unwrap();
     assert!(health.iter().all(|worker| worker.is_ready()), "both have processed a message");
+    assert!(both.is_ready());
     end.send(()).unwrap();
     timeout(LIMIT, running).await.unwrap().unwrap().unwrap();
     assert!(health.iter().all(|worker| !worker.is_ready()), "both have ended");
+    assert!(!both.is_ready());
     world.broker.publish_json("one", &Event { id: 2 }).unwrap();
     assert_eq!(world.broker.queue("one").counts().ready, 1, "nobody consumes any more");
 }
@@ -191,9 +196,11 @@ mod connections {
         for part in [
             "16 for `.concurrency(16)`, 4 for `.inbox_concurrency(4)`, 2 to store deliveries and 3 of its own",
             "`.connections(75)`",
+            "each can use `concurrency` + `inbox_concurrency` + 5",
         ] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
+        assert_eq!(text.matches("so messages wait for connections").count(), 1, "once, with the sum of all: {text}");
         assert!(!text.contains("WARN") && !text.contains("ERROR"), "{text}");
         drop_schema(&url, &schema).await;
     }

@@ -16,6 +16,9 @@ use crate::error::chain;
 ///     Ok(())
 /// }
 /// ```
+///
+/// In a function that returns `anyhow::Result`, `bail!(permanent(..))` returns it, since `?` takes no [`BoxError`] there;
+/// `.context(..)` keeps the mark.
 pub fn permanent(error: impl Into<BoxError>) -> BoxError {
     Box::new(Marked(Mark { error: error.into(), advice: Advice::Permanent }))
 }
@@ -122,6 +125,26 @@ mod tests {
             assert_eq!(Advice::of(&AppError::Charge(mark()).into()), Some(advice));
         }
         assert_eq!(Advice::of(&AppError::Charge("no such order".into()).into()), None);
+    }
+
+    #[test]
+    fn advice_is_found_behind_anyhow() {
+        use anyhow::{Context, anyhow};
+
+        let ways: [fn() -> anyhow::Error; 3] = [
+            || anyhow!(permanent("no such order")),
+            || anyhow::Error::from_boxed(permanent("no such order")),
+            || AppError::Charge(permanent("no such order")).into(),
+        ];
+        for way in ways {
+            assert_eq!(Advice::of(&way().into()), Some(Advice::Permanent));
+            assert_eq!(Advice::of(&way().context("cannot charge").context("order 7").into()), Some(Advice::Permanent));
+        }
+        let result: anyhow::Result<()> = Err(anyhow!(permanent("no such order")));
+        let error: BoxError = result.context("cannot charge").unwrap_err().into();
+        assert_eq!(Advice::of(&error), Some(Advice::Permanent));
+        assert_eq!(crate::error::text(error.as_ref()), "cannot charge: no such order");
+        assert_eq!(Advice::of(&anyhow!("no such order").into()), None);
     }
 
     #[test]

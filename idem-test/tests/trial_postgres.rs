@@ -160,3 +160,35 @@ async fn a_trial_that_cannot_begin_says_why() {
     sqlx::raw_sql(AssertSqlSafe(format!("DROP ROLE {role}"))).execute(&mut shop.admin).await.unwrap();
     shop.end().await;
 }
+
+#[tokio::test]
+async fn a_trial_with_a_wrong_login_names_the_cause() {
+    let Some(shop) = Shop::open().await else { return };
+    let url = shop.url.parse::<PgConnectOptions>().unwrap().username("nobody").password("s3ntinel").to_url_lossy();
+    let Err(error) = Trial::postgres(url).handler::<Book>().await else { panic!("it began") };
+    let text = format!("{error:?}");
+    assert!(text.contains("nobody") && !text.contains("s3ntinel"), "{text}");
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn the_tables_of_a_trial_are_its_own() {
+    let Some(mut shop) = Shop::open().await else { return };
+    for _ in 0..2 {
+        let bench = Trial::postgres(&*shop.url).tables("CREATE TABLE booked (id bigint PRIMARY KEY)");
+        let (schema, url) = (schema(&bench), bench.url());
+        let trial = bench.handler::<Book>().await.unwrap();
+        assert_eq!(trial.deliver_json(&Paid { id: 7 }).unwrap().once().await.unwrap(), [Outcome::Processed]);
+        let mut db = PgConnection::connect(&url).await.unwrap();
+        let booked: i64 = sqlx::query_scalar("SELECT count(*) FROM booked").fetch_one(&mut db).await.unwrap();
+        db.close().await.unwrap();
+        drop(trial);
+        assert_eq!((booked, shop.has(&schema).await), (1, false));
+    }
+    assert_eq!(shop.booked().await, 0, "the application's table is another one");
+    let Err(error) = Trial::postgres(&*shop.url).tables("CREATE TABEL booked ()").handler::<Book>().await else {
+        panic!("it began")
+    };
+    assert!(format!("{error:?}").contains(".tables(..)") && format!("{error:?}").contains("TABEL"), "{error:?}");
+    shop.end().await;
+}

@@ -1,6 +1,7 @@
 //! Connection options.
 
 use std::fmt;
+use std::mem::discriminant;
 
 use idem_core::{BoxError, Error};
 
@@ -28,6 +29,8 @@ pub struct Options {
     brokers: String,
     sasl: Option<(String, String)>,
     login: Option<Login>,
+    /// Whether callbacks of two kinds were given.
+    has_two_callbacks: bool,
     tls: bool,
     ca: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -36,7 +39,16 @@ pub struct Options {
 
 impl Options {
     pub(crate) fn new(brokers: String) -> Self {
-        Self { brokers, sasl: None, login: None, tls: false, ca: None, identity: None, properties: Vec::new() }
+        Self {
+            brokers,
+            sasl: None,
+            login: None,
+            has_two_callbacks: false,
+            tls: false,
+            ca: None,
+            identity: None,
+            properties: Vec::new(),
+        }
     }
 
     /// Logs in with the SASL mechanism PLAIN. PLAIN sends the password in clear text, so combine it with
@@ -61,15 +73,15 @@ impl Options {
     /// The callback has a time limit of 10 seconds. An error that it returns is reported as a connection error, with
     /// its text, so the text must not contain a secret.
     ///
-    /// Only one login may be given: together with [`sasl_plain`](Self::sasl_plain), [`connect`](Self::connect) returns
-    /// an error. Of several callbacks, the last one is used.
-    pub fn sasl_credentials<F, A>(mut self, get: F) -> Self
+    /// Only one login may be given: together with [`sasl_plain`](Self::sasl_plain) or
+    /// [`sasl_oauthbearer`](Self::sasl_oauthbearer), [`connect`](Self::connect) returns an error. If this is called
+    /// twice, the last callback is used.
+    pub fn sasl_credentials<F, A>(self, get: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
     {
-        self.login = Some(Login::Credentials(Getter::new(get)));
-        self
+        self.callback(Login::Credentials(Getter::new(get)))
     }
 
     /// Logs in with the SASL mechanism OAUTHBEARER and the token that the callback returns, for example with IAM to
@@ -91,14 +103,21 @@ impl Options {
     /// If it returns an error while a token is still valid, the error is logged and the callback is called again.
     /// Otherwise the error is a connection error. Both contain its text, so the text must not contain a secret.
     ///
-    /// Only one login may be given: together with [`sasl_plain`](Self::sasl_plain), [`connect`](Self::connect) returns
-    /// an error. Of several callbacks, the last one is used.
-    pub fn sasl_oauthbearer<F, A>(mut self, get: F) -> Self
+    /// Only one login may be given: together with [`sasl_plain`](Self::sasl_plain) or
+    /// [`sasl_credentials`](Self::sasl_credentials), [`connect`](Self::connect) returns an error. If this is called
+    /// twice, the last callback is used.
+    pub fn sasl_oauthbearer<F, A>(self, get: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Token, BoxError>> + Send + 'static,
     {
-        self.login = Some(Login::Token(Getter::new(get)));
+        self.callback(Login::Token(Getter::new(get)))
+    }
+
+    fn callback(mut self, login: Login) -> Self {
+        let earlier = self.login.replace(login);
+        let is_other = |earlier: &Login| Some(discriminant(earlier)) != self.login.as_ref().map(discriminant);
+        self.has_two_callbacks |= earlier.as_ref().is_some_and(is_other);
         self
     }
 
@@ -139,15 +158,19 @@ impl Options {
         }
         let mut client = property::defaults();
         client.set("bootstrap.servers", &self.brokers);
+        if self.has_two_callbacks || (self.sasl.is_some() && self.login.is_some()) {
+            return Err(Error::Config(
+                "two logins were given for Kafka: call only one of `.sasl_plain(..)`, `.sasl_credentials(..)` and \
+                 `.sasl_oauthbearer(..)`"
+                    .to_owned(),
+            ));
+        }
         let mechanism = match (&self.sasl, &self.login) {
-            (Some(_), Some(_)) => {
-                return Err(Error::Config("two logins were given for Kafka: leave one of them out".to_owned()));
-            }
             (None, Some(Login::Token(_))) if !cfg!(feature = "ssl") => {
                 return Err(Error::Config(format!("OAUTHBEARER was not built in: {SSL}")));
             }
             (None, Some(Login::Token(_))) => Some("OAUTHBEARER"),
-            (Some(_), None) | (None, Some(Login::Credentials(_))) => Some("PLAIN"),
+            (Some(_), _) | (None, Some(Login::Credentials(_))) => Some("PLAIN"),
             (None, None) => None,
         };
         match (mechanism, self.tls) {

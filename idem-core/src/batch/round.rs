@@ -195,7 +195,9 @@ impl From<Classified> for Found {
             Classified::Duplicate(Some(age)) => Self::Duplicate(age),
             // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be
             // counted, and a removed claim has to be inserted again.
-            Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict | Classified::Gone => Self::Odd,
+            Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) | Classified::Gone => {
+                Self::Odd
+            }
         }
     }
 }

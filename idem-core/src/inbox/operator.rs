@@ -150,6 +150,9 @@ impl<S: Store> Inbox<S> {
     /// Deletes a dead letter permanently. Its claim is kept and dated now, so that late copies are still duplicates.
     /// Returns `false` if there is no such dead letter (any more).
     ///
+    /// A scheduled message is left alone, and the answer is `false`: its handler may be running. It is a dead letter
+    /// after its last attempt, or at once if its handler returns [`permanent`](crate::permanent).
+    ///
     /// # Errors
     /// The database cannot be used.
     pub async fn discard(&self, id: i64) -> Result<bool, Error> {

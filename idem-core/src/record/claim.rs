@@ -49,9 +49,9 @@ impl<S: Store> Pipeline<S> {
         }
         let existing = self.store.standing(txn, identity.handler, &identity.key).await?;
         let classified = self.classify(message, claimed, existing.as_ref());
-        match classified {
+        match &classified {
             Classified::Duplicate(None) => self.store.count_duplicate(txn, identity).await?,
-            Classified::Conflict => self.conflict(txn, delivery, identity).await?,
+            Classified::Conflict(error) => self.conflict(txn, delivery, identity, error).await?,
             _ => {}
         }
         Ok(classified)
@@ -72,9 +72,9 @@ impl<S: Store> Pipeline<S> {
         txn: &mut S::Txn,
         delivery: &Delivery,
         identity: &Identity,
+        error: &str,
     ) -> Result<(), StoreError> {
-        let error = format!("another message was taken over under the key {} before", identity.key);
-        let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error: &error };
+        let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error };
         self.store.insert(txn, &row).await.map(drop)
     }
 }

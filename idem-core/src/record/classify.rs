@@ -17,8 +17,8 @@ pub(crate) enum Classified {
     /// A duplicate of the message that holds the claim, with the time since that was processed (`None`: it is in the
     /// inbox).
     Duplicate(Option<Duration>),
-    /// Another message holds the claim.
-    Conflict,
+    /// Another message holds the claim; contains the text of the log and of the dead letter.
+    Conflict(String),
     /// The claim was removed meanwhile; start over.
     Gone,
 }
@@ -35,7 +35,9 @@ pub(crate) fn classify(
         (Claimed::New { pruned_through }, _) => too_old(pruned_through).map_or(Classified::New, Classified::TooOld),
         (Claimed::Found, None) => Classified::Gone,
         (Claimed::Found, Some(claim)) if claim.fingerprint == identity.fingerprint => Classified::Duplicate(claim.age),
-        (Claimed::Found, Some(_)) => Classified::Conflict,
+        (Claimed::Found, Some(_)) => {
+            Classified::Conflict(format!("another message was taken over under the key {} before", identity.key))
+        }
     }
 }
 
@@ -44,9 +46,7 @@ impl Classified {
     pub(crate) fn tell(&self) {
         match self {
             Self::TooOld(why) => telemetry::tell(None, 0, Err(Reason::TooOld), why),
-            Self::Conflict => {
-                telemetry::tell(None, 0, Err(Reason::Conflict), "another message was taken over under its key before");
-            }
+            Self::Conflict(error) => telemetry::tell(None, 0, Err(Reason::Conflict), error),
             Self::New | Self::Duplicate(_) | Self::Gone => {}
         }
     }
@@ -57,7 +57,7 @@ impl Classified {
         match self {
             Self::New | Self::Gone => None,
             Self::TooOld(_) => Some(Outcome::Dead { reason: Reason::TooOld }),
-            Self::Conflict => Some(Outcome::Dead { reason: Reason::Conflict }),
+            Self::Conflict(_) => Some(Outcome::Dead { reason: Reason::Conflict }),
             Self::Duplicate(age) => {
                 age.iter().for_each(|age| meters.duplicate_age(*age));
                 Some(Outcome::Duplicate)
@@ -97,6 +97,7 @@ mod tests {
         let new = Claimed::New { pruned_through: None };
         let pruned = Claimed::New { pruned_through: Some(SystemTime::UNIX_EPOCH) };
         let old = || Classified::TooOld("old".to_owned());
+        let conflict = || Classified::Conflict("another message was taken over under the key a before".to_owned());
         let table = [
             (new, None, Classified::New),
             (pruned, None, old()),
@@ -106,8 +107,8 @@ mod tests {
             (Claimed::Found, None, Classified::Gone),
             (Claimed::Found, Some(claim(b"ours", Some(AGE))), Classified::Duplicate(Some(AGE))),
             (Claimed::Found, Some(claim(b"ours", None)), Classified::Duplicate(None)),
-            (Claimed::Found, Some(claim(b"other", Some(AGE))), Classified::Conflict),
-            (Claimed::Found, Some(claim(b"other", None)), Classified::Conflict),
+            (Claimed::Found, Some(claim(b"other", Some(AGE))), conflict()),
+            (Claimed::Found, Some(claim(b"other", None)), conflict()),
         ];
         for (claimed, existing, expected) in table {
             let too_old = |through: Option<SystemTime>| through.map(|_| "old".to_owned());
@@ -133,7 +134,7 @@ mod tests {
             (Classified::New, None),
             (Classified::Gone, None),
             (Classified::TooOld(String::new()), dead(Reason::TooOld)),
-            (Classified::Conflict, dead(Reason::Conflict)),
+            (Classified::Conflict(String::new()), dead(Reason::Conflict)),
             (Classified::Duplicate(None), Some(Outcome::Duplicate)),
             (Classified::Duplicate(Some(AGE)), Some(Outcome::Duplicate)),
         ];

@@ -58,10 +58,10 @@ impl<S: Store> Pipeline<S> {
                 // The first message of a key has claimed it, and the others find that claim.
                 let claimed = if at == 0 { claimed } else { Claimed::Found };
                 let classified = self.classify((identity, delivery), claimed, claim.as_ref());
-                match classified {
+                match &classified {
                     // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
                     Classified::Duplicate(None) if !new => duplicates.push(identity),
-                    Classified::Conflict => self.conflict(txn, delivery, identity).await?,
+                    Classified::Conflict(error) => self.conflict(txn, delivery, identity, error).await?,
                     _ => {}
                 }
                 answers.push(classified);

@@ -1,4 +1,4 @@
-//! The health of a worker.
+//! The health of a worker, and of several together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// The health of a worker, for a readiness probe. This is a handle: clones refer to the same worker.
+/// [`Workers::health`](crate::Workers::health) returns one of several workers.
 ///
 /// Before the worker has started and after it has ended, it is not ready, and neither the broker nor the database is
 /// available.
@@ -28,7 +29,7 @@ use tokio::sync::watch;
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct Health(Arc<State>);
+pub struct Health(Arc<[Arc<State>]>);
 
 #[derive(Debug)]
 struct State {
@@ -42,76 +43,122 @@ struct State {
 
 impl Health {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(State {
+        let state = State {
             broker: AtomicBool::new(false),
             database: AtomicBool::new(false),
             paused: watch::Sender::new(None),
             progress: AtomicU64::new(0),
             born: Instant::now(),
-        }))
+        };
+        Self([Arc::new(state)].into())
+    }
+
+    /// Returns the health of all these workers together. Without a worker, it is never ready.
+    pub(crate) fn of_all<'a>(workers: impl IntoIterator<Item = &'a Self>) -> Self {
+        Self(workers.into_iter().flat_map(|worker| worker.0.iter().cloned()).collect())
+    }
+
+    fn all(&self, is_up: impl Fn(&State) -> bool) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|state| is_up(state))
     }
 
     /// Returns whether messages can be processed: the broker and the database are available, and consumption is not
-    /// paused.
+    /// paused. Of several workers: whether that holds for each.
     pub fn is_ready(&self) -> bool {
-        self.broker() && self.database() && self.0.paused.borrow().is_none()
+        self.broker() && self.database() && self.all(|state| state.paused.borrow().is_none())
     }
 
     /// Returns whether the subscription is active. `false` as soon as its stream has ended, for whatever reason.
     pub fn broker(&self) -> bool {
-        self.0.broker.load(Relaxed)
+        self.all(|state| state.broker.load(Relaxed))
     }
 
     /// Returns whether the database accepts idem's work. `false` while it does not answer, rejects writes (disk full,
     /// read-only, missing table), or refuses every message that is held, so that no further one can be taken. A single
     /// lost connection changes nothing as long as the database answers.
     pub fn database(&self) -> bool {
-        self.0.database.load(Relaxed)
+        self.all(|state| state.database.load(Relaxed))
     }
 
     /// Returns why the worker has paused consumption by itself, if it has: no handler could be called for too many of
     /// the last deliveries, see [`unfit_limit`](crate::Worker::unfit_limit). The pause lasts until
-    /// [`resume`](Self::resume) or until the worker is restarted.
+    /// [`resume`](Self::resume) or until the worker is restarted. Of several workers: the reason of the first that has.
     pub fn paused(&self) -> Option<String> {
-        self.0.paused.borrow().clone()
+        self.0.iter().find_map(|state| state.paused.borrow().clone())
     }
 
     /// Resumes consumption after the worker has paused it by itself. The deliveries that it holds then become dead
     /// letters, like those before; if the limit is reached again, the worker pauses again. Does nothing if the worker
-    /// is not paused.
+    /// is not paused. Of several workers: resumes each.
     pub fn resume(&self) {
-        self.0.paused.send_replace(None);
+        self.0.iter().for_each(|state| drop(state.paused.send_replace(None)));
     }
 
     pub(crate) fn pause(&self, why: String) {
-        self.0.paused.send_replace(Some(why));
+        self.0.iter().for_each(|state| drop(state.paused.send_replace(Some(why.clone()))));
     }
 
     /// Waits until consumption is not paused. Cancel safe.
     pub(crate) async fn resumed(&self) {
-        // Checked first, because this is called for each delivery.
-        if self.0.paused.borrow().is_some() {
-            // The sender lives in `self`, so waiting cannot fail.
-            let _ = self.0.paused.subscribe().wait_for(Option::is_none).await;
+        for state in self.0.iter() {
+            // Checked first, because this is called for each delivery.
+            if state.paused.borrow().is_some() {
+                // The sender lives in `self`, so waiting cannot fail.
+                let _ = state.paused.subscribe().wait_for(Option::is_none).await;
+            }
         }
     }
 
     /// Returns the time since a delivery or an inbox row last got its outcome, or since the worker was created if there
-    /// was none. A long time is not a problem by itself: the queue may be empty.
+    /// was none. A long time is not a problem by itself: the queue may be empty. Of several workers: the longest of
+    /// their times.
     pub fn last_progress(&self) -> Duration {
-        self.0.born.elapsed().saturating_sub(Duration::from_millis(self.0.progress.load(Relaxed)))
+        self.0.iter().map(|state| state.last_progress()).max().unwrap_or_default()
     }
 
     pub(crate) fn set_broker(&self, up: bool) {
-        self.0.broker.store(up, Relaxed);
+        self.0.iter().for_each(|state| state.broker.store(up, Relaxed));
     }
 
     pub(crate) fn set_database(&self, up: bool) {
-        self.0.database.store(up, Relaxed);
+        self.0.iter().for_each(|state| state.database.store(up, Relaxed));
     }
 
     pub(crate) fn progress(&self) {
-        let millis = u64::try_from(self.0.born.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.progress.store(millis, Relaxed);
+        self.0.iter().for_each(|state| {
+            let millis = u64::try_from(state.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+            state.progress.store(millis, Relaxed);
+        });
+    }
+}
+
+impl State {
+    fn last_progress(&self) -> Duration {
+        self.born.elapsed().saturating_sub(Duration::from_millis(self.progress.load(Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_workers_each_must_be_ready() {
+        let (one, two) = (Health::new(), Health::new());
+        let both = Health::of_all([&one, &two]);
+        for worker in [&one, &two] {
+            assert!(!both.is_ready());
+            worker.set_broker(true);
+            worker.set_database(true);
+        }
+        assert!(both.is_ready() && both.broker() && both.database());
+        two.set_database(false);
+        assert_eq!((both.is_ready(), both.broker(), both.database()), (false, true, false));
+        two.set_database(true);
+        two.pause("most deliveries cannot be handled".to_owned());
+        assert_eq!((both.is_ready(), both.paused()), (false, two.paused()));
+        both.resume();
+        assert_eq!((both.is_ready(), two.paused()), (true, None));
+        assert!(!Health::of_all([]).is_ready(), "no worker processes messages");
     }
 }

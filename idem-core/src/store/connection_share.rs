@@ -8,18 +8,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub struct ConnectionShares {
     available: usize,
     wanted: Arc<AtomicUsize>,
+    /// The greatest sum that was reported.
+    reported: Arc<AtomicUsize>,
 }
 
 impl ConnectionShares {
     /// No worker yet, and a store with so many connections.
     pub fn new(available: usize) -> Self {
-        Self { available, wanted: Arc::default() }
+        Self { available, wanted: Arc::default(), reported: Arc::default() }
     }
 
     /// Adds a worker that can use `connections` at once, until the result is dropped.
     pub fn add(&self, connections: usize) -> ConnectionShare {
-        let before = self.wanted.fetch_add(connections, Relaxed);
-        ConnectionShare { all: self.clone(), connections, together: before.saturating_add(connections) }
+        self.wanted.fetch_add(connections, Relaxed);
+        ConnectionShare { all: self.clone(), connections }
     }
 }
 
@@ -29,14 +31,20 @@ impl ConnectionShares {
 pub struct ConnectionShare {
     all: ConnectionShares,
     connections: usize,
-    together: usize,
 }
 
 impl ConnectionShare {
-    /// How many connections this worker and those that were there before it can use at once, if the store has fewer:
-    /// they then wait for each other.
+    /// How many connections all workers that are there now can use at once, if the store has fewer: they then wait for
+    /// each other.
     pub fn wanted(&self) -> Option<usize> {
-        (self.together > self.all.available).then_some(self.together)
+        let wanted = self.all.wanted.load(Relaxed);
+        (wanted > self.all.available).then_some(wanted)
+    }
+
+    /// Returns [`wanted`](Self::wanted) for the log: once for all workers of the store, and again only if the sum has
+    /// grown.
+    pub fn report(&self) -> Option<usize> {
+        self.wanted().filter(|wanted| self.all.reported.fetch_max(*wanted, Relaxed) < *wanted)
     }
 }
 
@@ -55,8 +63,16 @@ mod tests {
         let shares = ConnectionShares::new(30);
         let first = shares.add(25);
         let second = shares.clone().add(10);
-        assert_eq!((first.wanted(), second.wanted()), (None, Some(35)));
+        assert_eq!((first.wanted(), second.wanted()), (Some(35), Some(35)));
         drop(first);
         assert_eq!(shares.add(5).wanted(), None);
+    }
+    #[test]
+    fn a_sum_is_reported_once() {
+        let shares = ConnectionShares::new(30);
+        let workers = [25, 25, 25].map(|connections| shares.add(connections));
+        assert_eq!(workers.each_ref().map(ConnectionShare::report), [Some(75), None, None]);
+        let later = shares.add(10);
+        assert_eq!((later.report(), workers[0].report()), (Some(85), None));
     }
 }

@@ -34,14 +34,6 @@ pub(super) async fn start<S: Store, Src: Source>(
 ) -> Result<Option<Started<S, Src>>, Error> {
     check(&parts)?;
     let connections = parts.store.share_connections(parts.settings.connections())?;
-    if let Some(wanted) = connections.wanted() {
-        tracing::info!(
-            consumer = parts.consumer,
-            worker = parts.settings.connections_formula(),
-            "the workers of this store can use {wanted} connections at once, and it has fewer, so messages wait for connections: \
-             set `.connections({wanted})` to avoid this"
-        );
-    }
     let routes = register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
@@ -61,6 +53,7 @@ pub(super) async fn start<S: Store, Src: Source>(
         return Err(refused);
     }
     tell(&parts);
+    tell_of_connections(&parts, &connections);
     parts.health.set_broker(true);
     parts.health.set_database(true);
     let (pipeline, source) = assemble(parts, routes);
@@ -85,6 +78,19 @@ fn tell<S: Store, Src: Source>(parts: &Parts<S, Src>) {
         order = ?settings.order,
         version = env!("CARGO_PKG_VERSION"),
         "the worker has started"
+    );
+}
+
+/// Logs the sum of the connections that the workers of the store can use, if it has fewer. By now all workers of a group
+/// have their shares, so the first of them has the sum of all.
+fn tell_of_connections<S: Store, Src>(Parts { consumer, settings, .. }: &Parts<S, Src>, connections: &ConnectionShare) {
+    let Some(wanted) = connections.report() else { return };
+    tracing::info!(
+        consumer,
+        worker = settings.connections_formula(),
+        "the workers of this store can use {wanted} connections at once, and it has fewer, so messages wait for connections: \
+         set `.connections({wanted})` to avoid this. It is the sum of all workers: each can use `concurrency` + \
+         `inbox_concurrency` + 5, or `inbox_concurrency` + 7 with `.inbox()`"
     );
 }
 

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, Source, Store, Worker};
+use crate::{Error, Health, Source, Store, Worker};
 
 use super::builder::HasHandlers;
 
@@ -34,6 +34,7 @@ pub struct Workers {
 
 struct Member {
     consumer: String,
+    health: Health,
     start: Box<dyn FnOnce(CancellationToken) -> Run + Send>,
 }
 
@@ -43,7 +44,7 @@ impl Workers {
         Self::default()
     }
 
-    /// Adds a worker, which has all its handlers. Call [`health`](Worker::health) first if a probe needs it.
+    /// Adds a worker, which has all its handlers.
     #[allow(clippy::should_implement_trait, reason = "a worker is added, not a number")]
     pub fn add<S: Store, Src: Source, St, C, Stage>(mut self, worker: Worker<S, Src, St, C, Stage>) -> Self
     where
@@ -51,10 +52,29 @@ impl Workers {
         C: Send + Sync + 'static,
         Stage: HasHandlers,
     {
-        let consumer = worker.consumer.clone();
+        let (consumer, health) = (worker.consumer.clone(), worker.health.clone());
         let start = move |stop: CancellationToken| -> Run { Box::pin(worker.run_until(stop.cancelled_owned())) };
-        self.workers.push(Member { consumer, start: Box::new(start) });
+        self.workers.push(Member { consumer, health, start: Box::new(start) });
         self
+    }
+
+    /// Returns a handle to the health of all workers together, for a probe of the process: it is ready while each of them
+    /// is. Call it after the last [`add`](Self::add), because a worker that is added later is not part of it. For the
+    /// health of one worker, call [`Worker::health`] before the worker is added.
+    ///
+    /// ```
+    /// # use idem_core::{Worker, Workers, Store, Source, Handler, HasConnection};
+    /// # fn run<S: Store + HasConnection<H::Connection>, H: Handler<Params = (), Message: serde::de::DeserializeOwned>>(
+    /// #     store: S, orders: impl Source, payments: impl Source) {
+    /// let orders = Worker::new("billing-orders", store.clone(), orders).handler::<H>();
+    /// let payments = Worker::new("billing-payments", store, payments).handler::<H>();
+    /// let workers = Workers::new().add(orders).add(payments);
+    /// let health = workers.health();
+    /// assert!(!health.is_ready(), "they do not run yet");
+    /// # }
+    /// ```
+    pub fn health(&self) -> Health {
+        Health::of_all(self.workers.iter().map(|worker| &worker.health))
     }
 
     /// Runs all workers until `shutdown` completes, and then drains them at the same time, each within its own
@@ -71,7 +91,7 @@ impl Workers {
         }
         let stop = CancellationToken::new();
         let mut running = FuturesUnordered::new();
-        for Member { consumer, start } in self.workers {
+        for Member { consumer, start, .. } in self.workers {
             let run = start(stop.clone());
             running.push(async move { (consumer, run.await) });
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -34,9 +35,10 @@ impl Trial<()> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The schema has idem's tables only. The tables of your handler are where they always are, with the rows of earlier
-    /// tests: delete them first, or compare counts, as [`has_one_effect`](Trial::has_one_effect) does. A handler that
-    /// inserts a fixed id into a table with a unique index fails in the second test.
+    /// The schema has idem's tables, and those that [`tables`](Bench::tables) creates. Other tables of your handler are
+    /// where they always are, with the rows of earlier tests: delete them first, or compare counts, as
+    /// [`has_one_effect`](Trial::has_one_effect) does. A handler that inserts a fixed id into a table with a unique index
+    /// fails in the second test.
     ///
     /// A process that is killed or aborts leaves its schema behind, named `idem_trial_` and a UUID. While no test runs,
     /// this removes them all, in psql:
@@ -46,7 +48,45 @@ impl Trial<()> {
     /// ```
     pub fn postgres(url: impl Into<String>) -> Bench<FreshSchema> {
         let name = format!("idem_trial_{}", Uuid::new_v4().simple());
-        Trial::new(FreshSchema { url: url.into(), name, is_created: AtomicBool::new(false) })
+        Trial::new(FreshSchema {
+            url: url.into(),
+            name,
+            tables: String::new(),
+            is_begun: AtomicBool::new(false),
+            is_created: Arc::default(),
+        })
+    }
+}
+
+impl<St> Bench<FreshSchema, St> {
+    /// Creates the tables of the handler in the schema of the trial by this SQL, with which they are removed. The handler
+    /// finds them by their plain names: its search path is the schema of the trial, and then `public`.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, Handler};
+    /// # use idem_test::Trial;
+    /// # use sqlx::{Connection, PgConnection};
+    /// # async fn test<order_paid: Handler<Params = (), Connection = PgConnection, Message: serde::de::DeserializeOwned>>(
+    /// #     event: serde_json::Value, url: String) -> Result<(), BoxError> {
+    /// let bench = Trial::postgres(url).tables("CREATE TABLE payments (order_id bigint PRIMARY KEY)");
+    /// let mut db = PgConnection::connect(&bench.url()).await?;
+    /// let trial = bench.handler::<order_paid>().await?;
+    /// trial.deliver_json(&event)?.times(2).await?;
+    /// let payments: i64 = sqlx::query_scalar("SELECT count(*) FROM payments").fetch_one(&mut db).await?;
+    /// assert_eq!(payments, 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// If the SQL fails, [`handler`](Bench::handler) returns the error.
+    pub fn tables(mut self, sql: impl Into<String>) -> Self {
+        self.connect.tables = sql.into();
+        self
+    }
+
+    /// Returns the URL with the search path of the handler, for the test's own connection. It contains the password of
+    /// the URL that was given.
+    pub fn url(&self) -> String {
+        self.connect.url()
     }
 }
 
@@ -54,29 +94,62 @@ impl Trial<()> {
 pub struct FreshSchema {
     url: String,
     name: String,
-    is_created: AtomicBool,
+    /// The SQL that creates the handler's tables, or nothing.
+    tables: String,
+    is_begun: AtomicBool,
+    /// Whether a store has connected, and the schema is there.
+    is_created: Arc<AtomicBool>,
 }
 
 impl Connect for FreshSchema {
     type Output = Pin<Box<dyn Future<Output = Result<Postgres, Error>> + Send>>;
 
     fn connect(&self) -> Self::Output {
-        let options = Postgres::options(&self.url).schema(&*self.name);
+        let options = Postgres::options(self.url()).schema(&*self.name);
         // The trial connects before its processes do. They never create the schema: one that is being killed would
         // create it again behind its removal.
-        let options = if self.is_created.swap(true, SeqCst) { options.verify_only() } else { options };
-        Box::pin(options.connect())
+        if self.is_begun.swap(true, SeqCst) {
+            return Box::pin(options.verify_only().connect());
+        }
+        let (url, tables, is_created) = (self.url(), self.tables.clone(), self.is_created.clone());
+        Box::pin(async move {
+            let store = options.connect().await?;
+            is_created.store(true, SeqCst);
+            if !tables.is_empty() {
+                let failed = |error| Error::database("could not create the tables given to .tables(..)", error);
+                run(url, tables).await.map_err(failed)?;
+            }
+            Ok(store)
+        })
     }
 
     fn cleanup(&self) -> Cleanup {
-        let (url, name) = (self.url.clone(), self.name.clone());
+        let (url, name, is_created) = (self.url.clone(), self.name.clone(), self.is_created.clone());
         Cleanup::new(move || {
-            let text = format!("DROP SCHEMA IF EXISTS {name} CASCADE");
-            if let Err(error) = apart(run(url, text.clone())) {
-                eprintln!("a trial could not remove its schema ({error}); run {text}");
+            if let Some(complaint) = remove(url, &name, is_created.load(SeqCst)) {
+                eprintln!("{complaint}");
             }
         })
     }
+}
+
+impl FreshSchema {
+    /// The search path is changed only for tables in the schema.
+    fn url(&self) -> String {
+        let Self { url, name, tables, .. } = self;
+        if tables.is_empty() {
+            return url.clone();
+        }
+        format!("{url}{}options=-c%20search_path%3D{name}%2Cpublic", if url.contains('?') { '&' } else { '?' })
+    }
+}
+
+/// Removes the schema. Returns what to do by hand if that fails. A trial that could not connect has no schema, and its
+/// error says why.
+fn remove(url: String, name: &str, is_created: bool) -> Option<String> {
+    let text = format!("DROP SCHEMA IF EXISTS {name} CASCADE");
+    let error = apart(run(url, text.clone())).err()?;
+    is_created.then(|| format!("a trial could not remove its schema ({error}); run {text}"))
 }
 
 /// Runs a future to its end. The thread may belong to a runtime, in which nothing may block on another one, so that
@@ -100,5 +173,19 @@ async fn run(url: String, text: String) -> Result<(), BoxError> {
 impl fmt::Debug for FreshSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FreshSchema").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_schema_that_was_created_is_complained_about() {
+        // Nothing listens there.
+        let url = "postgres://idem@127.0.0.1:1/idem";
+        assert_eq!(remove(url.to_owned(), "idem_trial_1", false), None);
+        let complaint = remove(url.to_owned(), "idem_trial_1", true).unwrap_or_default();
+        assert!(complaint.contains("run DROP SCHEMA IF EXISTS idem_trial_1 CASCADE"), "{complaint}");
     }
 }

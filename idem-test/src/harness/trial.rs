@@ -68,7 +68,7 @@ pub(super) struct Watched {
 /// A trial without a handler yet; state can still be added. The [module](super) has an example.
 #[derive(Debug)]
 pub struct Bench<F, St = ()> {
-    connect: F,
+    pub(super) connect: F,
     state: St,
     inbox: bool,
     batch: usize,

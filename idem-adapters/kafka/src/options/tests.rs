@@ -71,9 +71,23 @@ fn tls_is_refused_where_it_was_not_built_in() {
 
 #[test]
 fn two_logins_are_refused() {
-    let plain = options("h:1").sasl_plain("user", SENTINEL);
-    let said = refused(plain.sasl_credentials(async || Ok(Credentials::new("user", SENTINEL))));
-    assert!(said.contains("two logins"), "{said}");
+    let credentials = async || Ok(Credentials::new("user", SENTINEL));
+    let token = async || Ok(Token::new(SENTINEL, "", std::time::SystemTime::now()));
+    for two in [
+        options("h:1").sasl_plain("user", SENTINEL).sasl_credentials(credentials),
+        options("h:1").sasl_plain("user", SENTINEL).sasl_oauthbearer(token),
+        options("h:1").sasl_credentials(credentials).sasl_oauthbearer(token),
+        options("h:1").sasl_oauthbearer(token).sasl_credentials(credentials),
+    ] {
+        let said = refused(two);
+        assert!(said.contains("two logins") && said.contains("`.sasl_credentials(..)`"), "{said}");
+    }
+}
+
+#[test]
+fn a_callback_may_be_given_again() {
+    let credentials = async || Ok(Credentials::new("user", SENTINEL));
+    options("h:1").sasl_credentials(credentials).sasl_credentials(credentials).config().unwrap();
 }
 
 #[cfg(feature = "ssl")]

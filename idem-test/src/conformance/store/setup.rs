@@ -157,7 +157,8 @@ pub async fn workers_share_the_connections<W: World>(world: W) {
     let stage = Stage::with(world, Setup { connections: Some(8), ..Setup::default() }).await;
     let first = stage.store.share_connections(5).unwrap();
     let second = stage.store.clone().share_connections(4).unwrap();
-    assert_eq!((first.wanted(), second.wanted()), (None, Some(9)));
+    assert_eq!((first.wanted(), second.wanted()), (Some(9), Some(9)));
+    assert_eq!((first.report(), second.report()), (Some(9), None));
     drop(first);
     assert_eq!(stage.store.share_connections(4).unwrap().wanted(), None);
     let small = stage.world.store(Setup { connections: Some(1), ..Setup::default() }).await.unwrap();
