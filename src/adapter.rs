@@ -2,6 +2,6 @@
 //! exchange with a worker.
 
 pub use idem_core::{
-    Acker, BoxError, Delivery, DeliveryOrder, Error, Headers, Lag, Properties, ReplayWindow, Settled, Source,
-    SubscribeOptions,
+    Acker, BackgroundTasks, BoxError, Delivery, DeliveryOrder, Error, Headers, Lag, Properties, ReplayWindow, Settled,
+    Source, SubscribeOptions,
 };

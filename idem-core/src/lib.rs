@@ -7,6 +7,7 @@
 mod acker;
 mod advice;
 mod age;
+mod background;
 mod batch;
 mod caught;
 mod cloud_event;
@@ -42,6 +43,7 @@ mod worker;
 
 pub use acker::{Acker, Settled};
 pub use advice::{permanent, retry_after};
+pub use background::BackgroundTasks;
 pub use cloud_event::CloudEvent;
 #[cfg(feature = "protobuf")]
 pub use codec::Protobuf;

@@ -1,6 +1,8 @@
 //! The consumer thread of one subscription.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -41,34 +43,27 @@ const TURN: usize = 64;
 /// The same limit in bytes of payload. The record that reaches it is still received.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Starts the thread of one subscription. The receiver resolves when the thread has ended.
+/// The panic of a thread.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// Starts the thread of one subscription. The receiver resolves when the thread has ended, and receives its panic.
 ///
 /// The thread is separate because rebalance callbacks run where the client is polled, and they have to wait. The thread
 /// polls for as long as it lives, however slow the handlers are, so that the group keeps the member.
-pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result<oneshot::Receiver<()>> {
+pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result<oneshot::Receiver<Panic>> {
     let (ended, end) = oneshot::channel();
     let runtime = Handle::current();
     thread::Builder::new().name("idem-kafka".to_owned()).spawn(move || {
-        let last = Last { shared: Arc::clone(&shared), _ended: ended };
-        if let Err(loss) = run(plan, &shared, &asked, runtime) {
-            shared.end(loss);
+        match catch_unwind(AssertUnwindSafe(|| run(plan, &shared, &asked, runtime))) {
+            Ok(Ok(())) => {}
+            Ok(Err(loss)) => shared.end(loss),
+            // Sent first: it is looked for when the subscription has ended.
+            Err(panic) => drop(ended.send(panic)),
         }
-        drop(last);
+        let what = "the subscription has ended".to_owned();
+        shared.end(Loss::Broker(what, "the consumer's thread is gone: open the source again".to_owned()));
     })?;
     Ok(end)
-}
-
-/// Ends the subscription when the thread ends, for whatever reason.
-struct Last {
-    shared: Arc<Shared>,
-    _ended: oneshot::Sender<()>,
-}
-
-impl Drop for Last {
-    fn drop(&mut self) {
-        let what = "the subscription has ended".to_owned();
-        self.shared.end(Loss::Broker(what, "the consumer's thread is gone: open the source again".to_owned()));
-    }
 }
 
 fn run(mut plan: Plan, shared: &Arc<Shared>, asked: &Asked, runtime: Handle) -> Result<(), Loss> {

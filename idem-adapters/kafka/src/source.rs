@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
@@ -249,8 +250,15 @@ impl Source for Topic {
     }
 
     async fn next(&mut self) -> Result<(Delivery, KafkaAcker), BoxError> {
-        let Some(subscription) = &self.subscription else { return Err(self.ended().into()) };
-        let (ticket, delivery) = subscription.shared.next().await.map_err(Error::from)?;
+        let Some(subscription) = &mut self.subscription else { return Err(self.ended().into()) };
+        let (ticket, delivery) = match subscription.shared.next().await {
+            Ok(next) => next,
+            Err(loss) => match subscription.ended.try_recv() {
+                // A defect, which ends the worker: another subscription would meet it again.
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => return Err(Error::from(loss).into()),
+            },
+        };
         Ok((delivery, KafkaAcker::new(Arc::clone(&subscription.shared), ticket)))
     }
 

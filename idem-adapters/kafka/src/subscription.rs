@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::consumer::Panic;
 use crate::lag::Asked;
 use crate::plan::Plan;
 use crate::shared::Shared;
@@ -14,7 +15,7 @@ pub(crate) struct Subscription {
     pub(crate) plan: Plan,
     pub(crate) shared: Arc<Shared>,
     pub(crate) asked: Asked,
-    pub(crate) ended: oneshot::Receiver<()>,
+    pub(crate) ended: oneshot::Receiver<Panic>,
 }
 
 /// Ends the thread, which would otherwise stay a member of the group.

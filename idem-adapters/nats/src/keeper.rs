@@ -1,6 +1,5 @@
 //! Extends the leases of deliveries that wait.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::lease::Leases;
 /// A worker task extends only the delivery that it processes. The lease of a delivery that waits in the buffer or in
 /// the worker's channel runs meanwhile. Without this, five deliveries of 0.4 seconds each, one after another with an
 /// ack wait of one second, led to two or three duplicates.
-pub(crate) async fn keep(link: Link, leases: Arc<Leases>, wait: Duration) -> Infallible {
+pub(crate) async fn keep(link: Link, leases: Arc<Leases>, wait: Duration) {
     loop {
         // Twice as often as needed, because a lease becomes due between two checks.
         sleep(wait / 6).await;

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::Info;
 use futures_util::future::join_all;
-use idem_core::{BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
+use idem_core::{BackgroundTasks, BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +79,7 @@ impl Stream {
         if std::mem::take(&mut self.suspicious) {
             pull.first = self.unreadable(&pull, &sender).await;
         }
-        let (stop, mut puller) = (CancellationToken::new(), JoinSet::new());
+        let (stop, mut puller) = (CancellationToken::new(), BackgroundTasks::default());
         puller.spawn(pull.start(sender, stop.clone()).await?);
         self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, live: true });
         self.replay_window = match stream.config.max_age {
@@ -212,7 +211,13 @@ impl Source for Stream {
             return Err(self.ended("it has no subscription: call subscribe first"));
         };
         let end = loop {
-            match subscription.arrivals.recv().await {
+            let arrival = tokio::select! {
+                biased;
+                never = self.keeper.panicked() => match never {},
+                never = subscription.puller.panicked() => match never {},
+                arrival = subscription.arrivals.recv() => arrival,
+            };
+            match arrival {
                 // It has waited longer than its lease: the server delivers it again.
                 Some(Ok((_, acker))) if !idem_core::Acker::is_live(&acker) => {}
                 Some(Ok(delivery)) => return Ok(delivery),
@@ -230,7 +235,7 @@ impl Source for Stream {
         subscription.live = false;
         subscription.stop.cancel();
         let _ = timeout(DRAIN, async {
-            while subscription.puller.join_next().await.is_some() {}
+            subscription.puller.ended().await;
             subscription.arrivals.close();
             while subscription.arrivals.recv().await.is_some() {}
         })

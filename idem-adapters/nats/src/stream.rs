@@ -1,12 +1,10 @@
 //! One stream, and the options of its consumer.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{BoxError, DeliveryOrder, Error, ReplayWindow, SubscribeOptions};
-use tokio::task::JoinSet;
+use idem_core::{BackgroundTasks, BoxError, DeliveryOrder, Error, ReplayWindow, SubscribeOptions};
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -51,7 +49,7 @@ pub struct Stream {
     pub(crate) suspicious: bool,
     pub(crate) subscription: Option<Subscription>,
     /// Ends with the source. It outlives subscriptions, as the deliveries do.
-    pub(crate) keeper: JoinSet<Infallible>,
+    pub(crate) keeper: BackgroundTasks,
 }
 
 impl Stream {
@@ -69,7 +67,7 @@ impl Stream {
             lost: None,
             suspicious: false,
             subscription: None,
-            keeper: JoinSet::new(),
+            keeper: BackgroundTasks::default(),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use idem_core::BackgroundTasks;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::pull::Arrival;
@@ -29,7 +29,7 @@ impl Made {
 pub(crate) struct Subscription {
     pub(crate) arrivals: UnboundedReceiver<Arrival>,
     pub(crate) stop: CancellationToken,
-    pub(crate) puller: JoinSet<()>,
+    pub(crate) puller: BackgroundTasks,
     pub(crate) consumer: String,
     /// The ack wait of its deliveries.
     pub(crate) wait: Duration,

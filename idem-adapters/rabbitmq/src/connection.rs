@@ -7,11 +7,10 @@ use std::time::Duration;
 use std::{io, mem};
 
 use futures_util::{Stream, StreamExt};
-use idem_core::Error;
+use idem_core::{BackgroundTasks, Error};
 use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, Event};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::attempts::{Attempt, Attempts};
@@ -34,7 +33,7 @@ pub(crate) struct Link {
     /// The index of the host that it is connected to.
     pub(crate) host: usize,
     /// The tasks end when the link is dropped.
-    _watch: JoinSet<()>,
+    pub(crate) watch: BackgroundTasks,
     _socket: Cut,
 }
 
@@ -75,7 +74,7 @@ impl Link {
     }
 
     fn of(config: &Config, host: usize, connection: Connection, socket: Cut, now: &Credentials) -> Self {
-        let mut watch = JoinSet::new();
+        let mut watch = BackgroundTasks::default();
         let (status, copy) = (connection.status().clone(), socket.0.clone());
         // The server takes everything back when the last handle to the socket is closed, and this task owns one.
         let failed = move || {
@@ -90,7 +89,7 @@ impl Link {
             let renewal = Renewal { callback: Arc::clone(callback), user: now.user.clone(), address };
             watch.spawn(renewal.keep(Arc::downgrade(&connection), valid_for));
         }
-        Self { connection, host, _watch: watch, _socket: socket }
+        Self { connection, host, watch, _socket: socket }
     }
 
     /// Closes the connection gracefully. The server has then received everything that was sent before.

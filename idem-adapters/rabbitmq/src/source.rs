@@ -83,7 +83,7 @@ impl Queue {
     /// Returns the next delivery of any member, and the index of that member. Cancel safe.
     async fn any(&mut self) -> (usize, Result<Taken, End>) {
         let (members, turn) = (&mut self.members, &mut self.turn);
-        poll_fn(|context| {
+        let any = poll_fn(|context| {
             for step in 0..members.len() {
                 let at = (*turn + step) % members.len();
                 if let Poll::Ready(taken) = members[at].poll_next(context) {
@@ -92,8 +92,15 @@ impl Queue {
                 }
             }
             Poll::Pending
-        })
-        .await
+        });
+        match &mut self.link {
+            Some(link) => tokio::select! {
+                biased;
+                never = link.watch.panicked() => match never {},
+                taken = any => taken,
+            },
+            None => any.await,
+        }
     }
 
     /// Returns the next delivery. Cancel safe.

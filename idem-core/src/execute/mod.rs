@@ -48,7 +48,9 @@ impl<S: Store> Pipeline<S> {
     /// idem began.
     pub(crate) async fn commit(&self, txn: S::Txn) -> RunResult {
         match self.store.commit(txn).await {
-            CommitResult::NotSent(fault, ticket) => self.cut_off(ticket, RunResult::Broke(fault)).await,
+            CommitResult::NotSent(fault, ticket) => {
+                self.cut_off(ticket.map(|ticket| *ticket), RunResult::Broke(fault)).await
+            }
             committed => RunResult::of(committed),
         }
     }

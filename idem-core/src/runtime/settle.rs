@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::Span;
 
+use crate::panic_text::panic_text;
 use crate::{Acker, BoxError, Delivery, DeliveryOrder, Outcome, Settled, Store, telemetry};
 
 use super::pipeline::Pipeline;
@@ -64,7 +65,9 @@ impl<S: Store> Pipeline<S> {
         tracing::debug!(outcome = outcome.as_str(), "the delivery is settled");
         if let Some(observe) = &self.settings.observe {
             // An observer that panics must not cost the lane.
-            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| observe(delivery, outcome)));
+            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| observe(delivery, outcome))) {
+                tracing::warn!(panic = panic_text(panic.as_ref()), "the observer panicked");
+            }
         }
     }
 

@@ -127,7 +127,7 @@ pub enum CommitResult {
     Unknown(StoreError),
     /// The connection was lost before COMMIT was sent: nothing was written, unless the handler had run COMMIT. The
     /// ticket tells.
-    NotSent(StoreError, Option<Ticket>),
+    NotSent(StoreError, Option<Box<Ticket>>),
 }
 
 /// Identifies a transaction for other connections.

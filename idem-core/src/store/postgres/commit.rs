@@ -15,11 +15,11 @@ use super::txn::{Txn, not_answered};
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> CommitResult {
     if !txn.connection.is_sound() {
-        return CommitResult::NotSent(not_answered(), txn.ticket());
+        return CommitResult::NotSent(not_answered(), txn.ticket().map(Box::new));
     }
     // Reads what the handler left unread, and so finds out whether the server has closed the connection meanwhile.
     if let Err(lost) = txn.connection.flush().await {
-        return CommitResult::NotSent(lost.into(), txn.ticket());
+        return CommitResult::NotSent(lost.into(), txn.ticket().map(Box::new));
     }
     let (text, needed) = question(&txn);
     let mut answer = txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(text))).await;

@@ -41,6 +41,7 @@ macro_rules! pipeline_suite {
             batches_that_deadlock_get_through
             a_crash_of_a_batch_loses_and_doubles_nothing
             the_leases_of_what_runs_together_are_extended
+            the_leases_of_what_waits_to_run_alone_are_extended
             a_batch_lingers_for_what_comes
             a_set_is_what_is_new
             a_set_that_fails_is_split_until_the_bad_one_is_alone
@@ -163,7 +164,10 @@ macro_rules! pipeline_suite {
             a_broker_that_keeps_messages_for_longer_refuses_the_start
             // panics
             a_key_or_fingerprint_that_panics_is_a_dead_letter
+            a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message
+            an_observer_that_panics_costs_nothing
             a_task_that_panics_ends_the_worker_with_an_error
+            a_background_task_that_panics_ends_the_worker_with_an_error
             a_panic_on_a_message_ends_the_worker_and_loses_nothing
             gauges_that_fail_or_hang_are_no_outage
             // away

@@ -6,7 +6,7 @@ use idem_core::{Batch, BoxError, Delivery, Handler, Key, KeyError, State, perman
 
 use crate::conformance::store::World;
 
-use super::orders::{Act, Desk, Order, Orders};
+use super::orders::{Act, Desk, Extracted, Order, Orders};
 
 /// The batch handler of events of the type `Set`: one statement for all of them. It fails if one of them is to fail.
 pub(super) struct Sets<W>(PhantomData<fn() -> W>);
@@ -68,6 +68,6 @@ impl<W: World> Handler for Rows<W> {
         let fails = delivery.headers().get("fails").is_some();
         let order = order
             .unwrap_or_else(|| Order::new("gone", if fails { &[Act::Ok, Act::Fail, Act::Ok] } else { &[Act::Ok] }));
-        Orders::<W>::handle(order, (desk, delivery), tx).await
+        Orders::<W>::handle(order, (desk, delivery, Extracted), tx).await
     }
 }

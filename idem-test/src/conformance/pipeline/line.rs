@@ -17,7 +17,7 @@ use crate::{Broker, Publication, Queue};
 
 use super::faulty::{Do, Faulty};
 use super::handlers::{Rows, Sets};
-use super::orders::{Desk, Order, Orders};
+use super::orders::{Desk, Order, Orders, panics};
 use super::settings::Settings;
 
 const QUEUE: &str = "orders";
@@ -169,13 +169,14 @@ impl<W: World> Line<W> {
         settings: Settings,
     ) -> Running {
         let (observed, changed) = (self.observed.clone(), self.changed.clone());
-        let observe = move |_: &Delivery, outcome: &Outcome| {
+        let observe = move |delivery: &Delivery, outcome: &Outcome| {
             let word = word(outcome);
             // Storing a message is not an outcome where every message is stored.
             if !W::INBOX || word != "scheduled 0" {
                 observed.lock().unwrap().push(word);
             }
             changed.send_replace(());
+            panics(delivery, "observer");
         };
         let worker = match settings.event_type {
             Some(header) => worker.event_type(header),

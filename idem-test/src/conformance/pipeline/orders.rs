@@ -5,12 +5,17 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, permanent, retry_after};
+use idem_core::{
+    BoxError, Delivery, Extract, Extraction, Fingerprint, Handler, Key, KeyError, Param, State, permanent, retry_after,
+};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::store::{End, World};
+
+/// How long a slow handler runs.
+const SLOW: Duration = Duration::from_millis(300);
 
 /// A message: one effect named `id`, and the further actions of its handler in its first, second, .. and later runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,6 +73,8 @@ pub(super) enum Act {
     Suicide,
     /// Runs slowly.
     Slow,
+    /// Runs slowly, and fails.
+    SlowFail,
     /// Waits for two and a half seconds, and then runs a statement that lasts.
     Lasts,
     /// Writes one of the rows that others write too.
@@ -163,7 +170,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
 
     type Message = Order;
     type Input = Order;
-    type Params = (State<Desk>, Delivery);
+    type Params = (State<Desk>, Delivery, Extracted);
     type Connection = W::Connection;
 
     fn key(order: &Order, delivery: &Delivery) -> Result<Key, KeyError> {
@@ -178,7 +185,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
 
     async fn handle(
         order: Order,
-        (State(desk), delivery): Self::Params,
+        (State(desk), delivery, Extracted): Self::Params,
         tx: &mut W::Connection,
     ) -> Result<(), BoxError> {
         let run = desk.run(&order.id);
@@ -212,7 +219,11 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
                 W::nested(tx, &nested, End::Drop).await?;
             }
             Act::LostRace => W::execute(tx, W::FEATURES.lost_race.unwrap()).await?,
-            Act::Slow => tokio::time::sleep(Duration::from_millis(300)).await,
+            Act::Slow => tokio::time::sleep(SLOW).await,
+            Act::SlowFail => {
+                tokio::time::sleep(SLOW).await;
+                return Err("failed slowly".into());
+            }
             Act::Lasts => {
                 tokio::time::sleep(Duration::from_millis(2500)).await;
                 W::execute(tx, W::FEATURES.lasts).await?;
@@ -225,6 +236,18 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             ends => end::<W>(ends, &desk, &name, tx).await?,
         }
         Ok(())
+    }
+}
+
+/// A parameter whose extraction panics if the message asks for it.
+pub(super) struct Extracted;
+
+impl Param for Extracted {}
+
+impl<S> Extract<S> for Extracted {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        panics(from.delivery, "extractor");
+        Ok(Self)
     }
 }
 
@@ -281,7 +304,7 @@ impl Drop for Bomb {
 }
 
 /// Panics if the message asks for it.
-fn panics(delivery: &Delivery, what: &str) {
+pub(super) fn panics(delivery: &Delivery, what: &str) {
     if delivery.headers().get_str("panics") == Some(what) {
         panic!("this {what} panics");
     }

@@ -2,16 +2,19 @@
 //! the worker, and failing gauges cost nothing.
 
 use idem_core::store::StoreError;
-use idem_core::{Error, Reason};
+use idem_core::{
+    BackgroundTasks, BoxError, Codec, DecodeError, Delivery, Error, Json, Reason, RetryPolicy, Source, SubscribeOptions,
+};
 use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::soon;
 use crate::conformance::store::World;
+use crate::tap::{Tap, Tapped};
 
 use super::faulty::Do;
 use super::line::Line;
-use super::orders::Order;
+use super::orders::{Order, panics};
 use super::settings::Settings;
 
 /// A panic in a key or a fingerprint: the message is kept in full, other messages go on, and the source stays open.
@@ -32,6 +35,79 @@ pub async fn a_key_or_fingerprint_that_panics_is_a_dead_letter<W: World>(world: 
     }
     let counts = line.queue.counts();
     assert_eq!((counts.deliveries, counts.redeliveries, counts.acks), (4, 0, 4), "the source was opened once");
+}
+
+/// The message cannot be decoded, or has failed once; other messages go on.
+pub async fn a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for what in ["codec", "extractor"] {
+        line.publish(Publication::from(Order::ok(what)).header("panics", what));
+        line.publish(Order::ok(&format!("behind the {what}")));
+    }
+    let once = Settings { retry: RetryPolicy::new().max_attempts(1), ..Settings::default() };
+    let worker = line.start_with_codec(PanickyJson, once);
+    let mut outcomes = line.outcomes(4).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["dead: exhausted", "dead: undecodable", "processed", "processed"]);
+    for row in line.dead().await {
+        let panics = row.delivery.headers().get_str("panics").unwrap();
+        assert!(row.error.contains(&format!("this {panics} panics")), "{}", row.error);
+        assert_eq!((line.desk.runs(panics), line.effects(panics).await), (0, 0));
+    }
+}
+
+/// Reads JSON, and panics if the message asks for it.
+struct PanickyJson;
+
+impl Codec<Order> for PanickyJson {
+    fn decode(&self, delivery: &Delivery) -> Result<Order, DecodeError> {
+        panics(delivery, "codec");
+        Json.decode(delivery)
+    }
+}
+
+/// The outcome stands, and the lanes go on.
+pub async fn an_observer_that_panics_costs_nothing<W: World>(world: W) {
+    let line = Line::new(world).await;
+    for n in 0..3 {
+        line.publish(Publication::from(Order::ok(&n.to_string())).header("panics", "observer"));
+    }
+    assert_eq!(line.run_with(Settings { concurrency: 1, ..Settings::default() }, 3).await, ["processed"; 3]);
+    let counts = line.queue.counts();
+    assert_eq!((counts.deliveries, counts.acks), (3, 3));
+}
+
+/// A task that a source runs in the background.
+pub async fn a_background_task_that_panics_ends_the_worker_with_an_error<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let source = Tapped::new(line.queue.clone(), PanickyBackground(BackgroundTasks::default()));
+    let ended = soon(line.start_at(source, Settings::default()).ended()).await;
+    let Err(Error::Panicked { task, text, .. }) = ended else { panic!("{ended:?}") };
+    assert_eq!((task, text.as_str()), ("receiving", "this background task panics"));
+}
+
+struct PanickyBackground(BackgroundTasks);
+
+impl Tap for PanickyBackground {
+    type Ack = ();
+
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
+        (delivery, ())
+    }
+
+    async fn subscribe<S: Source>(&mut self, source: &mut S, options: SubscribeOptions) -> Result<(), BoxError> {
+        self.0.spawn(async { panic!("this background task panics") });
+        source.subscribe(options).await
+    }
+
+    async fn next<S: Source>(&mut self, source: &mut S) -> Result<(Delivery, S::Acker), BoxError> {
+        tokio::select! {
+            never = self.0.panicked() => match never {},
+            next = source.next() => next,
+        }
+    }
 }
 
 /// Each task by itself, at the first panic, with the name of the task.

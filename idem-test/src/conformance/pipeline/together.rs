@@ -265,6 +265,19 @@ pub async fn the_leases_of_what_runs_together_are_extended<W: World>(world: W) {
     assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (10, 0, 0));
 }
 
+/// Messages that fail in a batch run again, one at a time. Those that wait for their run keep their leases.
+pub async fn the_leases_of_what_waits_to_run_alone_are_extended<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.lease(Some(Duration::from_secs(1)));
+    let slow = |n: usize| Order::new(&n.to_string(), &[Act::SlowFail, Act::Ok]).by_attempt();
+    let orders: Vec<Order> = (0..8).map(slow).collect();
+    let worker = taken_together(&line, &orders).await;
+    ends(&line, worker, 16).await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (10, 0, 0));
+    each_has_one_effect(&line, &orders).await;
+}
+
 /// A batch that is not full waits for more messages, up to the time set with `linger`.
 pub async fn a_batch_lingers_for_what_comes<W: World>(world: W) {
     let line = Line::new(world).await;
