@@ -200,6 +200,13 @@ impl Source for Stream {
         self.replay_window
     }
 
+    /// Returns four times the ack wait: after an outage of one ack wait, the worker gives back what it holds. Leases
+    /// would be extended for as long as the outage lasts, and other workers, which reach the database, would get
+    /// nothing of it.
+    fn unsettled_limit(&self) -> Option<Duration> {
+        self.subscription.as_ref().map(|subscription| subscription.wait * 4)
+    }
+
     /// Reports the number of messages that the consumer has not delivered to any worker yet.
     fn lag(&self) -> Option<Lag> {
         let subscription = self.subscription.as_ref()?;

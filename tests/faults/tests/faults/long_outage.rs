@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_faults::{Act, RabbitMq, Site, World, orders, until, variable};
+use idem_faults::{Act, Nats, RabbitMq, Site, World, orders, until, variable};
 
 use crate::returns::Returns;
 
@@ -23,16 +23,11 @@ async fn costs_each_message_one_return_however_long_it_lasts() {
     let (returns, source) = (Returns::default(), rabbit.queue(&site.name).await.unwrap());
     let worker = world.start(&store, source, |worker| returns.watch(&world.journal, worker));
 
-    let publish = async |what: &str| {
-        let payloads: Vec<_> =
-            orders(what, 3, Act::Write).iter().map(|order| serde_json::to_vec(order).unwrap()).collect();
-        site.publish(&payloads).await;
-    };
-    publish("before").await;
+    publish(&site, "before").await;
     world.journal.processed(3).await;
     server.stop().unwrap();
     // The client prefetches them, whether or not the worker takes them.
-    publish("meanwhile").await;
+    publish(&site, "meanwhile").await;
     until("what is held goes back", || async { !worker.health.broker() && site.left().await == 3 }).await;
     // The duration itself is tested: three times the delay after which the worker leaves.
     tokio::time::sleep(Duration::from_secs(12)).await;
@@ -48,4 +43,41 @@ async fn costs_each_message_one_return_however_long_it_lasts() {
     assert_eq!(returns.most(), 1, "each was returned once");
     assert!(world.rows(&store).await.is_empty());
     site.end().await;
+}
+
+/// The leases of NATS are extended while a worker lives, so a worker that has lost its database would keep what it holds
+/// from one that reaches its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn leaves_what_is_held_to_other_workers() {
+    let Some(beside) = World::new().await else { return };
+    let Some(site) = Nats::new().await else { return };
+    let mut server = idem_services::Postgres::start().unwrap();
+    let world = World::at(server.url()).await;
+    let store = world.options().connections(64).connect().await.unwrap();
+    let worker = world.start(&store, site.source().await, |worker| worker);
+    publish(&site, "before").await;
+    world.journal.processed(3).await;
+
+    server.stop().unwrap();
+    // It fetches them, since it waits for messages.
+    publish(&site, "meanwhile").await;
+    until("what is held goes back", || async { !worker.health.broker() }).await;
+    let other_store = beside.options().connections(64).connect().await.unwrap();
+    let other = beside.start(&other_store, site.source().await, |worker| worker);
+    beside.journal.processed(3).await;
+    until("all is settled", || async { site.left().await == 0 }).await;
+    other.stop().await.unwrap();
+    assert_eq!(beside.all_effects().await.len(), 3);
+
+    server.start_again().unwrap();
+    until("the worker is back", || async { worker.health.is_ready() }).await;
+    worker.stop().await.unwrap();
+    assert_eq!(world.all_effects().await.len(), 3);
+    beside.end().await;
+    site.end().await;
+}
+
+async fn publish(site: &impl Site, what: &str) {
+    let payloads: Vec<_> = orders(what, 3, Act::Write).iter().map(|order| serde_json::to_vec(order).unwrap()).collect();
+    site.publish(&payloads).await;
 }
