@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
@@ -253,11 +252,10 @@ impl Source for Topic {
         let Some(subscription) = &mut self.subscription else { return Err(self.ended().into()) };
         let (ticket, delivery) = match subscription.shared.next().await {
             Ok(next) => next,
-            Err(loss) => match subscription.ended.try_recv() {
-                // A defect, which ends the worker: another subscription would meet it again.
-                Ok(panic) => resume_unwind(panic),
-                Err(_) => return Err(Error::from(loss).into()),
-            },
+            Err(loss) => {
+                subscription.raise();
+                return Err(Error::from(loss).into());
+            }
         };
         Ok((delivery, KafkaAcker::new(Arc::clone(&subscription.shared), ticket)))
     }
@@ -274,7 +272,7 @@ impl Source for Topic {
     async fn close(&mut self) {
         let Some(mut subscription) = self.subscription.take() else { return };
         subscription.shared.close();
-        let _ = timeout(CLOSE, &mut subscription.ended).await;
+        let _ = timeout(CLOSE, subscription.end()).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The state of one subscription, and the time limits of its steps.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,29 @@ pub(crate) struct Subscription {
     pub(crate) plan: Plan,
     pub(crate) shared: Arc<Shared>,
     pub(crate) asked: Asked,
+    /// Resolves when the thread has ended.
     pub(crate) ended: oneshot::Receiver<Panic>,
+}
+
+impl Subscription {
+    /// Continues the panic of the thread, if it has panicked: the next subscription would meet the defect again, so it
+    /// ends the worker.
+    pub(crate) fn raise(&mut self) {
+        if !self.ended.is_terminated()
+            && let Ok(panic) = self.ended.try_recv()
+        {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Waits until the thread has ended, and continues its panic.
+    pub(crate) async fn end(&mut self) {
+        if !self.ended.is_terminated()
+            && let Ok(panic) = (&mut self.ended).await
+        {
+            resume_unwind(panic);
+        }
+    }
 }
 
 /// Ends the thread, which would otherwise stay a member of the group.

@@ -149,6 +149,32 @@ async fn an_offset_that_goes_out_of_range_while_it_runs_stops_its_partition_alon
     stands_still(&world, &mut topic, Some(1)).await;
 }
 
+/// A worker whose database is away does not ask for messages meanwhile.
+#[tokio::test]
+async fn a_subscription_that_ends_while_nobody_asks_for_messages_is_made_anew() {
+    let Some(world) = World::new().await else { return };
+    world.publish("before").await;
+    let mut topic = world.open(4).await;
+    next(&mut topic).await.1.ack().await.unwrap();
+    world.until_committed(0, 1).await;
+    world.delete().await;
+    let lag = topic.lag().unwrap();
+    let ended = async {
+        while !lag.read().await.is_err_and(|error| error.to_string().contains("has ended")) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        // The lag ends just before the thread does.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    tokio::time::timeout(LONG, ended).await.unwrap();
+    loss(&mut topic).await;
+    world.create(1, &[]).await;
+    world.publish("anew").await;
+    topic.subscribe(subscribe_options(4)).await.unwrap();
+    assert_eq!(next(&mut topic).await.0.payload(), "anew");
+    topic.close().await;
+}
+
 #[tokio::test]
 async fn a_topic_that_is_deleted_fails_next_until_it_is_made_anew() {
     let Some(world) = World::new().await else { return };

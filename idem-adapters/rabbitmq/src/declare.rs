@@ -39,6 +39,15 @@ impl Existing {
         self.request.consumer_argument(name.into(), value.into());
         self
     }
+
+    /// States that this queue drops no message, however often it is returned: it was declared with `x-delivery-limit=-1`
+    /// ([`queue_unverified`](crate::RabbitMq::queue_unverified) cannot read that), or a policy lifts its limit, as in
+    /// [`delivery_limit_by_policy`](crate::Options::delivery_limit_by_policy). If that is wrong, RabbitMQ 4 drops each
+    /// message at its 21st return.
+    pub fn without_delivery_limit(mut self) -> Self {
+        self.request.unlimited = true;
+        self
+    }
 }
 
 impl IntoFuture for Existing {

@@ -42,8 +42,9 @@
 //!   [`RabbitMq::declare`] sets `x-delivery-limit` to -1 on 4.0 and later. An existing queue with a limit of 0 or more
 //!   is refused on every version. A queue without a limit is refused on 4.0 and later, unless
 //!   [`Options::delivery_limit_by_policy`] states that a policy lifts the default:
-//!   `rabbitmqctl set_policy no-limit '^orders$' '{"delivery-limit": -1}' --apply-to quorum_queues`.
-//!   A queue argument overrides a policy. A server older than 4.0 has no limit unless one is set; there, -1 drops a
+//!   `rabbitmqctl set_policy no-limit '^orders$' '{"delivery-limit": 1000000000}' --apply-to quorum_queues`.
+//!   A large number, because -1 in a policy has no effect on some versions (rabbitmq-server pull request 14458). No
+//!   policy lifts the limit of an argument, but one of 0 or more ends that of -1: idem cannot see policies. A server older than 4.0 has no limit unless one is set; there, -1 drops a
 //!   message at its first return, so it is refused too.
 //! * A consumer timeout well above the handler timeout: see [`Options::consumer_timeout`].
 //! * The permission `read` on the queue, and `configure` to check the queue's type. Without `configure`, see

@@ -20,7 +20,7 @@ pub(crate) const ARGUMENT: &str = "x-delivery-limit";
 pub(crate) struct Limits {
     /// The major version of the server.
     pub(crate) major: Option<u32>,
-    /// Whether the caller stated that a policy lifts the limit.
+    /// Whether the caller stated that a policy lifts the limit, or that the queue has none.
     pub(crate) by_policy: bool,
 }
 
@@ -49,7 +49,8 @@ impl Limits {
             "the delivery limit of queue `{name}` on {address} cannot be read without the permission `configure`, and RabbitMQ 4 \
              drops each message of a queue without x-delivery-limit=-1 at its 21st return, which lost connections count as: \
              declare the queue with that argument, or lift the limit by a policy (rabbitmqctl set_policy no-limit '^{name}$' \
-             '{{\"delivery-limit\": -1}}' --apply-to quorum_queues), and say so by .delivery_limit_by_policy()"
+             '{{\"delivery-limit\": 1000000000}}' --apply-to quorum_queues), and say so by \
+             .queue_unverified(\"{name}\").without_delivery_limit()"
         )))
     }
 
@@ -63,19 +64,19 @@ impl Limits {
             None if self.is_limited() && !self.by_policy => Err(refused(format!(
                 "queue `{name}` on {address} has no delivery limit of its own, and RabbitMQ 4 then drops each message at its \
                  21st return, which lost connections count as: lift the limit by a policy (rabbitmqctl set_policy no-limit \
-                 '^{name}$' '{{\"delivery-limit\": -1}}' --apply-to quorum_queues) and say so by .delivery_limit_by_policy(), \
-                 or declare a queue with x-delivery-limit=-1"
+                 '^{name}$' '{{\"delivery-limit\": 1000000000}}' --apply-to quorum_queues) and say so by \
+                 .delivery_limit_by_policy(), or declare a queue with x-delivery-limit=-1"
             ))),
             None => Ok(()),
         }
     }
 }
 
-/// Returns the error for a queue whose limit is an argument, which no policy overrides.
+/// Returns the error for a queue whose limit is an argument, which no policy lifts.
 pub(crate) fn limited(name: &str, address: &Address, limit: &str) -> Error {
     refused(format!(
         "queue `{name}` on {address} has x-delivery-limit={limit}, so that RabbitMQ drops messages that never ran: lost \
-         connections count as deliveries. A queue's arguments cannot be changed, and they override policies: declare a \
+         connections count as deliveries. A queue's arguments cannot be changed, and no policy lifts their limit: declare a \
          queue of another name without it (from RabbitMQ 4.0 on with x-delivery-limit=-1), bind it as this one is bound, and \
          move what is left"
     ))

@@ -135,10 +135,12 @@ impl Options {
         self
     }
 
-    /// States that a policy lifts the delivery limit of the queues (`delivery-limit` of -1). On RabbitMQ 4.0 and later,
-    /// a queue without its own limit is then accepted, and so is one whose arguments cannot be read
-    /// ([`queue_unverified`](crate::RabbitMq::queue_unverified)); queues are declared without a limit. idem cannot see policies:
-    /// if there is none, RabbitMQ drops each message at its 21st return.
+    /// States that a policy lifts the delivery limit of all queues: `delivery-limit` of a number that is never reached,
+    /// such as 1000000000, because -1 in a policy has no effect on some versions. On RabbitMQ 4.0 and later, a queue
+    /// without its own limit is then accepted, and so is one whose arguments cannot be read
+    /// ([`queue_unverified`](crate::RabbitMq::queue_unverified)); queues are declared without a limit. For one queue, use
+    /// [`without_delivery_limit`](crate::Existing::without_delivery_limit). idem cannot see policies: if there is none,
+    /// RabbitMQ drops each message at its 21st return.
     pub fn delivery_limit_by_policy(mut self) -> Self {
         self.limit_by_policy = true;
         self

@@ -40,6 +40,7 @@ pub(crate) struct Examined<'a> {
 pub(crate) async fn verify(bare: &mut Bare, queue: Examined<'_>, known: FieldTable) -> Result<FieldTable, Error> {
     let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
+    let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
     if expected != Expected::Declared {
         exists(bare, address, name).await?;
     }
@@ -69,6 +70,7 @@ async fn declare_quorum(
 ) -> Result<Result<FieldTable, String>, Error> {
     let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
+    let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
     let failed = |error| broker(format!("cannot look at queue `{name}` on {address}"), error);
     let mut arguments = quorum(request, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {

@@ -27,6 +27,8 @@ pub(crate) struct Request {
     /// The requested arguments, in addition to those that idem sets.
     pub(crate) arguments: FieldTable,
     pub(crate) bindings: Vec<Binding>,
+    /// Whether the caller stated that this queue has no delivery limit.
+    pub(crate) unlimited: bool,
     /// The arguments of the consumer.
     pub(crate) consumer: FieldTable,
     /// The first part that cannot be sent.
@@ -36,7 +38,7 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn new(expected: Expected) -> Self {
         let (arguments, consumer) = (FieldTable::default(), FieldTable::default());
-        Self { expected, arguments, bindings: Vec::new(), consumer, refused: None }
+        Self { expected, arguments, bindings: Vec::new(), unlimited: false, consumer, refused: None }
     }
 
     /// Returns a short string. A longer text is recorded as refused, because lapin panics on it.

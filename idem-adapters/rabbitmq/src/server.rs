@@ -93,13 +93,14 @@ impl RabbitMq {
     /// Returns an existing queue that the caller knows to be a quorum queue. Only for a user without the permission
     /// `configure`, which RabbitMQ requires to report a queue's type and arguments. From RabbitMQ 4.0 on, the caller must
     /// also know that the queue drops no messages, and state it by
-    /// [`delivery_limit_by_policy`](Options::delivery_limit_by_policy).
+    /// [`without_delivery_limit`](Existing::without_delivery_limit). Before 4.0, a delivery limit that somebody has set
+    /// goes unnoticed.
     ///
     /// ```no_run
     /// # async fn example(rabbit: idem_rabbitmq::RabbitMq) -> Result<(), idem_core::Error> {
     /// // The workers' user has only `read` and `write`; another user declared `orders` as a quorum queue with
     /// // x-delivery-limit=-1.
-    /// let orders = rabbit.queue_unverified("orders").await?;
+    /// let orders = rabbit.queue_unverified("orders").without_delivery_limit().await?;
     /// # Ok(()) }
     /// ```
     ///

@@ -48,10 +48,14 @@ async fn a_queue_without_a_limit_of_its_own_needs_a_policy_from_4_0_on() {
     let Some(world) = World::empty().await else { return };
     world.declare_as_is("quorum", &[]).await;
     if world.major().await >= 4 {
-        let unseen = world.rabbit().await.queue_unverified(&world.queue).await.unwrap_err().to_string();
-        for error in refusals(&world).await.into_iter().chain([unseen]) {
+        let rabbit = world.rabbit().await;
+        let unseen = rabbit.queue_unverified(&world.queue).await.unwrap_err().to_string();
+        assert!(unseen.contains("21st return") && unseen.contains(".without_delivery_limit()"), "{unseen}");
+        for error in refusals(&world).await {
             assert!(error.contains("21st return") && error.contains(".delivery_limit_by_policy()"), "{error}");
         }
+        rabbit.queue_unverified(&world.queue).without_delivery_limit().await.unwrap();
+        rabbit.queue(&world.queue).without_delivery_limit().await.unwrap();
     }
     let said = RabbitMq::options(&world.url).delivery_limit_by_policy().connect().await.unwrap();
     for mut queue in [said.queue(&world.queue).await.unwrap(), said.declare(&world.queue).await.unwrap()] {

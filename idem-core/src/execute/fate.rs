@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::Store;
 use crate::runtime::Pipeline;
 use crate::store::{Fate, StoreError, Ticket};
@@ -46,20 +44,28 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Polls until the transaction has ended: until then its claim is locked, and no result of the message can be
-    /// written. Returns `None` if it is still running after the grace period of a drain.
+    /// written. Returns `None` if that is not known after the grace period of a drain, because the transaction still
+    /// runs or the database does not answer.
     async fn fate(&self, ticket: &Ticket) -> Option<Fate> {
-        let mut wait = Duration::from_millis(5);
-        let mut draining = None;
-        loop {
-            match self.outage.persist(|| self.store.fate(ticket)).await {
-                Fate::Running => {}
-                fate => return Some(fate),
+        let ended = async {
+            let mut wait = Duration::from_millis(5);
+            loop {
+                match self.outage.persist(|| self.store.fate(ticket)).await {
+                    Fate::Running => {}
+                    fate => return fate,
+                }
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST);
             }
-            if self.draining.is_cancelled() && draining.get_or_insert_with(Instant::now).elapsed() > GRACE {
-                return None;
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(LONGEST);
+        };
+        let grace = async {
+            self.draining.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            biased;
+            fate = ended => Some(fate),
+            () = grace => None,
         }
     }
 }
