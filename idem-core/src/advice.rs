@@ -1,4 +1,4 @@
-//! What a handler may say about its message with an error: never again, or not before.
+//! The advice that a handler may give with an error: never again, or not before.
 
 use std::fmt;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub fn retry_after(delay: Duration, error: impl Into<BoxError>) -> BoxError {
 /// The longest delay. It may be a number that another service has sent, and a database has no times without end.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What the handler says about its message.
+/// The advice of a handler about its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advice {
     /// No attempt can succeed.

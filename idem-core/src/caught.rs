@@ -9,7 +9,7 @@ use crate::panic_text::panic_text;
 /// The future of user code. A panic in it is returned as its text; a panic while it is dropped is only logged.
 pub(crate) struct Caught<'a, T> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send + 'a>>>,
-    /// What panicked, for the log.
+    /// The name of the work, for the log.
     what: &'static str,
 }
 

@@ -59,7 +59,7 @@ impl<'a, M> IntoIterator for &'a Batch<M> {
 /// ```
 /// # use idem_core::{Batch, Input};
 /// # struct Reading;
-/// // What `Handler::Input` says of a handler.
+/// // The `Handler::Input` of a handler.
 /// assert!(!<Reading as Input<Reading>>::SET);
 /// assert!(<Batch<Reading> as Input<Reading>>::SET);
 /// ```

@@ -258,7 +258,7 @@ pub enum KeyError {
     /// The delivery has no such header or property.
     #[error("the delivery has no {what}")]
     Missing {
-        /// What is missing.
+        /// The missing part.
         what: String,
     },
 }

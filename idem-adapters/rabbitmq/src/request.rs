@@ -7,7 +7,7 @@ use crate::argument::Argument;
 use crate::bindings::Binding;
 use crate::limit;
 
-/// What the caller knows about a queue before it is checked.
+/// The caller's knowledge about a queue before it is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// It is declared if it does not exist.

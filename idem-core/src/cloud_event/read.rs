@@ -7,8 +7,8 @@ use crate::Delivery;
 use super::event::CloudEvent;
 use super::{binary, structured};
 
-/// What the delivery says of itself as a CloudEvent; `None` where it does not say that it is one. The error says why it
-/// is none although it says so.
+/// Reads the delivery as a CloudEvent. `None` if it does not say that it is one; the error tells why it is none although
+/// it says so.
 pub(crate) fn read(delivery: &Delivery) -> Option<Result<CloudEvent, Arc<str>>> {
     let read = match structured::format(delivery.content_type()) {
         Some(format) => Some(structured::read(delivery, &format)),

@@ -1,4 +1,4 @@
-//! What is a CloudEvent, and what only says so.
+//! Deliveries that are CloudEvents, and those that only say so.
 
 use super::event::REQUIRED;
 use super::*;

@@ -23,7 +23,7 @@ pub(crate) struct Shares {
     pub(crate) unprepared: bool,
 }
 
-/// What a transaction wrote for these shares.
+/// The rows and claims that a transaction wrote for these shares.
 pub(crate) struct Written {
     classified: Vec<Classified>,
     /// The rows of the handlers that can never take it.

@@ -17,7 +17,7 @@ struct Refusal {
     preparation: RowPreparation,
 }
 
-/// What this process knows about the codec's preparation for a row.
+/// The state of the codec's preparation for a row, as far as this process knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum RowPreparation {
     /// The codec has not requested it.

@@ -110,7 +110,7 @@ impl Row {
     }
 }
 
-/// What must not run concurrently with a row.
+/// The work that must not run concurrently with a row.
 // Exhaustive: a store that treated a new case like one of these would run a row beside others that it can
 // take down with it, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

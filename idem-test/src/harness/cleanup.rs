@@ -1,4 +1,4 @@
-//! What runs at the end of a trial.
+//! The clean-up at the end of a trial.
 
 /// Runs when it is dropped: at the end of a test, and when the test panics.
 #[derive(Default)]

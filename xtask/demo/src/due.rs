@@ -1,11 +1,11 @@
 //! When planned deeds are due.
 
-/// What is due now.
+/// The moves that are due now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Due {
     /// The number of messages that were processed.
     pub(crate) done: u64,
-    /// Whatever comes next is due, because the workers have run out of work and hold what they get.
+    /// All remaining moves are due, because the workers have run out of work and hold what they get.
     pub(crate) all: bool,
 }
 

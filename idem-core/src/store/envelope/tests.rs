@@ -1,4 +1,4 @@
-//! What a round trip through an envelope keeps.
+//! Facts that a round trip through an envelope keeps.
 
 use super::*;
 use crate::Properties;

@@ -61,7 +61,7 @@ fn lasting(error: &PgDatabaseError) -> bool {
         && !error.code().starts_with("57P")
 }
 
-/// What one of idem's own statements was for.
+/// The purpose of one of idem's own statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum About {
     /// No message in particular.

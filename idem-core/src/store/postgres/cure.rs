@@ -11,7 +11,7 @@ pub(super) fn place(schema: &str) -> String {
     format!("the schema {schema:?}")
 }
 
-/// What the role of a worker needs. Its numbers come from identity columns, which need no grant of their own.
+/// The privileges that the role of a worker needs. Its numbers come from identity columns, which need no grant of their own.
 pub(super) fn grants(schema: &str, role: &str) -> String {
     let (schema, role) = (quoted(schema), quoted(role));
     format!(

@@ -175,7 +175,7 @@ pub async fn redelivered_messages_are_stored_before_they_run<W: World>(world: W)
     assert_eq!(line.effects("a").await, 1);
 }
 
-/// Whatever the outcome of a message, its ack is sent after the commit is visible through another connection.
+/// With any outcome of a message, its ack is sent after the commit is visible through another connection.
 pub async fn never_acks_before_commit<W: World>(world: W) {
     let line = Line::new(world).await;
     let acts = [Act::Ok, Act::Fail, Act::Permanent, Act::Panic, Act::Rollback, Act::Commit, Act::Swallow];

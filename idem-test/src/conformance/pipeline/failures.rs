@@ -131,7 +131,7 @@ pub async fn a_rollback_by_the_handler_is_dead_without_effect<W: World>(world: W
     assert_eq!(line.run(2 * all + 1).await[2 * all], "processed");
 }
 
-/// Whatever a handler does after its ROLLBACK, its neighbours have one effect each and are not charged.
+/// No matter what a handler does after its ROLLBACK, its neighbours have one effect each and are not charged.
 pub async fn a_rollback_harms_no_neighbour<W: World>(world: W) {
     let line = Line::new(world).await;
     let acts = [Act::Rollback, Act::RollbackBegin, Act::RollbackWrite];
