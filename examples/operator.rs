@@ -1,0 +1,79 @@
+//! An operator's command for dead letters: list, show, replay and discard. It runs no worker.
+//!
+//! ```sh
+//! export DATABASE_URL=postgres://..
+//! cargo run --example operator --features postgres -- billing list
+//! cargo run --example operator --features postgres -- billing list handler=order_paid reason=exhausted key=e-7
+//! cargo run --example operator --features postgres -- billing show 42
+//! cargo run --example operator --features postgres -- billing replay 42
+//! cargo run --example operator --features postgres -- billing replay-all reason=exhausted
+//! cargo run --example operator --features postgres -- billing discard 42
+//! ```
+
+use idem::prelude::*;
+use idem::store::{Filter, Page, Replayed, Row};
+use idem::{Inbox, Reason};
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [consumer, command, rest @ ..] = &args[..] else {
+        return Err("say: CONSUMER list|show|replay|replay-all|discard ..".into());
+    };
+    // With the schema of your workers, if it is not the default, and without the right to create tables.
+    let store = Postgres::options(std::env::var("DATABASE_URL")?).connections(2).verify_only().connect().await?;
+    // An error if no worker has ever had this name.
+    let inbox = Inbox::open(&store, consumer).await?;
+    match (command.as_str(), rest) {
+        ("list", filters) => list(&inbox, &filter(filters)?).await?,
+        ("show", [id]) => show(&inbox.get(id.parse()?).await?.ok_or("there is no such row")?),
+        ("replay", [id]) => match inbox.replay(id.parse()?).await? {
+            Replayed::Due => println!("it is due now"),
+            other => println!("not replayed: {other:?}"),
+        },
+        ("replay-all", filters) => println!("{:?}", inbox.replay_all(&filter(filters)?).await?),
+        ("discard", [id]) => {
+            println!("{}", if inbox.discard(id.parse()?).await? { "deleted" } else { "no such dead letter" })
+        }
+        _ => return Err(format!("`{command}` takes other arguments, or is unknown").into()),
+    }
+    Ok(())
+}
+
+/// Reads `handler=..`, `reason=..` and `key=..`. A key is written as the log writes it.
+fn filter(filters: &[String]) -> Result<Filter, BoxError> {
+    filters.iter().try_fold(Filter::new(), |filter, text| match text.split_once('=') {
+        Some(("handler", name)) => Ok(filter.handler(name)),
+        Some(("key", key)) => Ok(filter.key(key)),
+        Some(("reason", word)) => match Reason::parse(word) {
+            Some(reason) => Ok(filter.reason(reason)),
+            None => {
+                let all: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+                Err(format!("`{word}` is no reason: {}", all.join(", ")).into())
+            }
+        },
+        _ => Err(format!("`{text}` is no filter: say handler=.., reason=.. or key=..").into()),
+    })
+}
+
+/// Newest first, page by page.
+async fn list(inbox: &Inbox<Postgres>, filter: &Filter) -> Result<(), BoxError> {
+    let mut page = Page::new(100);
+    loop {
+        let rows = inbox.list(filter, page).await?;
+        for row in &rows {
+            let reason = row.reason.map_or("", Reason::as_str);
+            println!("{}\t{}\t{}\t{reason}\t{}", row.id, row.handler, row.identity.key, row.error);
+        }
+        let Some(last) = rows.last() else { return Ok(()) };
+        page = Page::new(100).before(last.id);
+    }
+}
+
+fn show(row: &Row) {
+    let delivery = &row.delivery;
+    println!("handler   {}\nkey       {}\nattempts  {}", row.handler, row.identity.key, row.attempts);
+    println!("reason    {}\nerror     {}", row.reason.map_or("", Reason::as_str), row.error);
+    println!("source    {}\ntype      {}", delivery.source(), delivery.event_type().unwrap_or_default());
+    println!("headers   {:?}\npayload   {}", delivery.headers(), String::from_utf8_lossy(delivery.payload()));
+}
