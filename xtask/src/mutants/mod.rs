@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// A test hangs if it takes five times as long as without a defect, and at least this long.
 const SHORTEST: Duration = Duration::from_secs(60);
 /// After this long with mutants, CI begins no further one.
-const AFFORDABLE: Duration = Duration::from_secs(200);
+const AFFORDABLE: Duration = Duration::from_secs(120);
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
