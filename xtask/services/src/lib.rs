@@ -39,4 +39,4 @@ pub use postgres::Postgres;
 pub use rabbitmq::RabbitMq;
 pub use secure::Secure;
 pub use shared::{Status, down, exports, prepare, status, up};
-pub use tools::{pooler, tools};
+pub use tools::{debootstrap, pooler, tools};

@@ -40,8 +40,21 @@ pub fn tools() -> Result<()> {
 /// # Errors
 /// It cannot be installed although packages can.
 pub fn pooler() -> Result<()> {
-    let is_here = process::which("pgbouncer", &["/usr/sbin"]).is_some();
-    if is_here || !apt::is_possible() { Ok(()) } else { apt::add(&["pgbouncer"]) }
+    program("pgbouncer")
+}
+
+/// Looks for debootstrap, which makes another Debian in a directory, and installs it as root on Debian or Ubuntu.
+///
+/// # Errors
+/// It cannot be installed although packages can.
+pub fn debootstrap() -> Result<()> {
+    program("debootstrap")
+}
+
+/// Installs the package of this program if that is possible and the program is missing.
+fn program(name: &str) -> Result<()> {
+    let is_here = process::which(name, &["/usr/sbin"]).is_some();
+    if is_here || !apt::is_possible() { Ok(()) } else { apt::add(&[name]) }
 }
 
 fn has(library: &str) -> bool {

@@ -109,6 +109,7 @@ fn rabbitmq() -> Result<(PathBuf, String)> {
     let root = Path::new(HOME).join(DEBIAN);
     if rabbitmq_of(&root).is_err() {
         ensure!(nix::unistd::Uid::effective().is_root(), "only root can make another Debian in a directory");
+        idem_services::debootstrap()?;
         let options = ["--variant=minbase", "--include=rabbitmq-server", DEBIAN];
         run(Command::new("debootstrap").args(options).arg(&root))?;
     }
