@@ -5,11 +5,15 @@ use std::time::{Duration, Instant};
 
 use idem_core::Delivery;
 use tokio::sync::Notify;
+use tokio::time::{self, timeout_at};
 
 use crate::assigned::Assigned;
 use crate::error::Loss;
 use crate::partition::TopicPartition;
 use crate::ticket::Ticket;
+
+/// How long a client that joins may be without a broker.
+const SEEMINGLY: Duration = Duration::from_secs(3);
 
 /// The assigned partitions, and the state of the subscription.
 #[derive(Debug)]
@@ -90,15 +94,34 @@ impl Shared {
         }
     }
 
-    /// Waits for the first assignment.
+    /// Waits for the first assignment. A client that has not joined yet may report that all brokers are down when one of
+    /// several is: they are lost if it does not join for a while.
     pub(crate) async fn joined(&self) -> Result<(), Loss> {
+        let known = self.lock().joined;
+        let mut until = None;
         loop {
-            match &*self.lock() {
-                Inner { phase: Phase::Lost(loss) | Phase::Ended(loss), .. } => return Err(loss.clone()),
-                Inner { joined: true, .. } => return Ok(()),
-                _ => {}
+            {
+                let mut inner = self.lock();
+                match &inner.phase {
+                    Phase::Ended(loss) => return Err(loss.clone()),
+                    Phase::Up if inner.joined => return Ok(()),
+                    Phase::Up => {}
+                    Phase::Lost(_) if inner.joined && !known => {
+                        inner.phase = Phase::Up;
+                        return Ok(());
+                    }
+                    Phase::Lost(loss) => {
+                        let now = time::Instant::now();
+                        if known || now >= *until.get_or_insert(now + SEEMINGLY) {
+                            return Err(loss.clone());
+                        }
+                    }
+                }
             }
-            self.changed.notified().await;
+            match until {
+                Some(until) => drop(timeout_at(until, self.changed.notified()).await),
+                None => self.changed.notified().await,
+            }
         }
     }
 
@@ -227,5 +250,36 @@ impl Shared {
         inner.closing = true;
         drop(inner);
         self.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn down() -> Loss {
+        Loss::Broker("no broker can be reached".to_owned(), String::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn brokers_that_seem_to_be_down_as_the_client_joins_are_not_lost() {
+        let shared = Shared::new(16, 16);
+        shared.lose(down());
+        let joins = async {
+            tokio::time::sleep(SEEMINGLY / 2).await;
+            shared.has_joined();
+        };
+        let (joined, ()) = tokio::join!(shared.joined(), joins);
+        assert_eq!((joined, shared.is_lost()), (Ok(()), false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn brokers_that_stay_down_are_lost() {
+        let shared = Shared::new(16, 16);
+        shared.lose(down());
+        assert_eq!(shared.joined().await, Err(down()));
+        // A member that has joined before is not kept waiting.
+        shared.has_joined();
+        assert_eq!(shared.joined().await, Err(down()));
     }
 }
