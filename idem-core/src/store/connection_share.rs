@@ -67,6 +67,7 @@ mod tests {
         drop(first);
         assert_eq!(shares.add(5).wanted(), None);
     }
+
     #[test]
     fn a_sum_is_reported_once() {
         let shares = ConnectionShares::new(30);

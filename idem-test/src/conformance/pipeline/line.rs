@@ -17,7 +17,8 @@ use crate::{Broker, Publication, Queue};
 
 use super::faulty::{Do, Faulty};
 use super::handlers::{Rows, Sets};
-use super::orders::{Desk, Order, Orders, panics};
+use super::orders::{Desk, Order, Orders};
+use super::panicky::panics;
 use super::settings::Settings;
 
 const QUEUE: &str = "orders";

@@ -5,14 +5,14 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::{
-    BoxError, Delivery, Extract, Extraction, Fingerprint, Handler, Key, KeyError, Param, State, permanent, retry_after,
-};
+use idem_core::{BoxError, Delivery, Fingerprint, Handler, Key, KeyError, State, permanent, retry_after};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::Publication;
 use crate::conformance::store::{End, World};
+
+use super::panicky::{Extracted, panics};
 
 /// How long a slow handler runs.
 const SLOW: Duration = Duration::from_millis(300);
@@ -239,18 +239,6 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
     }
 }
 
-/// A parameter whose extraction panics if the message asks for it.
-pub(super) struct Extracted;
-
-impl Param for Extracted {}
-
-impl<S> Extract<S> for Extracted {
-    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
-        panics(from.delivery, "extractor");
-        Ok(Self)
-    }
-}
-
 /// Ends the transaction, which a handler must not do.
 async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W::Connection) -> Result<(), BoxError> {
     match act {
@@ -300,12 +288,5 @@ struct Bomb;
 impl Drop for Bomb {
     fn drop(&mut self) {
         assert!(std::thread::panicking(), "dropped before its end");
-    }
-}
-
-/// Panics if the message asks for it.
-pub(super) fn panics(delivery: &Delivery, what: &str) {
-    if delivery.headers().get_str("panics") == Some(what) {
-        panic!("this {what} panics");
     }
 }

@@ -2,9 +2,7 @@
 //! the worker, and failing gauges cost nothing.
 
 use idem_core::store::StoreError;
-use idem_core::{
-    BackgroundTasks, BoxError, Codec, DecodeError, Delivery, Error, Json, Reason, RetryPolicy, Source, SubscribeOptions,
-};
+use idem_core::{BackgroundTasks, BoxError, Delivery, Error, Reason, RetryPolicy, Source, SubscribeOptions};
 use tokio::sync::watch;
 
 use crate::Publication;
@@ -14,7 +12,8 @@ use crate::tap::{Tap, Tapped};
 
 use super::faulty::Do;
 use super::line::Line;
-use super::orders::{Order, panics};
+use super::orders::Order;
+use super::panicky::PanickyJson;
 use super::settings::Settings;
 
 /// A panic in a key or a fingerprint: the message is kept in full, other messages go on, and the source stays open.
@@ -55,16 +54,6 @@ pub async fn a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message<W: 
         let panics = row.delivery.headers().get_str("panics").unwrap();
         assert!(row.error.contains(&format!("this {panics} panics")), "{}", row.error);
         assert_eq!((line.desk.runs(panics), line.effects(panics).await), (0, 0));
-    }
-}
-
-/// Reads JSON, and panics if the message asks for it.
-struct PanickyJson;
-
-impl Codec<Order> for PanickyJson {
-    fn decode(&self, delivery: &Delivery) -> Result<Order, DecodeError> {
-        panics(delivery, "codec");
-        Json.decode(delivery)
     }
 }
 

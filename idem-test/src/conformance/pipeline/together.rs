@@ -20,7 +20,7 @@ fn one_lane() -> Settings {
 }
 
 /// Starts a worker that takes these messages together: they arrive while it runs an earlier one. One more follows them.
-async fn taken_together<W: World>(line: &Line<W>, orders: &[Order]) -> Running {
+pub(super) async fn taken_together<W: World>(line: &Line<W>, orders: &[Order]) -> Running {
     let worker = blocked(line).await;
     orders.iter().for_each(|order| line.publish(order.clone()));
     let_go(line, orders.len()).await;
@@ -252,30 +252,6 @@ pub async fn a_crash_of_a_batch_loses_and_doubles_nothing<W: World>(world: W) {
         }
     }
     assert!(trial.dead_letters().await.unwrap().is_empty());
-}
-
-/// While a batch runs, its deliveries keep their leases.
-pub async fn the_leases_of_what_runs_together_are_extended<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_secs(1)));
-    let orders: Vec<Order> = (0..8).map(|n| Order::new(&n.to_string(), &[Act::Slow])).collect();
-    let worker = taken_together(&line, &orders).await;
-    ends(&line, worker, 8).await;
-    let counts = line.queue.counts();
-    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (10, 0, 0));
-}
-
-/// Messages that fail in a batch run again, one at a time. Those that wait for their run keep their leases.
-pub async fn the_leases_of_what_waits_to_run_alone_are_extended<W: World>(world: W) {
-    let line = Line::new(world).await;
-    line.broker.lease(Some(Duration::from_secs(1)));
-    let slow = |n: usize| Order::new(&n.to_string(), &[Act::SlowFail, Act::Ok]).by_attempt();
-    let orders: Vec<Order> = (0..8).map(slow).collect();
-    let worker = taken_together(&line, &orders).await;
-    ends(&line, worker, 16).await;
-    let counts = line.queue.counts();
-    assert_eq!((counts.deliveries, counts.redeliveries, counts.stale), (10, 0, 0));
-    each_has_one_effect(&line, &orders).await;
 }
 
 /// A batch that is not full waits for more messages, up to the time set with `linger`.

@@ -1,0 +1,33 @@
+//! User code that panics if the message asks for it by the header `panics`.
+
+use idem_core::{BoxError, Codec, DecodeError, Delivery, Extract, Extraction, Json, Param};
+use serde::de::DeserializeOwned;
+
+/// Panics if the message asks for it.
+pub(super) fn panics(delivery: &Delivery, what: &str) {
+    if delivery.headers().get_str("panics") == Some(what) {
+        panic!("this {what} panics");
+    }
+}
+
+/// A parameter whose extraction panics if the message asks for it.
+pub(super) struct Extracted;
+
+impl Param for Extracted {}
+
+impl<S> Extract<S> for Extracted {
+    fn extract(from: &Extraction<'_, S>) -> Result<Self, BoxError> {
+        panics(from.delivery, "extractor");
+        Ok(Self)
+    }
+}
+
+/// Reads JSON, and panics if the message asks for it.
+pub(super) struct PanickyJson;
+
+impl<M: DeserializeOwned> Codec<M> for PanickyJson {
+    fn decode(&self, delivery: &Delivery) -> Result<M, DecodeError> {
+        panics(delivery, "codec");
+        Json.decode(delivery)
+    }
+}
