@@ -3,14 +3,12 @@
 //! `cargo run --example quickstart` needs no server: SQLite in a file, and a broker inside the process.
 
 use std::sync::{Arc, atomic::AtomicI64, atomic::Ordering::Relaxed};
-use std::time::Duration;
 
 use idem::prelude::*;
 use idem::store::{Filter, Page};
 use idem_test::Broker;
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, SqliteConnection};
-use tokio::sync::Notify;
 
 const PAYMENTS: i64 = 200;
 const AMOUNT: i64 = 25;
@@ -32,7 +30,7 @@ async fn credit_account(payment: Payment, tx: &mut SqliteConnection) -> Result<(
 struct Tally {
     processed: AtomicI64,
     skipped: AtomicI64,
-    half: Notify,
+    half: tokio::sync::Notify,
 }
 
 impl Tally {
@@ -85,9 +83,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let inbox = Inbox::new(&store, "bank");
     let done = async {
         broker.idle().await;
-        let scheduled = Filter::new().scheduled();
-        while !inbox.list(&scheduled, Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        while !inbox.list(&Filter::new().scheduled(), Page::default()).await.is_ok_and(|rows| rows.is_empty()) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
     worker().run_until(done).await?;

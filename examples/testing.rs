@@ -31,8 +31,7 @@ async fn database(test: &str) -> Result<(String, SqliteConnection), BoxError> {
     let file = std::env::temp_dir().join(format!("idem-testing-{test}-{}.db", std::process::id()));
     let url = format!("sqlite://{}", file.display());
     let mut db = SqliteConnection::connect(&format!("{url}?mode=rwc")).await?;
-    let table = "CREATE TABLE account (balance INTEGER NOT NULL); INSERT INTO account VALUES (0)";
-    sqlx::raw_sql(table).execute(&mut db).await?;
+    sqlx::raw_sql("CREATE TABLE account (balance INTEGER); INSERT INTO account VALUES (0)").execute(&mut db).await?;
     Ok((url, db))
 }
 

@@ -8,6 +8,7 @@
 //! | `by_hand` | B, the baseline: a loop written with sqlx |
 //! | `worker`, `sqlite`, `brokers` | C: idem on PostgreSQL, on SQLite, from each broker |
 //! | `inbox` | idem with and without `.inbox()`: throughput, and the wait in the inbox |
+//! | `connections` | three workers on one store, with few connections |
 //! | `batches` | D and E: idem in batches, with the unchanged handler or a batch handler |
 //! | `raw` | F: the best the database can do |
 //! | `pgbench` | PostgreSQL's own client, which validates the baseline |
@@ -25,6 +26,7 @@ mod batches;
 mod brokers;
 mod by_hand;
 mod case;
+mod connections;
 mod framework;
 mod idle;
 mod inbox;
@@ -71,6 +73,12 @@ async fn main() -> Result<ExitCode> {
             let url =
                 std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench inbox`")?;
             inbox::measure(&url, scale).await?;
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Connections { scale } => {
+            let url =
+                std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench connections`")?;
+            connections::measure(&url, scale).await?;
             Ok(ExitCode::SUCCESS)
         }
         What::All(options) => {

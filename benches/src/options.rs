@@ -26,6 +26,12 @@ pub(crate) enum What {
         #[arg(default_value_t = 1.0)]
         scale: f64,
     },
+    /// Three workers on one store, with fewer and fewer connections.
+    Connections {
+        /// Multiplies the number of messages.
+        #[arg(default_value_t = 1.0)]
+        scale: f64,
+    },
     /// All sides, in turns.
     All(Options),
     /// The framework alone: a store and a source that do nothing.

@@ -59,6 +59,12 @@ enum What {
         #[arg(long, default_value_t = 1.0)]
         scale: f64,
     },
+    /// Measure three workers on one store with fewer and fewer connections.
+    Connections {
+        /// Multiplies the number of messages, for longer or shorter rounds.
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+    },
     /// Measure the framework alone, with a store and a source that do nothing: time, allocations, and their origins.
     Framework,
 }
@@ -76,6 +82,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         Some(What::Inbox { scale }) => {
             bench.args(["inbox", &scale.to_string()]);
+            servers(&mut bench, false, false)?
+        }
+        Some(What::Connections { scale }) => {
+            bench.args(["connections", &scale.to_string()]);
             servers(&mut bench, false, false)?
         }
         Some(What::Framework) => {
