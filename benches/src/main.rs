@@ -76,8 +76,8 @@ async fn main() -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         What::Connections { scale } => {
-            let url =
-                std::env::var("DATABASE_URL").context("DATABASE_URL is not set: say `cargo xtask bench connections`")?;
+            let url = std::env::var("DATABASE_URL")
+                .context("DATABASE_URL is not set: say `cargo xtask bench connections`")?;
             connections::measure(&url, scale).await?;
             Ok(ExitCode::SUCCESS)
         }
