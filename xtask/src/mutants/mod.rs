@@ -81,6 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let tree = Tree::copy("mutants/tree")?;
     idem_services::prepare()?;
+    idem_services::pooler()?;
     let servers = Up::new(options.keep)?;
     let trial = Trial { tree: &tree, env: &servers.env };
     let times = sound(&trial, &mutants)?;
