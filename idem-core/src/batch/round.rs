@@ -141,13 +141,16 @@ impl<S: Store> Pipeline<S> {
     async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
-        let old = places(&claimed, |claimed| *claimed == Claimed::Found);
+        let old = places(&claimed, |claimed| *claimed == Claimed::Found(None));
         let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
         let known = if old.is_empty() { Vec::new() } else { self.store.known(txn, &sought).await? };
         let mut known = known.into_iter();
         let classified = messages.iter().zip(claimed).map(|(message, claimed)| {
-            let existing = if claimed.is_new() { None } else { known.next().flatten() };
-            self.classify(*message, claimed, existing.as_ref())
+            let claimed = match claimed {
+                Claimed::Found(None) => Claimed::Found(known.next().flatten()),
+                read => read,
+            };
+            self.classify(*message, claimed)
         });
         Ok(classified.map(Found::from).collect())
     }

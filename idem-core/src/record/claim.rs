@@ -39,16 +39,13 @@ impl<S: Store> Pipeline<S> {
         claimed: Claimed,
     ) -> Result<Classified, StoreError> {
         let message = (identity, delivery);
-        if claimed.is_new() {
-            return Ok(self.classify(message, claimed, None));
-        }
-        // A duplicate of a processed message is recognized without a lock, and so without a write.
-        let known = self.store.known(txn, &[identity]).await?.pop().flatten();
-        if let copy @ Classified::Duplicate(Some(_)) = self.classify(message, claimed, known.as_ref()) {
-            return Ok(copy);
+        let classified = self.classify(message, claimed);
+        // A duplicate of a processed message needs no second look, no lock, and so no write.
+        if claimed.is_new() || matches!(classified, Classified::Duplicate(Some(_))) {
+            return Ok(classified);
         }
         let existing = self.store.standing(txn, identity.handler, &identity.key).await?;
-        let classified = self.classify(message, claimed, existing.as_ref());
+        let classified = self.classify(message, Claimed::Found(existing));
         match &classified {
             Classified::Duplicate(None) => self.store.count_duplicate(txn, identity).await?,
             Classified::Conflict(error) => self.conflict(txn, delivery, identity, error).await?,
@@ -57,9 +54,14 @@ impl<S: Store> Pipeline<S> {
         Ok(classified)
     }
 
-    /// Commits what was written for a message that is not new, and returns its outcome.
+    /// Ends the transaction of a message that is not new, and returns its outcome: commits what was written for it.
+    /// Nothing is written for a duplicate of a processed message.
     pub(crate) async fn answer(&self, txn: S::Txn, route: &Route<S>, classified: &Classified) -> Progress {
-        if let Err(fault) = committed(self.store.commit(txn).await) {
+        let ended = match classified {
+            Classified::Duplicate(Some(_)) => self.store.rollback(txn).await.map(drop),
+            _ => committed(self.store.commit(txn).await),
+        };
+        if let Err(fault) = ended {
             return self.outage.hold_for(fault);
         }
         classified.tell();

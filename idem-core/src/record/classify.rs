@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::runtime::Pipeline;
-use crate::store::{Claimed, ExistingClaim, Identity};
+use crate::store::{Claimed, Identity};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
@@ -23,19 +23,17 @@ pub(crate) enum Classified {
     Gone,
 }
 
-/// Classifies a message by the result of its claim, and by the existing claim if there is one. Calls `too_old` only if
-/// the claim is new.
+/// Classifies a message by the result of its claim. Calls `too_old` only if the claim is new.
 pub(crate) fn classify(
     identity: &Identity,
     claimed: Claimed,
-    existing: Option<&ExistingClaim>,
     too_old: impl FnOnce(Option<SystemTime>) -> Option<String>,
 ) -> Classified {
-    match (claimed, existing) {
-        (Claimed::New { pruned_through }, _) => too_old(pruned_through).map_or(Classified::New, Classified::TooOld),
-        (Claimed::Found, None) => Classified::Gone,
-        (Claimed::Found, Some(claim)) if claim.fingerprint == identity.fingerprint => Classified::Duplicate(claim.age),
-        (Claimed::Found, Some(_)) => {
+    match claimed {
+        Claimed::New { pruned_through } => too_old(pruned_through).map_or(Classified::New, Classified::TooOld),
+        Claimed::Found(None) => Classified::Gone,
+        Claimed::Found(Some(claim)) if claim.fingerprint == identity.fingerprint => Classified::Duplicate(claim.age),
+        Claimed::Found(Some(_)) => {
             Classified::Conflict(format!("another message was taken over under the key {} before", identity.key))
         }
     }
@@ -68,26 +66,21 @@ impl Classified {
 
 impl<S: Store> Pipeline<S> {
     /// Calls [`classify`] with the pruning cutoff of the message's handler.
-    pub(crate) fn classify(
-        &self,
-        (identity, delivery): (&Identity, &Delivery),
-        claimed: Claimed,
-        existing: Option<&ExistingClaim>,
-    ) -> Classified {
-        classify(identity, claimed, existing, |through| self.routes.too_old(identity.handler, delivery, through))
+    pub(crate) fn classify(&self, (identity, delivery): (&Identity, &Delivery), claimed: Claimed) -> Classified {
+        classify(identity, claimed, |through| self.routes.too_old(identity.handler, delivery, through))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::HandlerId;
+    use crate::store::{ExistingClaim, HandlerId};
     use crate::{Fingerprint, Key};
 
     const AGE: Duration = Duration::from_secs(7);
 
-    fn claim(payload: &[u8], age: Option<Duration>) -> ExistingClaim {
-        ExistingClaim { fingerprint: Fingerprint::of(payload), age }
+    fn claim(payload: &[u8], age: Option<Duration>) -> Claimed {
+        Claimed::Found(Some(ExistingClaim { fingerprint: Fingerprint::of(payload), age }))
     }
 
     #[test]
@@ -99,21 +92,17 @@ mod tests {
         let old = || Classified::TooOld("old".to_owned());
         let conflict = || Classified::Conflict("another message was taken over under the key a before".to_owned());
         let table = [
-            (new, None, Classified::New),
-            (pruned, None, old()),
-            // A claim that was read before the new claim was made is outdated.
-            (new, Some(claim(b"other", None)), Classified::New),
-            (pruned, Some(claim(b"ours", None)), old()),
-            (Claimed::Found, None, Classified::Gone),
-            (Claimed::Found, Some(claim(b"ours", Some(AGE))), Classified::Duplicate(Some(AGE))),
-            (Claimed::Found, Some(claim(b"ours", None)), Classified::Duplicate(None)),
-            (Claimed::Found, Some(claim(b"other", Some(AGE))), conflict()),
-            (Claimed::Found, Some(claim(b"other", None)), conflict()),
+            (new, Classified::New),
+            (pruned, old()),
+            (Claimed::Found(None), Classified::Gone),
+            (claim(b"ours", Some(AGE)), Classified::Duplicate(Some(AGE))),
+            (claim(b"ours", None), Classified::Duplicate(None)),
+            (claim(b"other", Some(AGE)), conflict()),
+            (claim(b"other", None), conflict()),
         ];
-        for (claimed, existing, expected) in table {
+        for (claimed, expected) in table {
             let too_old = |through: Option<SystemTime>| through.map(|_| "old".to_owned());
-            let classified = classify(&identity, claimed, existing.as_ref(), too_old);
-            assert_eq!(classified, expected, "{claimed:?}, {existing:?}");
+            assert_eq!(classify(&identity, claimed, too_old), expected, "{claimed:?}");
         }
     }
 
@@ -121,8 +110,8 @@ mod tests {
     fn the_age_of_a_message_is_asked_only_where_its_claim_is_new() {
         let identity =
             Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::of(b"ours") };
-        for existing in [None, Some(claim(b"ours", Some(AGE))), Some(claim(b"other", None))] {
-            classify(&identity, Claimed::Found, existing.as_ref(), |_| panic!("{existing:?}"));
+        for claimed in [Claimed::Found(None), claim(b"ours", Some(AGE)), claim(b"other", None)] {
+            classify(&identity, claimed, |_| panic!("{claimed:?}"));
         }
     }
 

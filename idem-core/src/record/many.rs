@@ -45,7 +45,7 @@ impl<S: Store> Pipeline<S> {
         let groups: Vec<&[&Known]> = messages.chunk_by(|one, next| one.place() == next.place()).collect();
         let firsts: Vec<&Identity> = groups.iter().map(|group| &group[0].identity).collect();
         let claimed = self.store.claim_many(txn, &firsts, state).await?;
-        let is_found = |at: &usize| claimed[*at] == Claimed::Found;
+        let is_found = |at: &usize| !claimed[*at].is_new();
         let found: Vec<&Identity> = (0..firsts.len()).filter(is_found).map(|at| firsts[at]).collect();
         let existing = if found.is_empty() { Vec::new() } else { self.store.standing_many(txn, &found).await? };
         let mut existing = existing.into_iter();
@@ -56,8 +56,8 @@ impl<S: Store> Pipeline<S> {
             let claim = if new { Some(made(&group[0].identity)) } else { existing.next().flatten() };
             for (at, Known { delivery, identity }) in group.iter().enumerate() {
                 // The first message of a key has claimed it, and the others find that claim.
-                let claimed = if at == 0 { claimed } else { Claimed::Found };
-                let classified = self.classify((identity, delivery), claimed, claim.as_ref());
+                let claimed = if at == 0 && new { claimed } else { Claimed::Found(claim) };
+                let classified = self.classify((identity, delivery), claimed);
                 match &classified {
                     // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
                     Classified::Duplicate(None) if !new => duplicates.push(identity),

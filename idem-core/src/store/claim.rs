@@ -46,8 +46,10 @@ pub enum Claimed {
         /// message published before it may have been processed although it has no claim.
         pruned_through: Option<SystemTime>,
     },
-    /// There is a committed claim with this key. [`ExistingClaim`] tells whether it belongs to this message.
-    Found,
+    /// There is a committed claim with this key, and it tells whether it belongs to this message. `None`: the statement
+    /// did not read it, because it was committed only while the statement ran, or because the store reads claims in a
+    /// statement of their own.
+    Found(Option<ExistingClaim>),
 }
 
 impl Claimed {
@@ -58,7 +60,7 @@ impl Claimed {
 }
 
 /// A committed claim.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExistingClaim {
     /// The fingerprint of the message that holds the key.

@@ -1,6 +1,6 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{CommitResult, InboxRows, Kind, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, Kind, Transactions};
 use sqlx::Connection;
 
 use crate::proxy::Proxy;
@@ -44,6 +44,27 @@ async fn a_direct_delivery_costs_two_round_trips_beside_the_handlers_own() {
     assert_eq!((ours, handlers), (2, 3));
     assert_eq!(world.effects().await, 5);
     assert_eq!(proxy.connections(), 1 + 1, "and one of idem's own");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_duplicate_costs_one_round_trip_beside_the_end_of_its_transaction() {
+    let Some((world, proxy)) = watched().await else { return };
+    world.process("a").await;
+    let mut costs = (0, 0);
+    for _ in 0..3 {
+        proxy.trips();
+        let copy = world.identity("a");
+        let claim = world.store.begin_with_claim(DEADLINE, &copy, ClaimState::Processed);
+        let (txn, claimed) = claim.await.unwrap();
+        let claim = proxy.trips();
+        let Claimed::Found(Some(existing)) = claimed else { panic!("{claimed:?}") };
+        assert_eq!(existing.fingerprint, copy.fingerprint);
+        assert!(existing.age.is_some());
+        world.store.rollback(txn).await.unwrap();
+        costs = (claim, proxy.trips());
+    }
+    assert_eq!(costs, (1, 1));
     world.end().await;
 }
 

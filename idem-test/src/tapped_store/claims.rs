@@ -62,6 +62,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         handler: HandlerId,
         key: &Key,
     ) -> Result<Option<ExistingClaim>, StoreError> {
+        self.tap.before("standing", key.as_bytes()).await?;
         self.within.standing(&mut txn.within, handler, key).await
     }
 
@@ -94,6 +95,9 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         txn: &mut TappedTxn<S::Txn, T>,
         ids: &[&Identity],
     ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+        for identity in ids {
+            self.tap.before("known", identity.key.as_bytes()).await?;
+        }
         self.within.known(&mut txn.within, ids).await
     }
 

@@ -7,8 +7,8 @@ use crate::harness::Crash;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
-    /// Runs before `ping`, `seen`, `poll_due` and `stats`, and before each `claim` and `insert` with the key of the
-    /// message.
+    /// Runs before `ping`, `seen`, `poll_due` and `stats`, and before each `claim`, `standing`, `known` and
+    /// `insert` with the key of the message.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }

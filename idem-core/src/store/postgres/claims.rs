@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, Identity, StoreError};
@@ -12,20 +13,28 @@ use super::rows::time;
 use super::{Postgres, Txn, begin, commit, limits};
 
 impl Txn {
-    /// Decodes the answer to the claim: the transaction id, and how far claims were pruned.
-    fn claimed(&mut self, rows: &[sqlx::postgres::PgRow], identity: &Identity) -> Result<Claimed, StoreError> {
-        match rows.first() {
-            Some(row) => {
-                self.guard(row.try_get(0)?, Some((identity.handler, identity.key)));
-                Ok(Claimed::New { pruned_through: pruned(row)? })
-            }
-            None => Ok(Claimed::Found),
-        }
+    /// Decodes the answer to the claim. Its rows have the transaction id and how far claims were pruned, or the existing
+    /// claim. There is none if the claim was committed while the statement ran.
+    fn claimed(&mut self, rows: &[PgRow], identity: &Identity) -> Result<Claimed, StoreError> {
+        let Some(row) = rows.first() else { return Ok(Claimed::Found(None)) };
+        let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
+            return Ok(Claimed::Found(Some(ExistingClaim {
+                fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(3)?),
+                age: row.try_get::<Option<i64>, _>(4)?.map(age),
+            })));
+        };
+        self.guard(xid, Some((identity.handler, identity.key)));
+        Ok(Claimed::New { pruned_through: pruned(row)? })
     }
 }
 
+/// Converts microseconds; 0 if the clock was set back meanwhile.
+fn age(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
 /// Decodes the time in microseconds in the third column of the answer, a number or, in the simple protocol, text.
-fn pruned(row: &sqlx::postgres::PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
+fn pruned(row: &PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
     Ok(row.try_get::<Option<i64>, _>(2)?.map(time))
 }
 
@@ -107,10 +116,9 @@ impl Claims for Postgres {
     ) -> Result<Option<ExistingClaim>, StoreError> {
         let rows = txn.ask(self.sql().standing.query().bind(handler.0).bind(key.as_bytes())).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let micros: Option<i64> = row.try_get(1)?;
         Ok(Some(ExistingClaim {
             fingerprint: Fingerprint::stored(row.try_get(0)?),
-            age: micros.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
+            age: row.try_get::<Option<i64>, _>(1)?.map(age),
         }))
     }
 

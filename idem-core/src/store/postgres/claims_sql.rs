@@ -7,14 +7,22 @@
 /// How far claims were pruned comes from the snapshot in which NOT EXISTS searches for the claim: a claim that is not
 /// in it was either never made, or deleted by a prune whose date is in it. A plain ON CONFLICT sees the current rows,
 /// and would miss the date of a prune that committed after the snapshot.
+///
+/// An existing claim is in the answer, so that a duplicate of a processed message costs one round trip and no lock.
 pub(super) const CLAIM: &str = "
-    INSERT INTO {schema}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
-    SELECT $1, $2, $3, CASE WHEN $4 THEN now() END
-    WHERE NOT EXISTS (SELECT FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2)
-    ON CONFLICT (handler_id, key) DO NOTHING
-    RETURNING pg_current_xact_id()::text,
-              set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true),
-              (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {schema}.handlers WHERE id = $1)";
+    WITH existing AS MATERIALIZED (
+        SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint AS age
+        FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2
+    ), inserted AS (
+        INSERT INTO {schema}.processed_messages AS claim (handler_id, key, fingerprint, processed_at)
+        SELECT $1, $2, $3, CASE WHEN $4 THEN now() END WHERE NOT EXISTS (SELECT FROM existing)
+        ON CONFLICT (handler_id, key) DO NOTHING
+        RETURNING pg_current_xact_id()::text,
+                  set_config('lock_timeout', coalesce($5, current_setting('lock_timeout')), true),
+                  (SELECT (extract(epoch FROM pruned_through) * 1000000)::bigint FROM {schema}.handlers WHERE id = $1)
+    )
+    SELECT inserted.*, NULL::bytea, NULL::bigint FROM inserted
+    UNION ALL SELECT NULL, NULL, NULL, fingerprint, age FROM existing";
 
 pub(super) const STANDING: &str = "
     SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint

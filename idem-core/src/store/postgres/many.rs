@@ -48,7 +48,7 @@ impl Postgres {
             Some(rows) => rows,
             None => txn.ask(claim(&self.sql().claim_beside)).await?,
         };
-        let none = || Ok(vec![Claimed::Found; identities.len()]);
+        let none = || Ok(vec![Claimed::Found(None); identities.len()]);
         let Some(row) = rows.first() else { return none() };
         let Some(xid) = row.try_get(2)? else { return none() };
         let pruned: Vec<Option<i64>> = row.try_get::<Option<_>, _>(4)?.unwrap_or_default();
@@ -71,7 +71,7 @@ impl Postgres {
         }
         let (Some(new_handlers), Some(new_keys)) = new else { return Ok(handlers.into_iter().map(made).collect()) };
         let new = new_handlers.iter().copied().zip(new_keys.iter().map(Vec::as_slice)).collect::<HashSet<_>>();
-        let claimed = |at: (i32, &[u8])| if new.contains(&at) { made(at.0) } else { Claimed::Found };
+        let claimed = |at: (i32, &[u8])| if new.contains(&at) { made(at.0) } else { Claimed::Found(None) };
         Ok(handlers.into_iter().zip(keys).map(claimed).collect())
     }
 

@@ -55,9 +55,27 @@ pub(super) async fn insert(
         .bind(identity.key.as_bytes())
         .bind(identity.fingerprint.as_bytes())
         .bind(state == ClaimState::Processed)
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    Ok(inserted.map_or(Claimed::Found, |through| Claimed::New { pruned_through: through.map(time) }))
+    match inserted {
+        Some(through) => Ok(Claimed::New { pruned_through: through.map(time) }),
+        None => Ok(Claimed::Found(read(store, connection, identity.handler, &identity.key).await?)),
+    }
+}
+
+/// The transaction is the single writer, so no other connection can delete the claim before it ends.
+async fn read(
+    store: &Sqlite,
+    connection: &mut SqliteConnection,
+    handler: HandlerId,
+    key: &Key,
+) -> Result<Option<ExistingClaim>, sqlx::Error> {
+    let query = sqlx::query(store.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());
+    let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
+    Ok(Some(ExistingClaim {
+        fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
+        age: row.try_get::<Option<i64>, _>("age")?.map(duration),
+    }))
 }
 
 impl Claims for Sqlite {
@@ -79,25 +97,16 @@ impl Claims for Sqlite {
 
     async fn claim(&self, txn: &mut Txn, identity: &Identity, state: ClaimState) -> Result<Claimed, StoreError> {
         let claimed = claim_many(self, txn, &[identity], state).await?;
-        Ok(claimed.first().copied().unwrap_or(Claimed::Found))
+        Ok(claimed.first().copied().unwrap_or(Claimed::Found(None)))
     }
 
-    /// The transaction is the single writer, so no other connection can delete the claim before it ends.
     async fn standing(
         &self,
         txn: &mut Txn,
         handler: HandlerId,
         key: &Key,
     ) -> Result<Option<ExistingClaim>, StoreError> {
-        let read = async {
-            let query = sqlx::query(self.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());
-            let Some(row) = query.fetch_optional(txn.connection()).await? else { return Ok(None) };
-            Ok(Some(ExistingClaim {
-                fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
-                age: row.try_get::<Option<i64>, _>("age")?.map(duration),
-            }))
-        };
-        read.await.map_err(|error| self.file.fault(error))
+        read(self, txn.connection(), handler, key).await.map_err(|error| self.file.fault(error))
     }
 
     async fn claim_many(

@@ -6,8 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::sql::{duration, ids, row};
 use super::{Sqlite, claims, prune, register};
 use crate::store::{
-    ClaimState, Claimed, Cures, Filter, HandlerId, Identity, Operator, Page, Pruned, Replayed, Row, Stats, StoreError,
-    Waiting,
+    ClaimState, Cures, Filter, HandlerId, Identity, Operator, Page, Pruned, Replayed, Row, Stats, StoreError, Waiting,
 };
 use crate::{Fingerprint, Key, Reason};
 
@@ -184,7 +183,7 @@ impl Operator for Sqlite {
                 return Ok(Replayed::NotFound);
             };
             let identity = Identity { handler, key: *key, fingerprint };
-            if claims::insert(self, txn.connection(), &identity, ClaimState::Waiting).await? == Claimed::Found {
+            if !claims::insert(self, txn.connection(), &identity, ClaimState::Waiting).await?.is_new() {
                 return Ok(Replayed::KeyTaken);
             }
             sqlx::query(self.prefix.sql(REPLAY)).bind(id).bind(key.as_bytes()).execute(txn.connection()).await?;

@@ -58,6 +58,8 @@ macro_rules! pipeline_suite {
     ($world:ty) => {
         $crate::pipeline_suite!(@both $world);
         $crate::__suite! { $world, pipeline:
+            // duplicates
+            a_duplicate_of_a_processed_message_needs_no_second_look
             // delivery order by key
             a_key_keeps_its_order_over_failures
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order

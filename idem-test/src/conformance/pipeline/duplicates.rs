@@ -10,6 +10,7 @@ use crate::conformance::soon;
 use crate::conformance::store::World;
 use crate::tap::{AckTap, Tap};
 
+use super::faulty::Do;
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
@@ -34,6 +35,32 @@ pub async fn a_duplicate_is_acked_and_not_handled<W: World>(world: W) {
     outcomes.sort();
     assert_eq!(outcomes, ["duplicate", "processed", "processed"]);
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.queue.counts().acks), (1, 1, 3));
+}
+
+/// The answer to its claim tells that it is a duplicate, and for how long: no statement that reads or locks the claim
+/// follows. The copy of a dead letter is counted in its row, which needs the lock.
+pub async fn a_duplicate_of_a_processed_message_needs_no_second_look<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let orders = || [Order::ok("processed"), Order::new("dead", &[Act::Permanent])];
+    orders().into_iter().for_each(|order| line.publish(order));
+    line.run(2).await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let asks = asked.clone();
+    let hook = move |method: &'static str, key: &[u8]| {
+        if !key.is_empty() {
+            asks.lock().unwrap().push((method, String::from_utf8_lossy(key).into_owned()));
+        }
+        Do::Work
+    };
+    let worker = line.start_over(hook, Settings::default());
+    for (n, order) in orders().into_iter().enumerate() {
+        line.publish(order);
+        assert_eq!(line.outcomes(3 + n).await.last().map(String::as_str), Some("duplicate"));
+    }
+    worker.stop().await;
+    let all = asked.lock().unwrap().clone();
+    let of = |key: &str| all.iter().filter(|(_, of)| of == key).map(|(method, _)| *method).collect::<Vec<_>>();
+    assert_eq!((of("processed"), of("dead")), (vec!["claim"], vec!["claim", "standing"]));
 }
 
 /// Of copies in flight in one process, one is handled while the others wait in memory. Where messages are stored first,

@@ -15,7 +15,8 @@ pub async fn first_claim_is_new<W: World>(world: W) {
     assert!(stage.claim_now(&stage.id("a")).await.is_new());
 }
 
-/// A committed claim is found by this process and by others, whatever claim state they ask for.
+/// A committed claim is found by this process and by others, whatever claim state they ask for. The answer has the
+/// fingerprint of its message, and the time since that was processed.
 pub async fn a_committed_claim_is_found<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let other = stage.world.store(Setup::default()).await.unwrap();
@@ -24,10 +25,18 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
     for store in [&stage.store, &other] {
         for key in ["dated", "waiting"] {
             for promise in [ClaimState::Processed, ClaimState::Waiting] {
+                let asks = stage.message(key, "another payload");
                 let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
-                let claimed = store.claim(&mut txn, &stage.message(key, "another payload"), promise).await.unwrap();
-                assert_eq!(claimed, Claimed::Found, "{key} {promise:?}");
+                let claimed = store.claim(&mut txn, &asks, promise).await.unwrap();
                 store.rollback(txn).await.unwrap();
+                let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks, promise).await.unwrap();
+                store.rollback(txn).await.unwrap();
+                for claimed in [claimed, again] {
+                    let Claimed::Found(Some(claim)) = claimed else { panic!("{key} {promise:?}: {claimed:?}") };
+                    assert_eq!(claim.fingerprint, stage.id(key).fingerprint, "{key} {promise:?}");
+                    assert_eq!(claim.age.is_some(), key == "dated", "{key} {promise:?}: {claim:?}");
+                    assert!(claim.age.unwrap_or_default() < Duration::from_secs(60), "{claim:?}");
+                }
             }
         }
     }
@@ -53,7 +62,7 @@ pub async fn an_uncommitted_claim_is_waited_for_then_busy<W: World>(world: W) {
         }
     }
     committed(stage.commit(first).await);
-    assert_eq!(stage.claim_now(&stage.id("a")).await, Claimed::Found);
+    assert!(!stage.claim_now(&stage.id("a")).await.is_new());
 }
 
 /// A claim that waited for another one finds it if that is committed, and is new if that is rolled back.
@@ -146,7 +155,7 @@ pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
     for key in keys {
         let identity = Identity { key: Key::of(key).unwrap(), ..stage.id("unused") };
         stage.row(&identity, true, Ok(Duration::ZERO)).await;
-        assert_eq!(stage.claim_now(&identity).await, Claimed::Found, "{key:?}");
+        assert!(!stage.claim_now(&identity).await.is_new(), "{key:?}");
         let row = stage.take_one(idem_core::store::Kind::Ordinary).await;
         assert_eq!(row.identity.key.as_bytes(), key);
         let mut txn = stage.begin().await;

@@ -54,7 +54,7 @@ pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
     committed(stage.commit(txn).await);
     let mut txn = stage.begin().await;
     let again = stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await.unwrap();
-    assert_eq!(again, vec![Claimed::Found; all.len()]);
+    assert_eq!((again.len(), again.iter().filter(|claimed| claimed.is_new()).count()), (all.len(), 0));
     committed(stage.commit(txn).await);
     assert!(stage.is_dated("a").await && stage.is_waiting("waiting").await);
 }

@@ -37,7 +37,7 @@ pub async fn prune_deletes_old_dated_claims_only<W: World>(world: W) {
     assert_eq!(stage.store.prune().await.unwrap(), pruned(2));
     assert!(stage.claim_now(&stage.id("old")).await.is_new());
     for key in ["scheduled", "dead", "waiting", "fresh"] {
-        assert_eq!(stage.claim_now(&stage.id(key)).await, Claimed::Found, "{key}");
+        assert!(!stage.claim_now(&stage.id(key)).await.is_new(), "{key}");
     }
     assert_eq!(stage.store.prune().await.unwrap(), pruned(0));
 }
@@ -92,10 +92,10 @@ pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(w
     let (a, known) = (stage.id("a"), stage.id("known"));
     let b = Identity { handler: other, ..stage.id("b") };
     let (of_handler, of_other) = (Claimed::New { pruned_through: expected }, Claimed::New { pruned_through: None });
-    for (ids, claimed) in [
-        (vec![&a, &b], vec![of_handler, of_other]),
-        (vec![&a, &known, &b], vec![of_handler, Claimed::Found, of_other]),
-        (vec![&known, &b], vec![Claimed::Found, of_other]),
+    for (ids, expected) in [
+        (vec![&a, &b], vec![Some(of_handler), Some(of_other)]),
+        (vec![&a, &known, &b], vec![Some(of_handler), None, Some(of_other)]),
+        (vec![&known, &b], vec![None, Some(of_other)]),
     ] {
         // The first attempt of a transaction may use a different statement from later ones.
         for attempts in 1..3 {
@@ -103,7 +103,9 @@ pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(w
             for _ in 1..attempts {
                 stage.store.claim_many(&mut txn, &[&known], ClaimState::Processed).await.unwrap();
             }
-            assert_eq!(stage.store.claim_many(&mut txn, &ids, ClaimState::Processed).await.unwrap(), claimed);
+            let claimed = stage.store.claim_many(&mut txn, &ids, ClaimState::Processed).await.unwrap();
+            let new: Vec<_> = claimed.into_iter().map(|claimed| Some(claimed).filter(Claimed::is_new)).collect();
+            assert_eq!(new, expected);
             stage.store.rollback(txn).await.unwrap();
         }
     }
@@ -152,7 +154,7 @@ pub async fn claims_are_kept_for_the_retention_of_their_own_handler<W: World>(wo
     for store in [&long, &stage.store] {
         store.prune().await.unwrap();
     }
-    assert_eq!(stage.claim_now(&kept).await, Claimed::Found);
+    assert!(!stage.claim_now(&kept).await.is_new());
     assert!(stage.claim_now(&stage.id("a")).await.is_new());
     let retention = stage.store.retention(&[other, stage.handler]).await.unwrap();
     assert_eq!(retention, [Some(RETENTION * 100), Some(RETENTION)]);

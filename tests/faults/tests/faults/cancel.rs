@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use idem::store::HasConnection;
-use idem::store::{ClaimState, Claimed, Claims, CommitResult, HandlerId, Identity, Transactions};
+use idem::store::{ClaimState, Claims, CommitResult, HandlerId, Identity, Transactions};
 use idem::{Fingerprint, Key, Postgres};
 use idem_faults::{Act, Order, World, until, within};
 use sqlx::PgConnection;
@@ -29,7 +29,7 @@ async fn pass(time: Duration) {
 /// Begin, claim, effect, commit. Returns whether this call processed the message.
 async fn process(world: Arc<World>, store: Postgres, identity: Identity, id: String) -> bool {
     let mut txn = store.begin(Duration::from_secs(10)).await.unwrap();
-    if store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap() == Claimed::Found {
+    if !store.claim(&mut txn, &identity, ClaimState::Processed).await.unwrap().is_new() {
         store.rollback(txn).await.unwrap();
         return false;
     }
