@@ -39,8 +39,8 @@ impl Written {
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Decodes a delivery and computes its key for each of these handlers. What rejects it for one of them does not
-    /// concern the others.
+    /// Decodes a delivery and computes its key for each of these handlers. A message that one of them
+    /// cannot take still reaches the others.
     pub(crate) fn share(&self, delivery: &Delivery, routes: &[&Route<S>]) -> Shares {
         let mut shares = Shares { known: Vec::new(), unfit: Vec::new(), unprepared: false };
         for route in routes {

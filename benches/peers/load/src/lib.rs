@@ -1,4 +1,4 @@
-//! What is the same for all peers: the messages, the lanes, the clock, and the line that comes out.
+//! The parts that all peers share: the messages, the lanes, the clock, and the line that comes out.
 //!
 //! A peer is a program of its own: `peer-x --lanes 16 --messages 4000`, with the database in `DATABASE_URL`. The
 //! benchmark has made the table `idem_bench.effects` before, and holds the count of rows against the messages.
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The one statement of a handler, as on all other sides of the benchmark. What stands as `side` is a peer's.
+/// The one statement of a handler, as on all other sides of the benchmark. Its `side` stands for a peer.
 pub const EFFECT: &str = "INSERT INTO idem_bench.effects (side, order_id, amount) VALUES (4, $1, $2)";
 
 /// How many of them there are.
@@ -26,7 +26,7 @@ pub struct OrderPaid {
     pub amount: i64,
 }
 
-/// What the program was asked for.
+/// The size of the run that was asked for.
 #[derive(Debug)]
 pub struct Load {
     pub url: String,

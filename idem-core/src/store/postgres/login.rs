@@ -65,7 +65,8 @@ impl Login {
         Err(Failure::Lost(failed.into()))
     }
 
-    /// Logs in with these options. What idem needs of them is set here, so that no callback can leave it out.
+    /// Logs in with these options. The settings that idem needs are made here, so that no
+    /// callback can leave them out.
     pub(super) async fn connect(&self, options: PgConnectOptions) -> Result<PgConnection, Failure> {
         let options = match self.pooled {
             // pgbouncer rejects the setting (its manual, `ignore_startup_parameters`), and a cached statement would be

@@ -81,7 +81,7 @@ impl PostgresOptions {
     /// be called for several logins at once. It has 5 seconds, so it should return a token that it has fetched before.
     /// Its error, its panic, and no answer in time are a failed login: it ends the start of a worker, and later it is
     /// tried again like any lost connection, while the connections that are open go on. Its error is shown and logged,
-    /// so it must hold no secret. What the callback returns is neither shown nor logged.
+    /// so it must hold no secret. The options that the callback returns are neither shown nor logged.
     ///
     /// It may return other startup settings, such as `options.options([("app.tenant", "acme")])` or
     /// `options.options([("role", "billing")])` for roles that a vault creates for an hour. They are the initial
