@@ -56,7 +56,7 @@ async fn run(url: &str, connections: usize, slow: bool, messages: usize) -> Resu
     let mut workers = JoinSet::new();
     for n in 0..WORKERS {
         let queue = Queue::new(message::fresh(messages)?);
-        let worker = Worker::new(&format!("bench-{n}"), store.clone(), Deliveries::of(queue.clone()));
+        let worker = Worker::new(format!("bench-{n}"), store.clone(), Deliveries::of(queue.clone()));
         let worker = if slow { worker.handler::<order_paid_slowly>() } else { worker.handler::<order_paid>() };
         workers.spawn(crate::worker::drive(worker.concurrency(IN_FLIGHT), queue));
     }
