@@ -1,6 +1,7 @@
 //! Several messages in one transaction: claims made and read, rows inserted.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use idem_core::store::{
@@ -156,6 +157,40 @@ pub async fn many_claims_that_waited_find_what_was_committed<W: World>(world: W)
 const ROUNDS: usize = 40;
 /// So many that a statement with them takes longer than starting one: each round overlaps reliably.
 const KEYS: usize = 400;
+
+/// A batch that waits for its first key holds none of the others. In any other order, two batches could each hold a
+/// claim that the other one waits for.
+pub async fn many_claims_are_made_in_their_order<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let all = sorted((0..KEYS).map(|n| one_of(stage.handler, 0, n)).collect());
+    let first = stage.claimed(&all[0]).await;
+    let is_done = AtomicBool::new(false);
+    let waits = async {
+        while !is_done.load(Relaxed) {
+            let mut txn = stage.begin().await;
+            let claimed = stage.store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await;
+            assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{claimed:?}");
+            stage.store.rollback(txn).await.unwrap();
+        }
+    };
+    let beside = async {
+        for _ in 0..10 {
+            settled(async || stage.world.waiting().await.filter(|waiting| *waiting > 0)).await;
+            // It waits for a shorter time than the batch, which would otherwise give up first.
+            let mut txn = stage.store.begin(Duration::from_millis(100)).await.unwrap();
+            let claimed = stage.store.claim_many(&mut txn, &refs(&all[1..11]), ClaimState::Processed).await;
+            // On a busy machine, this transaction may end by its own limits instead.
+            drop(stage.store.rollback(txn).await);
+            assert!(!matches!(claimed, Err(StoreError::LockTimeout)), "the batch holds a claim behind its first");
+        }
+        is_done.store(true, Relaxed);
+    };
+    tokio::join!(waits, beside);
+    stage.store.rollback(first).await.unwrap();
+}
 
 /// Two transactions claim overlapping sets at the same moment, again and again. For each key one claim is new. Almost
 /// none waits longer than the other's commit takes, as it would in a deadlock.

@@ -176,6 +176,7 @@ macro_rules! store_suite {
             many_claims_that_are_read_are_kept
             a_claim_that_is_held_up_fails_all_of_many
             many_claims_that_waited_find_what_was_committed
+            many_claims_are_made_in_their_order
             overlapping_claims_of_many_never_deadlock
             the_guard_watches_over_many_claims
             a_commit_by_the_handler_of_one_of_many_is_refused
