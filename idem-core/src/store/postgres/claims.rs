@@ -9,8 +9,8 @@ use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, Identi
 use crate::{Fingerprint, Key};
 
 use super::answer::About;
-use super::rows::time;
-use super::{Postgres, Txn, begin, commit, limits};
+use super::rows::{duration, time};
+use super::{Postgres, Txn, begin, commit, limits, many, register};
 
 impl Txn {
     /// Decodes the answer to the claim. Its rows have the transaction id and how far claims were pruned, or the existing
@@ -20,17 +20,12 @@ impl Txn {
         let Some(xid) = row.try_get::<Option<String>, _>(0)? else {
             return Ok(Claimed::Found(Some(ExistingClaim {
                 fingerprint: Fingerprint::stored(&row.try_get::<Vec<u8>, _>(3)?),
-                age: row.try_get::<Option<i64>, _>(4)?.map(age),
+                age: row.try_get::<Option<i64>, _>(4)?.map(duration),
             })));
         };
         self.guard(xid, Some((identity.handler, identity.key)));
         Ok(Claimed::New { pruned_through: pruned(row)? })
     }
-}
-
-/// Converts microseconds; 0 if the clock was set back meanwhile.
-fn age(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// Decodes the time in microseconds in the third column of the answer, a number or, in the simple protocol, text.
@@ -40,19 +35,19 @@ fn pruned(row: &PgRow) -> Result<Option<std::time::SystemTime>, StoreError> {
 
 impl Claims for Postgres {
     async fn register(&self, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {
-        self.intern(consumer, names).await
+        register::register(self, consumer, names).await
     }
 
     async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
-        self.note_seen(handlers).await
+        register::seen(self, handlers).await
     }
 
     async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {
-        self.any_claim(consumer).await
+        register::has_history(self, consumer).await
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {
-        self.retentions(handlers).await
+        register::retention(self, handlers).await
     }
 
     async fn claim(&self, txn: &mut Txn, identity: &Identity, state: ClaimState) -> Result<Claimed, StoreError> {
@@ -118,7 +113,7 @@ impl Claims for Postgres {
         let Some(row) = rows.first() else { return Ok(None) };
         Ok(Some(ExistingClaim {
             fingerprint: Fingerprint::stored(row.try_get(0)?),
-            age: row.try_get::<Option<i64>, _>(1)?.map(age),
+            age: row.try_get::<Option<i64>, _>(1)?.map(duration),
         }))
     }
 
@@ -128,15 +123,15 @@ impl Claims for Postgres {
         ids: &[&Identity],
         state: ClaimState,
     ) -> Result<Vec<Claimed>, StoreError> {
-        self.make_claims(txn, ids, state).await
+        many::claim_many(self, txn, ids, state).await
     }
 
     async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
-        self.read_claims(txn, ids, &self.sql().standing_many).await
+        many::read_many(txn, ids, &self.sql().standing_many).await
     }
 
     async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
-        self.read_claims(txn, ids, &self.sql().known).await
+        many::read_many(txn, ids, &self.sql().known).await
     }
 
     async fn reopen(&self, txn: &mut Txn, handler: HandlerId, key: &Key) -> Result<(), StoreError> {

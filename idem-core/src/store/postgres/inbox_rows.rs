@@ -39,7 +39,7 @@ impl InboxRows for Postgres {
     }
 
     async fn insert_many(&self, txn: &mut Txn, rows: &[NewRow<'_>]) -> Result<(), StoreError> {
-        self.insert_rows(txn, rows).await
+        many::insert_many(self, txn, rows).await
     }
 
     async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
@@ -49,7 +49,7 @@ impl InboxRows for Postgres {
     }
 
     async fn count_duplicates(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), StoreError> {
-        self.sight_rows(txn, ids).await
+        many::count_duplicates(self, txn, ids).await
     }
 
     async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
@@ -62,7 +62,7 @@ impl InboxRows for Postgres {
     }
 
     async fn start_many(&self, txn: &mut Txn, rows: &[&Row]) -> Result<Vec<bool>, StoreError> {
-        self.start_rows(txn, rows).await
+        many::start_many(self, txn, rows).await
     }
 
     async fn remove(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {

@@ -1,14 +1,12 @@
 //! Operator queries: stats, list, replay, discard.
 
-use std::time::Duration;
-
 use sqlx::Row as _;
 
 use crate::store::{Cures, Filter, HandlerId, Operator, Page, Pruned, Replayed, Row, Stats, StoreError, Waiting};
 use crate::{Key, Reason};
 
-use super::rows::{self, ids};
-use super::{Postgres, statement};
+use super::rows::{self, duration, ids};
+use super::{Postgres, register, statement};
 
 impl Operator for Postgres {
     async fn stats(&self, handlers: &[HandlerId]) -> Result<Stats, StoreError> {
@@ -18,12 +16,12 @@ impl Operator for Postgres {
         Ok(Stats {
             scheduled: row.try_get::<i64, _>(0)?.unsigned_abs(),
             dead: row.try_get::<i64, _>(1)?.unsigned_abs(),
-            oldest_due: oldest.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
+            oldest_due: oldest.map(duration),
         })
     }
 
     async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
-        self.handlers_waiting(consumer).await
+        register::waiting(self, consumer).await
     }
 
     fn cures(&self, consumer: &str, handler: &str, new: &str) -> Cures {

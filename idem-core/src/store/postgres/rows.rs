@@ -22,10 +22,7 @@ pub(super) fn all(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
 
 /// Decodes all rows, with one more column after [`COLUMNS`]: how long they had been due.
 pub(super) fn all_due(rows: &[PgRow]) -> Result<Vec<Row>, StoreError> {
-    let decode = |row: &PgRow| {
-        let micros: i64 = row.try_get(17)?;
-        Ok(Row { waited: Some(Duration::from_micros(u64::try_from(micros).unwrap_or(0))), ..decode(row)? })
-    };
+    let decode = |row: &PgRow| Ok(Row { waited: Some(duration(row.try_get(17)?)), ..decode(row)? });
     Ok(rows.iter().map(decode).collect::<Result<_, sqlx::Error>>()?)
 }
 
@@ -61,8 +58,13 @@ fn count(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
+/// Converts microseconds to a duration; 0 if the clock was set back meanwhile.
+pub(super) fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
 pub(super) fn time(micros: i64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    SystemTime::UNIX_EPOCH + duration(micros)
 }
 
 /// Converts a duration for `* interval '1 second'`, capped at a hundred years, so that its sum is a valid timestamp.
