@@ -70,7 +70,7 @@ impl Claims for Nothing {
         Ok(Claimed::New { pruned_through: None })
     }
 
-    async fn standing(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<ExistingClaim>> {
+    async fn existing_claim(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<ExistingClaim>> {
         Ok(None)
     }
 

@@ -27,7 +27,7 @@ impl<S: Store> Pipeline<S> {
     /// connection, and the row was not running when a process ended, other work resumes before that: the run is over,
     /// and opening a new connection to write with takes a while.
     pub(super) async fn run_isolated(&self, row: &Row, quiet: &mut Option<Isolated>) {
-        self.finish_row_in(row, Verdict::Alone, quiet).await;
+        self.finish_row_in(row, Verdict::Single, quiet).await;
     }
 
     /// Records the result that a batch has left to record for a row, or runs the row.
@@ -39,8 +39,8 @@ impl<S: Store> Pipeline<S> {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
             match verdict {
-                Verdict::Alone if !row.identity.has_key() => self.readmit(row).await,
-                Verdict::Alone => self.rerun(row, quiet).await,
+                Verdict::Single if !row.identity.has_key() => self.readmit(row).await,
+                Verdict::Single => self.rerun(row, quiet).await,
                 Verdict::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
@@ -207,12 +207,12 @@ impl<S: Store> Pipeline<S> {
         }
         let read = || async {
             let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-            let standing = self.store.standing(&mut txn, row.identity.handler, &row.identity.key).await?;
+            let existing_claim = self.store.existing_claim(&mut txn, row.identity.handler, &row.identity.key).await?;
             self.store.rollback(txn).await?;
-            Ok(standing)
+            Ok(existing_claim)
         };
-        let standing = self.outage.insist(&self.stop, read).await.flatten();
-        standing.is_some_and(|standing| standing.age.is_some()).then_some(Outcome::Processed)
+        let existing_claim = self.outage.insist(&self.stop, read).await.flatten();
+        existing_claim.is_some_and(|existing_claim| existing_claim.age.is_some()).then_some(Outcome::Processed)
     }
 
     /// Handles a row that can never run as it is, or cannot run yet.
@@ -255,7 +255,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         tracing::debug!(id = row.id, "the lease was lost before the row could begin");
         if let Err(fault) = self.store.refund_start(row).await {
-            tracing::debug!(%fault, "the start was not given back");
+            tracing::debug!(%fault, "the start was not refunded");
         }
         None
     }

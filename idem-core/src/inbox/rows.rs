@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         let work = async |_slot: Option<SemaphorePermit<'_>>| {
             while let Some((row, verdict)) = next() {
                 let stops = self.draining.is_cancelled() || self.suspect_lock.wanted() >= Isolation::Inbox;
-                let verdict = if verdict == Verdict::Alone && stops { Verdict::Stopped } else { verdict };
+                let verdict = if verdict == Verdict::Single && stops { Verdict::Stopped } else { verdict };
                 self.finish_row(row, verdict).await;
             }
         };

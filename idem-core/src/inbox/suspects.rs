@@ -79,7 +79,11 @@ impl<S: Store> Runner<S> {
         if begins {
             row.starts += 1;
             if row.isolation() == Isolation::Process {
-                tracing::warn!(id = row.id, starts = row.starts, "a message runs on which the process may have ended");
+                tracing::warn!(
+                    id = row.id,
+                    starts = row.starts,
+                    "a suspect runs: its earlier runs may have ended the process"
+                );
             }
         }
         Ok(begins)

@@ -24,9 +24,9 @@ fn raises(code: &str) -> String {
 }
 
 /// Makes a claim and stores its row.
-async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, StoreError> {
+async fn store(world: &World, key: &str, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let (identity, delivery) = (world.identity(key), Delivery::new("orders", key.as_bytes().to_vec()));
-    let mut txn = world.store.begin(deadline).await?;
+    let mut txn = world.store.begin(handler_timeout).await?;
     world.store.claim(&mut txn, &identity, ClaimState::Waiting).await?;
     let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO));
     world.store.insert(&mut txn, &row).await?;

@@ -79,8 +79,9 @@ async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
     let identity = world.identity("slow");
     let claimed = world.store.claim(&mut duplicate, &identity, ClaimState::Processed).await.unwrap();
     assert!(matches!(claimed, Claimed::Found(Some(_))), "{claimed:?}");
-    let standing = world.store.standing(&mut duplicate, identity.handler, &identity.key).await.unwrap().unwrap();
-    assert_eq!((standing.fingerprint, standing.age), (identity.fingerprint, None));
+    let existing_claim =
+        world.store.existing_claim(&mut duplicate, identity.handler, &identity.key).await.unwrap().unwrap();
+    assert_eq!((existing_claim.fingerprint, existing_claim.age), (identity.fingerprint, None));
     assert!(begun.elapsed() < Duration::from_millis(900), "it waited for the run: {:?}", begun.elapsed());
     world.store.rollback(duplicate).await.unwrap();
     assert!(matches!(world.store.commit(run).await, CommitResult::Done));

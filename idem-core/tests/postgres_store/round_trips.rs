@@ -4,7 +4,7 @@ use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, Kin
 use sqlx::Connection;
 
 use crate::proxy::Proxy;
-use crate::world::{DEADLINE, World, effect, lend, world_with};
+use crate::world::{DEADLINE, World, effect, handler_connection, world_with};
 
 /// A world whose store connects through a proxy.
 async fn watched() -> Option<(World, Proxy)> {
@@ -20,11 +20,11 @@ async fn deliver(world: &World, proxy: &Proxy, key: &str, nested: bool) -> (usiz
     let mut txn = world.claimed(key).await;
     let before = proxy.trips();
     if nested {
-        let mut inner = lend(&mut txn).begin().await.unwrap();
+        let mut inner = handler_connection(&mut txn).begin().await.unwrap();
         effect(&world.schema, &mut inner).await;
         inner.commit().await.unwrap();
     } else {
-        effect(&world.schema, lend(&mut txn)).await;
+        effect(&world.schema, handler_connection(&mut txn)).await;
     }
     let handler = proxy.trips();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));

@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-pub(crate) fn lend(txn: &mut Txn) -> &mut PgConnection {
+pub(crate) fn handler_connection(txn: &mut Txn) -> &mut PgConnection {
     <Postgres as HasConnection<PgConnection>>::connection(txn)
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn effect(schema: &str, conn: &mut PgConnection) {
 
 /// Runs SQL as a handler might.
 pub(crate) async fn raw(txn: &mut Txn, sql: &'static str) {
-    lend(txn).execute(sqlx::raw_sql(sql)).await.unwrap();
+    handler_connection(txn).execute(sqlx::raw_sql(sql)).await.unwrap();
 }
 
 pub(crate) async fn backend(conn: &mut PgConnection) -> i32 {

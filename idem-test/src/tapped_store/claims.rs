@@ -56,14 +56,14 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         Ok((TappedTxn { within, tap: self.tap.clone() }, claimed))
     }
 
-    async fn standing(
+    async fn existing_claim(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         handler: HandlerId,
         key: &Key,
     ) -> Result<Option<ExistingClaim>, StoreError> {
-        self.tap.before("standing", key.as_bytes()).await?;
-        self.within.standing(&mut txn.within, handler, key).await
+        self.tap.before("existing_claim", key.as_bytes()).await?;
+        self.within.existing_claim(&mut txn.within, handler, key).await
     }
 
     async fn claim_many(
@@ -82,12 +82,12 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         Ok(claimed)
     }
 
-    async fn standing_many(
+    async fn existing_claims(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
     ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
-        self.within.standing_many(&mut txn.within, identities).await
+        self.within.existing_claims(&mut txn.within, identities).await
     }
 
     async fn known(

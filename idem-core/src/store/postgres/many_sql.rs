@@ -38,13 +38,13 @@ fn claim(on_conflict: &str, batch: &str) -> String {
 /// For keys that no other transaction claims at the same time, which is nearly always the case. ON CONFLICT searches
 /// the index once more and marks each row as tentative, which takes a third of the statement's time; without it a lost
 /// race is an error.
-pub(super) fn claim_alone() -> String {
+pub(super) fn claim_uncontended() -> String {
     // One claim records that only idem commits this transaction. The first one is new: otherwise the statement fails.
     claim("", "CASE WHEN $4 AND row_number() OVER (ORDER BY new.handler_id, new.key) = 1 THEN pg_current_xact_id() END")
 }
 
 /// For keys that another transaction may claim at the same time.
-pub(super) fn claim_beside() -> String {
+pub(super) fn claim_contended() -> String {
     // It is not known yet which of them is new; [`MARK`] follows.
     claim("ON CONFLICT (handler_id, key) DO NOTHING", "NULL::xid8")
 }
@@ -59,7 +59,7 @@ const ANSWER: &str = "
     FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key)";
 
 /// Rows are locked after the sort (PostgreSQL manual, SELECT, The Locking Clause).
-pub(super) fn standing() -> String {
+pub(super) fn existing_claim() -> String {
     format!(
         "{ANSWER} JOIN {{schema}}.processed_messages AS claim
              ON claim.handler_id = asked.handler_id AND claim.key = asked.key

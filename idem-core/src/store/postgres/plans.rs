@@ -126,8 +126,8 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
         "('{1}', '{a}', '{b}', true, '1', '1', '1', '{1}')",
     );
     let statements = [
-        ("alone", many_sql::claim_alone(), claim, values),
-        ("beside", many_sql::claim_beside(), claim, values),
+        ("alone", many_sql::claim_uncontended(), claim, values),
+        ("beside", many_sql::claim_contended(), claim, values),
         ("known", many_sql::known(), "(int[], bytea[])", "('{1}', '{a}')"),
     ];
     for (name, statement, types, values) in statements {

@@ -75,7 +75,7 @@ pub(super) async fn between(txn: &mut Txn) -> Result<TxnState, StoreError> {
             )
         );
     }
-    if !txn.connection.is_sound() {
+    if !txn.connection.is_usable() {
         return Err(not_answered());
     }
     txn.connection.flush().await?;

@@ -95,7 +95,7 @@ pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) 
 }
 
 /// Waiting messages are stored together, with few commits.
-pub async fn what_is_there_is_stored_together<W: World>(world: W) {
+pub async fn available_messages_are_stored_together<W: World>(world: W) {
     let line = Line::new(world).await;
     let (worker, block) = blocked(&line).await;
     for n in 0..50 {
@@ -210,7 +210,7 @@ pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
 }
 
 /// Storing a message wakes the worker that runs it: one after another, and many more than run at once.
-pub async fn what_is_stored_runs_without_a_poll<W: World>(world: W) {
+pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = line.start_with(wide());
     for n in 0..30 {

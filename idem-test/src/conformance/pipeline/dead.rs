@@ -90,7 +90,7 @@ pub async fn messages_without_a_key_are_told_apart_by_their_subject_and_properti
 }
 
 /// It never runs, whatever else of it is readable; other messages do.
-pub async fn what_cannot_be_represented_is_dead_and_kept<W: World>(world: W) {
+pub async fn an_unrepresentable_message_is_dead_and_kept<W: World>(world: W) {
     let line = Line::new(world).await;
     let publication = Publication::from(Order::ok("odd")).event_type("Order");
     let unfit = publication.clone().unrepresentable("the header 0 has the name fe6f, which is not UTF-8");

@@ -133,7 +133,7 @@ pub async fn a_cloud_event_runs_from_the_inbox_with_its_data<W: World>(world: W)
 }
 
 /// It is never lost, never misread, and affects no other message.
-pub async fn what_only_says_that_it_is_a_cloud_event_is_dead_and_says_why<W: World>(world: W) {
+pub async fn an_invalid_cloud_event_is_dead_and_says_why<W: World>(world: W) {
     let line = Line::new(world).await;
     let no_source = Publication::new("{}").header("ce_specversion", "1.0").header("ce_id", "1").header("ce_type", "x");
     let of = |media: &str, payload: &'static str| Publication::new(payload).content_type(media.to_owned());

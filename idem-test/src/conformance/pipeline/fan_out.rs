@@ -175,7 +175,7 @@ pub async fn a_crash_as_it_is_stored_for_several_handlers_loses_nothing<W: World
 }
 
 /// The others run. A replay of the dead letter is for that handler only.
-pub async fn what_one_handler_cannot_take_is_a_dead_letter_of_that_one<W: World>(world: W) {
+pub async fn a_message_that_one_handler_cannot_take_is_its_dead_letter_only<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = start(&line);
     line.publish(Order::ok("a"));

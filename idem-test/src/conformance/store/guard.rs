@@ -29,7 +29,7 @@ pub async fn a_rollback_by_the_handler_is_found_out<W: World>(world: W) {
     let _ = stage.execute(&mut txn, "ROLLBACK").await;
     let committed = stage.commit(txn).await;
     assert!(matches!(committed, CommitResult::RolledBack), "{committed:?}");
-    assert_eq!((stage.effects("before").await, stage.standing("a").await), (0, None));
+    assert_eq!((stage.effects("before").await, stage.existing_claim("a").await), (0, None));
     stage.process("a").await;
     assert_eq!(stage.effects("a").await, 1);
 }
@@ -47,7 +47,7 @@ pub async fn nothing_is_written_behind_a_rollback<W: World>(world: W) {
         assert_eq!(stage.effects(key).await, 0, "{abuse}: {written:?}");
         let committed = stage.commit(txn).await;
         assert!(matches!(committed, CommitResult::RolledBack | CommitResult::Swallowed), "{abuse}: {committed:?}");
-        assert_eq!((stage.effects(key).await, stage.standing(key).await), (0, None), "{abuse}");
+        assert_eq!((stage.effects(key).await, stage.existing_claim(key).await), (0, None), "{abuse}");
     }
     stage.process("after").await;
 }
@@ -72,7 +72,7 @@ pub async fn a_rollback_and_begin_by_the_handler_is_found_out<W: World>(world: W
     let committed = abused(&stage, "a", "ROLLBACK; BEGIN").await;
     assert!(matches!(committed, CommitResult::RolledBack | CommitResult::Swallowed), "{committed:?}");
     assert_eq!((stage.effects("before").await, stage.effects("after").await), (0, 0));
-    assert_eq!(stage.standing("a").await, None);
+    assert_eq!(stage.existing_claim("a").await, None);
     stage.process("b").await;
 }
 
@@ -96,7 +96,7 @@ pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
     let committed = stage.commit(txn).await;
     if W::FEATURES.errors_abort {
         assert!(matches!(committed, CommitResult::Swallowed), "{committed:?}");
-        assert_eq!((stage.effects("before").await, stage.standing("a").await), (0, None));
+        assert_eq!((stage.effects("before").await, stage.existing_claim("a").await), (0, None));
     } else {
         assert!(matches!(committed, CommitResult::Done), "{committed:?}");
         assert_eq!((stage.effects("before").await, stage.is_dated("a").await), (1, true));

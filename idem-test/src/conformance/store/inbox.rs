@@ -222,7 +222,7 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
 }
 
 /// Polling reports what a take would find.
-pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
+pub async fn poll_due_reports_pending_work<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let found = async || stage.store.poll_due(&[stage.handler], LEASE).await.unwrap();
     assert_eq!(found().await, DueRows::default());

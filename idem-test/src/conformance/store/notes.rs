@@ -121,7 +121,7 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
 }
 
 /// A row that did not run is as it was before it was taken.
-pub async fn what_was_given_back_has_no_start<W: World>(world: W) {
+pub async fn a_row_that_was_given_back_has_no_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &Note::GivenBack { due: Duration::ZERO }).await.unwrap());

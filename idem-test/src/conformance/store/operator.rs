@@ -138,9 +138,9 @@ pub async fn replay_as_moves_a_conflict_to_a_key_of_its_own<W: World>(world: W) 
     let key = Key::of("a-2").unwrap();
     assert_eq!(stage.store.replay_as("shipping", id, &key).await.unwrap(), Replayed::NotFound);
     assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::Due);
-    let standing = stage.standing("a-2").await.unwrap();
-    assert_eq!((standing.fingerprint, standing.age), (Fingerprint::of(b"another"), None));
-    assert_eq!(stage.standing("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
+    let existing_claim = stage.existing_claim("a-2").await.unwrap();
+    assert_eq!((existing_claim.fingerprint, existing_claim.age), (Fingerprint::of(b"another"), None));
+    assert_eq!(stage.existing_claim("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
     assert!(stage.is_dated("a").await);
 
     assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::NotFound);

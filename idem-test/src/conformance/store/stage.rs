@@ -105,21 +105,21 @@ impl<W: World> Stage<W> {
         claimed
     }
 
-    pub(super) async fn standing(&self, key: &str) -> Option<ExistingClaim> {
+    pub(super) async fn existing_claim(&self, key: &str) -> Option<ExistingClaim> {
         let mut txn = self.begin().await;
-        let standing = self.store.standing(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
+        let existing_claim = self.store.existing_claim(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
         self.store.rollback(txn).await.unwrap();
-        standing
+        existing_claim
     }
 
     /// Whether the claim exists and is dated.
     pub(super) async fn is_dated(&self, key: &str) -> bool {
-        self.standing(key).await.is_some_and(|standing| standing.age.is_some())
+        self.existing_claim(key).await.is_some_and(|existing_claim| existing_claim.age.is_some())
     }
 
     /// Whether the claim exists and is waiting.
     pub(super) async fn is_waiting(&self, key: &str) -> bool {
-        self.standing(key).await.is_some_and(|standing| standing.age.is_none())
+        self.existing_claim(key).await.is_some_and(|existing_claim| existing_claim.age.is_none())
     }
 
     pub(super) async fn scheduled(&self) -> Vec<Row> {

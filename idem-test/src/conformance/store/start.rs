@@ -87,8 +87,9 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     let mut copy = stage.store.begin(Duration::from_secs(30)).await.unwrap();
     let claimed = stage.store.claim(&mut copy, &stage.id("a"), ClaimState::Processed).await.unwrap();
     assert!(!claimed.is_new());
-    let standing = stage.store.standing(&mut copy, stage.handler, &row.identity.key).await.unwrap().unwrap();
-    assert_eq!((standing.fingerprint, standing.age), (row.identity.fingerprint, None));
+    let existing_claim =
+        stage.store.existing_claim(&mut copy, stage.handler, &row.identity.key).await.unwrap().unwrap();
+    assert_eq!((existing_claim.fingerprint, existing_claim.age), (row.identity.fingerprint, None));
     committed(stage.commit(copy).await);
     committed(stage.commit(running).await);
 }

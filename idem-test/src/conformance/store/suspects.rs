@@ -193,7 +193,7 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
 }
 
 /// A holder that comes back after the row died changes nothing.
-pub async fn a_judged_row_is_not_brought_back_by_its_old_holder<W: World>(world: W) {
+pub async fn a_crashed_row_is_not_revived_by_its_old_holder<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = crash_out(&stage, LEASE * 4).await;
     assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap(), 1);
