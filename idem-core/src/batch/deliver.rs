@@ -7,7 +7,7 @@ use tracing::Instrument;
 
 use crate::process::Waiting;
 use crate::runtime::{Arrival, HoldReason, Pipeline, Queue, UNANSWERED, extended_all};
-use crate::store::{Isolation, Row};
+use crate::store::{Row, SuspectIsolation};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::item::{Item, Verdict, set_verdict};
@@ -201,10 +201,10 @@ impl<'a, S: Store> Groups<'a, S> {
 
 impl Opening<'_> {
     /// Returns the lowest isolation of a suspect that waits for this work to end.
-    fn stage(&self) -> Isolation {
+    fn stage(&self) -> SuspectIsolation {
         match self {
-            Self::Claims => Isolation::Process,
-            Self::Rows(_) => Isolation::Inbox,
+            Self::Claims => SuspectIsolation::Process,
+            Self::Rows(_) => SuspectIsolation::Inbox,
         }
     }
 }

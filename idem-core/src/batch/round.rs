@@ -114,7 +114,7 @@ impl<S: Store> Pipeline<S> {
         let (mut before, mut was_open) = (Vec::new(), true);
         for Call { places, route, job } in calls {
             if !before.is_empty() {
-                match self.store.between(txn).await {
+                match self.store.check_between(txn).await {
                     Ok(TxnState::Open) => was_open = true,
                     // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
                     Ok(TxnState::Unknown) => was_open = false,
@@ -145,7 +145,7 @@ impl<S: Store> Pipeline<S> {
         let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
         let old = places(&claimed, |claimed| *claimed == Claimed::Found(None));
         let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
-        let known = if old.is_empty() { Vec::new() } else { self.store.known(txn, &sought).await? };
+        let known = if old.is_empty() { Vec::new() } else { self.store.unlocked_claims(txn, &sought).await? };
         let mut known = known.into_iter();
         let classified = messages.iter().zip(claimed).map(|(message, claimed)| {
             let claimed = match claimed {

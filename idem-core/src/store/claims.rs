@@ -18,7 +18,7 @@ pub trait Claims: Transactions {
 
     /// Records that a worker has these handlers now. It never waits for another worker that does the same: it skips a
     /// handler whose row another worker has locked, or has updated within the last half minute.
-    fn seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns whether any handler of this consumer has, or has had, a claim.
     fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
@@ -108,7 +108,7 @@ pub trait Claims: Transactions {
 
     /// Reads the claims as [`existing_claims`](Self::existing_claims) does, but without locking them. This is enough to
     /// recognize a copy, and needs no write and so no disk flush at commit.
-    fn known(
+    fn unlocked_claims(
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],

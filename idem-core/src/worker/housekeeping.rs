@@ -69,11 +69,11 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
 /// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them.
 ///
 /// Nothing depends on it until a day has passed, so its failure is not an outage.
-pub(crate) async fn seen<S: Store>(pipeline: &Pipeline<S>) {
+pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     for minute in 1_u64.. {
         // The first time without a wait: the registration of the handlers skipped locked rows.
-        if let Err(fault) = pipeline.store.seen(&handlers).await {
+        if let Err(fault) = pipeline.store.record_seen(&handlers).await {
             tracing::debug!(%fault, "the handlers' last-seen time was not written; it is retried later");
         }
         if minute % REMIND == 0 && !pipeline.settings.allow_unregistered_rows {

@@ -88,7 +88,7 @@ async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     raw(&mut txn, does).await;
-    assert_ne!(world.store.between(&mut txn).await.unwrap(), TxnState::Ended);
+    assert_ne!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     txn
 }
 
@@ -149,7 +149,7 @@ async fn a_batch_can_reset_between_its_messages() {
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     raw(&mut txn, "ROLLBACK").await;
-    assert_eq!(world.store.between(&mut txn).await.unwrap(), TxnState::Ended);
+    assert_eq!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     world.store.rollback(txn).await.unwrap();
     world.end().await;
 }

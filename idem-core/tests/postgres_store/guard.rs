@@ -228,7 +228,7 @@ async fn a_transaction_of_our_own_that_was_aborted_does_not_pass_for_committed()
 async fn a_started_row_is_guarded_as_a_claim_is() {
     let Some(mut world) = world().await else { return };
     world.schedule("row", Ok(std::time::Duration::ZERO)).await;
-    let row = world.take(idem_core::store::Kind::Ordinary, 1).await.remove(0);
+    let row = world.take(idem_core::store::RowKind::Ordinary, 1).await.remove(0);
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut txn, &row).await.unwrap());
     raw(&mut txn, "ROLLBACK").await;

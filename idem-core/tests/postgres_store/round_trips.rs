@@ -1,6 +1,6 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, Kind, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, RowKind, Transactions};
 use sqlx::Connection;
 
 use crate::proxy::Proxy;
@@ -75,7 +75,7 @@ async fn a_run_from_the_inbox_costs_four_round_trips_with_its_take() {
     for key in ["warm", "warmer", "hot"] {
         world.schedule(key, Ok(std::time::Duration::ZERO)).await;
         proxy.trips();
-        let row = world.take(Kind::Ordinary, 1).await.remove(0);
+        let row = world.take(RowKind::Ordinary, 1).await.remove(0);
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         assert!(world.store.start(&mut txn, &row).await.unwrap());
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));

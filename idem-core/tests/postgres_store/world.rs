@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
-    ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Row, Transactions,
+    ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -99,8 +99,8 @@ impl World {
         committed(self.store.commit(txn).await);
     }
 
-    pub(crate) async fn take(&self, kind: Kind, limit: usize) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, Limit::rows(limit), Uuid::new_v4(), LEASE).await.unwrap()
+    pub(crate) async fn take(&self, kind: RowKind, limit: usize) -> Vec<Row> {
+        self.store.take(&[self.handler], kind, TakeLimit::rows(limit), Uuid::new_v4(), LEASE).await.unwrap()
     }
 
     pub(crate) async fn effects(&mut self) -> i64 {

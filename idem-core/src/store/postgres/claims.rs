@@ -38,8 +38,8 @@ impl Claims for Postgres {
         register::register(self, consumer, names).await
     }
 
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
-        register::seen(self, handlers).await
+    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
+        register::record_seen(self, handlers).await
     }
 
     async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {
@@ -134,7 +134,11 @@ impl Claims for Postgres {
         many::read_many(txn, ids, &self.sql().existing_claims).await
     }
 
-    async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+    async fn unlocked_claims(
+        &self,
+        txn: &mut Txn,
+        ids: &[&Identity],
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         many::read_many(txn, ids, &self.sql().known).await
     }
 

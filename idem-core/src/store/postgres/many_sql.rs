@@ -68,7 +68,7 @@ pub(super) fn existing_claim() -> String {
 }
 
 /// `OFFSET 0` as in the claim.
-pub(super) fn known() -> String {
+pub(super) fn unlocked_claims() -> String {
     format!(
         "{ANSWER} CROSS JOIN LATERAL (
              SELECT * FROM {{schema}}.processed_messages AS claim
@@ -102,7 +102,7 @@ pub(super) const INSERT: &str = "
                 $9::bytea[])
         AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error)
     ORDER BY new.handler_id, new.key, new.fingerprint
-    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1
+    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING 1";
 
 /// The rows are locked in the order of their ids, so that two transactions cannot deadlock.
@@ -116,4 +116,4 @@ pub(super) const COUNT_DUPLICATES: &str = "
             ON i.handler_id = seen.handler_id AND i.key = seen.key AND i.fingerprint = seen.fingerprint
         WHERE i.state = 'dead' ORDER BY i.id FOR UPDATE OF i
     )
-    UPDATE {schema}.inbox_messages AS i SET sightings = i.sightings + dead.times FROM dead WHERE i.id = dead.id";
+    UPDATE {schema}.inbox_messages AS i SET deliveries = i.deliveries + dead.times FROM dead WHERE i.id = dead.id";

@@ -83,8 +83,8 @@ impl Claims for Sqlite {
         register::register(self, consumer, names).await
     }
 
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
-        register::seen(self, handlers).await
+    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
+        register::record_seen(self, handlers).await
     }
 
     async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {

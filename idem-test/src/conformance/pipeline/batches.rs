@@ -74,7 +74,7 @@ pub async fn a_copy_in_a_batch_is_a_duplicate<W: World>(world: W) {
     assert!(line.dead().await.is_empty());
 }
 
-/// Another message under the key of one in the same batch is a conflict beside it, and copies of it are sightings.
+/// Another message under the key of one in the same batch is a conflict beside it, and copies of it are deliveries.
 pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) {
     let line = Line::new(world).await;
     let (worker, block) = blocked(&line).await;
@@ -90,7 +90,7 @@ pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) 
     soon(line.queue.idle()).await;
     worker.stop().await;
     let dead = line.one_dead().await;
-    assert_eq!((dead.reason, dead.sightings), (Some(Reason::Conflict), 2));
+    assert_eq!((dead.reason, dead.deliveries), (Some(Reason::Conflict), 2));
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.effects("b").await), (1, 1, 1));
 }
 

@@ -172,7 +172,7 @@ pub async fn a_conflict_is_dead_beside_the_first<W: World>(world: W) {
     assert_eq!(outcomes.iter().filter(|outcome| *outcome == "dead: conflict").count(), 2, "{outcomes:?}");
     assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), 1, "{outcomes:?}");
     let dead = line.one_dead().await;
-    assert_eq!((dead.reason, dead.sightings), (Some(Reason::Conflict), 2));
+    assert_eq!((dead.reason, dead.deliveries), (Some(Reason::Conflict), 2));
     assert!(!dead.delivery.payload().is_empty());
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }

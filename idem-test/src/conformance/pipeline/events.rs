@@ -152,7 +152,7 @@ pub async fn an_invalid_cloud_event_is_dead_and_says_why<W: World>(world: W) {
         line.publish_raw(message.clone());
         assert_eq!(run(&line, 1).await, ["dead: undecodable"], "{why}");
         let dead = line.dead().await;
-        assert_eq!((dead.len(), dead[0].sightings, dead[0].reason), (number + 1, 2, Some(Reason::Undecodable)));
+        assert_eq!((dead.len(), dead[0].deliveries, dead[0].reason), (number + 1, 2, Some(Reason::Undecodable)));
         assert!(dead[0].error.starts_with("the delivery claims to be a CloudEvent"), "{}", dead[0].error);
         assert!(dead[0].error.contains(why), "{why} is not in {}", dead[0].error);
         assert_eq!((dead[0].delivery.payload(), dead[0].delivery.headers()), (&message.payload, &message.headers));

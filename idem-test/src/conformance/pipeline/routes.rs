@@ -50,7 +50,7 @@ pub async fn an_unknown_type_is_dead_and_kept_whole<W: World>(world: W) {
     let dead = line.dead().await;
     assert_eq!(dead.len(), 2, "an event without a type is another message");
     for dead in dead {
-        assert_eq!((dead.reason, dead.sightings, dead.handler.as_str()), (Some(Reason::UnknownType), 1, ""));
+        assert_eq!((dead.reason, dead.deliveries, dead.handler.as_str()), (Some(Reason::UnknownType), 1, ""));
         assert_eq!(dead.delivery.payload(), &order.payload);
     }
     assert_eq!(line.desk.runs("a"), 0);

@@ -156,7 +156,7 @@ pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
         let identity = Identity { key: Key::of(key).unwrap(), ..stage.id("unused") };
         stage.row(&identity, true, Ok(Duration::ZERO)).await;
         assert!(!stage.claim_now(&identity).await.is_new(), "{key:?}");
-        let row = stage.take_one(idem_core::store::Kind::Ordinary).await;
+        let row = stage.take_one(idem_core::store::RowKind::Ordinary).await;
         assert_eq!(row.identity.key.as_bytes(), key);
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());

@@ -1,7 +1,7 @@
 //! The guard: a commit succeeds only if the transaction is still the one that made the claim.
 
 use idem_core::Reason;
-use idem_core::store::{Claims, CommitResult, InboxRows, Kind, RollbackResult, Transactions};
+use idem_core::store::{Claims, CommitResult, InboxRows, RollbackResult, RowKind, Transactions};
 
 use super::stage::{Stage, committed};
 use super::world::World;
@@ -108,7 +108,7 @@ pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
 pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     for abuse in ["ROLLBACK", "ROLLBACK; BEGIN"] {
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
@@ -126,7 +126,7 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
         stage.schedule(key).await;
-        let row = stage.take_one(Kind::Ordinary).await;
+        let row = stage.take_one(RowKind::Ordinary).await;
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
         let _ = stage.execute(&mut txn, abuse).await;

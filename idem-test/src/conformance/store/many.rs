@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, Claims, HandlerId, Identity, InboxRows, Kind, NewRow, Operator, RollbackResult, StoreError,
+    ClaimState, Claimed, Claims, HandlerId, Identity, InboxRows, NewRow, Operator, RollbackResult, RowKind, StoreError,
     Transactions,
 };
 use idem_core::{Delivery, Fingerprint, Key, Reason};
@@ -267,7 +267,7 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
 
     stage.schedule("a").await;
     stage.schedule("b").await;
-    let rows = stage.take(Kind::Ordinary).await;
+    let rows = stage.take(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start_many(&mut txn, &rows.iter().collect::<Vec<_>>()).await.unwrap(), [true, true]);
     stage.execute(&mut txn, "COMMIT").await.unwrap_err();
@@ -303,12 +303,12 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
     let mut txn = stage.begin().await;
     stage.store.count_duplicates(&mut txn, &[&ids[2], &ids[2], &ids[0]]).await.unwrap();
     committed(stage.commit(txn).await);
-    let sightings = async || {
+    let counted = async || {
         let mut rows = stage.scheduled().await;
         rows.extend(stage.dead().await);
-        ids.each_ref().map(|id| rows.iter().find(|row| row.identity == *id).unwrap().sightings)
+        ids.each_ref().map(|id| rows.iter().find(|row| row.identity == *id).unwrap().deliveries)
     };
-    assert_eq!(sightings().await, [1, 1, 3, 2]);
+    assert_eq!(counted().await, [1, 1, 3, 2]);
 
     for (n, state) in states.iter().enumerate().take(3) {
         let row = scheduled.iter().chain(&dead).find(|row| row.identity == ids[n]).unwrap();
@@ -316,8 +316,8 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
             (row.delivery.payload(), row.delivery.message_id()),
             (deliveries[n].payload(), deliveries[n].message_id())
         );
-        assert_eq!((row.attempts, row.error.as_str(), row.sightings), (n as u32, errors[n], 1));
+        assert_eq!((row.attempts, row.error.as_str(), row.deliveries), (n as u32, errors[n], 1));
         assert_eq!((row.reason, row.died_at.is_some()), (state.err(), state.is_err()));
     }
-    assert_eq!(stage.take_one(Kind::Ordinary).await.identity, ids[0], "what is due later is not taken");
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, ids[0], "what is due later is not taken");
 }

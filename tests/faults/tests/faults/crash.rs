@@ -90,5 +90,5 @@ async fn a_dead_letter_without_a_key_that_comes_again_is_the_same_one<S: Site>(s
     scene.world.journal.until("it comes again", |journal| journal.count(dead) >= 1).await;
     // The counters in the broker's headers do not make it another message.
     let dead = scene.ends_with([], vec![other]).await;
-    assert_eq!(dead.iter().map(|row| row.sightings).collect::<Vec<_>>(), [2], "{dead:?}");
+    assert_eq!(dead.iter().map(|row| row.deliveries).collect::<Vec<_>>(), [2], "{dead:?}");
 }
