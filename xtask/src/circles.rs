@@ -1,5 +1,5 @@
 //! Import cycles between the files of a crate: no file may import, directly or indirectly, from a file that imports
-//! from it.
+//! from it. A call of the pipeline's methods counts as an import, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::root;
 use crate::imports::{absolute, collect, shown, without_comments};
+use crate::methods;
 
 /// The folders of the crates that must have no import cycles.
 const CRATES: [&str; 12] = [
@@ -74,8 +75,9 @@ impl Files {
 
     /// Returns each import that is part of a cycle.
     fn circles(&self) -> Vec<String> {
+        let methods = self.methods();
         let imports: BTreeMap<&Module, BTreeSet<Module>> =
-            self.modules.keys().map(|module| (module, self.imports(module))).collect();
+            self.modules.keys().map(|module| (module, self.imports(module, &methods))).collect();
         let mut found = Vec::new();
         for (module, from) in &imports {
             for other in from.iter().filter(|other| reaches(&imports, other, module)) {
@@ -85,8 +87,16 @@ impl Files {
         found
     }
 
+    /// Returns the module of each method of the pipeline.
+    fn methods(&self) -> BTreeMap<String, Module> {
+        let defined = |(module, code): (&Module, &String)| -> Vec<_> {
+            methods::defined(code).into_iter().map(|name| (name, module.clone())).collect()
+        };
+        self.modules.iter().flat_map(defined).collect()
+    }
+
     /// Returns the modules that this one imports from.
-    fn imports(&self, module: &Module) -> BTreeSet<Module> {
+    fn imports(&self, module: &Module, methods: &BTreeMap<String, Module>) -> BTreeSet<Module> {
         let Some(code) = self.modules.get(module) else { return BTreeSet::new() };
         let mut paths = absolute(code, "crate::", &[]);
         paths.extend(absolute(code, "super::", &module[..module.len().saturating_sub(1)]));
@@ -94,7 +104,8 @@ impl Files {
             let name = child.last().map_or("", String::as_str);
             paths.extend(absolute(code, &format!("{name}::"), child));
         }
-        paths.iter().filter_map(|path| self.home(path)).filter(|other| other != module).collect()
+        let called = methods::called(code, methods).into_iter().cloned();
+        paths.iter().filter_map(|path| self.home(path)).chain(called).filter(|other| other != module).collect()
     }
 
     /// Returns the module in which a path ends. Re-exports on the path are followed.

@@ -11,6 +11,7 @@ mod imports;
 mod layers;
 mod license;
 mod matrix;
+mod methods;
 mod mutants;
 mod package;
 mod services;
