@@ -88,7 +88,7 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
 }
 
 /// Receives in a spawned task, because `main` runs on a thread outside the runtime's worker threads: waking that thread
-/// for each delivery took about 40 microseconds of CPU time (docs/performance.md).
+/// for each delivery took about 40 microseconds of CPU time.
 fn receive<S: Store, Src: Source>(
     pipeline: &Arc<Pipeline<S>>,
     mut source: Src,
