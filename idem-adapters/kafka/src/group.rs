@@ -38,7 +38,7 @@ impl Member {
             let begin = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
             self.shared.lock().assigned.assign(partition.clone(), begin);
             if offset == Offset::Invalid {
-                let why = "where the group begins in it could not be found out, and is looked up again";
+                let why = "the group's start position could not be determined, and is looked up again";
                 self.quarantine(consumer, &partition, Cause::Unplaced, why);
             }
         }

@@ -43,7 +43,7 @@ impl Member {
             topic = %partition.topic,
             partition = partition.number,
             why,
-            "a partition stands still; the others go on"
+            "a partition is stalled; the others continue"
         );
         self.tell();
     }
@@ -111,7 +111,7 @@ impl Member {
             tracing::error!(
                 %topic,
                 partition,
-                "a partition has no leader and stands still until it has one; the others go on: see to its brokers"
+                "a partition has no leader and is stalled until it has one; the others continue: check its brokers"
             );
         }
     }
