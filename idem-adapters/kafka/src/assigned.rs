@@ -3,27 +3,44 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
+use std::time::Instant;
 
-use idem_core::Delivery;
+use idem_core::{Delivery, DeliveryOrder};
 
-use crate::buffer::Buffer;
 use crate::partition::TopicPartition;
+use crate::stall::{Cause, Stall};
 use crate::ticket::Ticket;
-use crate::tracker::Tracker;
 
-/// The limit on the payload bytes buffered over all partitions. The same limit applies to payload bytes handed out to
-/// the worker. The record that reaches the limit is still buffered. Partitions have equal shares, so that a stalled one
-/// does not use up the room of the others.
+mod partition;
+
+use partition::Partition;
+
+/// The limit on the payload bytes buffered over all partitions. The record that reaches the limit is still buffered.
+/// Partitions have equal shares, so that a stalled one does not use up the room of the others. The same limit applies to
+/// payload bytes handed out to the worker, of which a partition can have its part.
 const ROOM: usize = 32 << 20;
 
 /// The limit on the deliveries buffered over all partitions, in equal shares.
 const BUFFERED: usize = 2048;
+
+/// How many times as many deliveries as are still free one partition may have unsettled while others are assigned. So one
+/// whose deliveries are not settled leaves room for the others: it gets half, and the next such one half of the rest.
+///
+/// With an order, a failing delivery stays unsettled until it is processed or dead, and there is room for many times
+/// those that run.
+const ORDERED: usize = 1;
+
+/// The same without an order. A failing delivery is settled as soon as it is scheduled, and only what the database
+/// refuses stays. All others run, so a busy partition has to get nearly everything.
+const UNORDERED: usize = 8;
 
 /// The partitions that are assigned to this member.
 #[derive(Debug)]
 pub(crate) struct Assigned {
     window: usize,
     max_unsettled: usize,
+    /// [`ORDERED`] or [`UNORDERED`].
+    times: usize,
     partitions: BTreeMap<TopicPartition, Partition>,
     /// The partition that last had its turn.
     turn: Option<TopicPartition>,
@@ -33,62 +50,17 @@ pub(crate) struct Assigned {
     epoch: u64,
 }
 
-/// Why a partition has stalled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// No broker leads it. The client continues by itself once one does.
-    NoLeader,
-    /// The records at the group's offset cannot be read. The partition continues only after an operator has intervened
-    /// and it was assigned again.
-    Stuck,
-}
-
-#[derive(Debug)]
-struct Partition {
-    epoch: u64,
-    tracker: Tracker,
-    buffer: Buffer,
-    /// The offset at which the assignment begins, if known.
-    begin: Option<i64>,
-    /// How many deliveries are handed out and neither settled nor dropped.
-    running: usize,
-    /// The payload bytes of the running deliveries.
-    held: usize,
-    /// How many deliveries were handed out and then dropped or released. They are delivered again in the next
-    /// assignment.
-    left: usize,
-    /// How many more deliveries must be stored before their first run.
-    to_store: usize,
-    /// The end of the finished prefix that was last passed to the client.
-    told: Option<i64>,
-    /// The partition is being revoked: running handlers may finish, and none starts.
-    leaving: bool,
-    /// Why the partition has stalled, if it has.
-    still: Option<Cause>,
-}
-
 impl Assigned {
-    pub(crate) fn new(window: usize, max_unsettled: usize) -> Self {
-        Self { window, max_unsettled, partitions: BTreeMap::new(), turn: None, unsettled: 0, held: 0, epoch: 0 }
+    pub(crate) fn new(window: usize, max_unsettled: usize, order: DeliveryOrder) -> Self {
+        let times = if order == DeliveryOrder::None { UNORDERED } else { ORDERED };
+        Self { window, max_unsettled, times, partitions: BTreeMap::new(), turn: None, unsettled: 0, held: 0, epoch: 0 }
     }
 
     /// Adds a partition that was assigned to this member.
     pub(crate) fn assign(&mut self, partition: TopicPartition, begin: Option<i64>) {
         self.remove(&partition);
         self.epoch += 1;
-        let assigned = Partition {
-            epoch: self.epoch,
-            tracker: Tracker::default(),
-            buffer: Buffer::default(),
-            begin,
-            running: 0,
-            held: 0,
-            left: 0,
-            to_store: self.window,
-            told: None,
-            leaving: false,
-            still: None,
-        };
+        let assigned = Partition::new(self.epoch, begin, self.window);
         self.partitions.insert(partition, assigned);
     }
 
@@ -98,6 +70,7 @@ impl Assigned {
         let owned = self.partitions.get_mut(partition).filter(|owned| !owned.leaving && owned.epoch == epoch);
         let Some(owned) = owned else { return };
         if owned.tracker.deliver(offset) {
+            owned.stall.receive();
             let delivery = delivery.with_redelivered(owned.to_store > 0);
             let (key, bytes) = (delivery.ordering_key(), delivery.payload().len());
             let ticket = Ticket { partition: partition.clone(), offset, key, bytes, epoch: owned.epoch };
@@ -116,7 +89,7 @@ impl Assigned {
         };
         let before = before.into_iter().flat_map(|before| self.partitions.range::<TopicPartition, _>(before));
         let mut turns = self.partitions.range::<TopicPartition, _>(behind).chain(before);
-        let next = turns.find(|(_, owned)| owned.buffer.is_ready())?.0.clone();
+        let next = turns.find(|(_, owned)| owned.buffer.is_ready() && self.has_share(owned))?.0.clone();
         let owned = self.partitions.get_mut(&next)?;
         self.turn = Some(next);
         let (ticket, delivery) = owned.buffer.pop()?;
@@ -125,6 +98,13 @@ impl Assigned {
         self.held += ticket.bytes;
         self.unsettled += 1;
         Some((ticket, delivery))
+    }
+
+    /// Whether a partition may have one more delivery unsettled. One that has none always may.
+    fn has_share(&self, owned: &Partition) -> bool {
+        let unsettled = owned.running + owned.left;
+        let (free, room) = (self.max_unsettled.saturating_sub(self.unsettled), ROOM.saturating_sub(self.held));
+        self.partitions.len() == 1 || unsettled == 0 || (unsettled < self.times * free && owned.held < room)
     }
 
     /// Marks a delivery as finished. Returns `false` if its assignment has ended.
@@ -198,31 +178,62 @@ impl Assigned {
 
     /// How many more records of this partition may be received.
     pub(crate) fn room(&self, partition: &TopicPartition) -> usize {
-        let receives = |owned: &&Partition| !owned.leaving && owned.still != Some(Cause::Stuck);
+        let receives = |owned: &&Partition| !owned.leaving && owned.stall.receives();
         let Some(owned) = self.partitions.get(partition).filter(receives) else { return 0 };
         let sharing = self.partitions.len();
         if owned.buffer.bytes() >= ROOM / sharing {
             return 0;
         }
-        let share = (BUFFERED / sharing).max(1).saturating_sub(owned.buffer.len());
+        let share = self.share().saturating_sub(owned.buffer.len());
         self.window.saturating_sub(owned.tracker.reach()).min(share)
     }
 
-    /// Marks a partition as stalled or as running. Returns `false` if nothing has changed. A stuck partition remains
-    /// stuck until it is assigned again.
-    pub(crate) fn stand(&mut self, partition: &TopicPartition, cause: Option<Cause>) -> bool {
-        let Some(owned) = self.partitions.get_mut(partition) else { return false };
-        if owned.still == cause || owned.still == Some(Cause::Stuck) {
-            return false;
+    /// How many records of a partition may be buffered.
+    fn share(&self) -> usize {
+        (BUFFERED / self.partitions.len().max(1)).max(1)
+    }
+
+    /// Whether it is time to receive more of a partition: half of what it may have, since each round of the thread costs
+    /// about as much for one record as for many. If it has nothing to hand out, even one record counts, for example
+    /// behind a slow delivery.
+    pub(crate) fn wants(&self, partition: &TopicPartition) -> bool {
+        let room = self.room(partition);
+        let half = self.window.min(self.share()) / 2;
+        room > 0 && (room >= half || !self.partitions.get(partition).is_some_and(|owned| owned.buffer.is_ready()))
+    }
+
+    /// The state of a partition that may have stalled. `None` if it is not assigned to this member.
+    pub(crate) fn stall(&mut self, partition: &TopicPartition) -> Option<&mut Stall> {
+        self.partitions.get_mut(partition).map(|owned| &mut owned.stall)
+    }
+
+    /// The partitions that have stalled for this cause and are to be tried again, each with the offset of the next
+    /// record to receive, if known.
+    pub(crate) fn due(&self, cause: Cause, now: Instant) -> Vec<(TopicPartition, Option<i64>)> {
+        let due = |owned: &Partition| !owned.leaving && owned.stall.cause() == Some(cause) && owned.stall.is_due(now);
+        let due = self.partitions.iter().filter(|(_, owned)| due(owned));
+        due.map(|(partition, owned)| (partition.clone(), owned.place())).collect()
+    }
+
+    /// Sets the offset at which an assignment begins that began without one.
+    pub(crate) fn begin(&mut self, partition: &TopicPartition, offset: i64, now: Instant) {
+        if let Some(owned) = self.partitions.get_mut(partition) {
+            owned.begin = Some(offset);
+            owned.stall.place(now);
         }
-        owned.still = cause;
-        true
+    }
+
+    /// The partitions that receive records, each with the offset of the next one, if known.
+    pub(crate) fn receiving(&self) -> BTreeMap<TopicPartition, Option<i64>> {
+        let receives = |owned: &Partition| !owned.leaving && owned.stall.receives();
+        let receiving = self.partitions.iter().filter(|(_, owned)| receives(owned));
+        receiving.map(|(partition, owned)| (partition.clone(), owned.place())).collect()
     }
 
     /// The number of stalled partitions of each topic that has any.
     pub(crate) fn standing(&self) -> BTreeMap<Arc<str>, usize> {
         let mut standing = BTreeMap::new();
-        for (partition, _) in self.partitions.iter().filter(|(_, owned)| owned.still.is_some()) {
+        for (partition, _) in self.partitions.iter().filter(|(_, owned)| owned.stall.cause().is_some()) {
             *standing.entry(Arc::clone(&partition.topic)).or_default() += 1;
         }
         standing
@@ -250,27 +261,16 @@ impl Assigned {
         progress
     }
 
-    /// The offset of the next record to receive from a partition, if known.
-    pub(crate) fn place(&self, partition: &TopicPartition) -> Option<i64> {
-        let owned = self.partitions.get(partition)?;
-        owned.tracker.delivered().map(|offset| offset + 1).or(owned.begin)
-    }
-
-    /// The group's position in each assigned partition that has a leader: the offset after the finished prefix, or the
-    /// offset at which the assignment began, if known.
+    /// The group's position in each assigned partition that has a leader and a start: the offset after the finished
+    /// prefix, or the offset at which the assignment began, if known.
     pub(crate) fn places(&self) -> BTreeMap<TopicPartition, Option<i64>> {
-        let led = self.partitions.iter().filter(|(_, owned)| owned.still != Some(Cause::NoLeader));
+        let nowhere = |owned: &Partition| matches!(owned.stall.cause(), Some(Cause::NoLeader | Cause::Unplaced));
+        let led = self.partitions.iter().filter(|(_, owned)| !nowhere(owned));
         led.map(|(partition, owned)| (partition.clone(), owned.at())).collect()
     }
 
     fn owned(&mut self, ticket: &Ticket) -> Option<&mut Partition> {
         self.partitions.get_mut(&ticket.partition).filter(|owned| owned.epoch == ticket.epoch)
-    }
-}
-
-impl Partition {
-    fn at(&self) -> Option<i64> {
-        self.tracker.finished().map(|offset| offset + 1).or(self.begin)
     }
 }
 

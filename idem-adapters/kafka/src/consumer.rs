@@ -14,6 +14,7 @@ use rdkafka::message::Message;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::bell::Waits;
 use crate::connection::{self, Witness};
 use crate::delivery::delivery;
 use crate::error::Loss;
@@ -133,6 +134,7 @@ impl Thread<'_> {
             if committed.elapsed() >= COMMIT {
                 committed = Instant::now();
                 self.commit();
+                self.member.retry(self.consumer);
             }
             if self.shared.lock().joined && looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
@@ -143,8 +145,8 @@ impl Thread<'_> {
             self.split();
             match self.receive()? {
                 Received::More => {}
-                Received::All => self.shared.sleep(SLEEP, false),
-                Received::NoRoom => self.shared.sleep(SLEEP, true),
+                Received::All => self.shared.sleep(SLEEP, Waits::Nothing),
+                Received::NoRoom => self.shared.sleep(SLEEP, Waits::Room),
             }
         }
     }

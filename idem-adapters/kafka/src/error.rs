@@ -167,3 +167,12 @@ pub(crate) fn passes(code: RDKafkaErrorCode) -> bool {
             | Code::OffsetNotAvailable
     )
 }
+
+/// Errors of a batch that arrived and cannot be read, however often it is fetched.
+pub(crate) fn is_unreadable(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::BadMessage | Code::BadCompression | Code::NotImplemented | Code::Underflow | Code::MessageSizeTooLarge
+    )
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
@@ -15,6 +15,7 @@ use crate::identity;
 use crate::member::Member;
 use crate::protocol::GroupProtocol;
 use crate::shared::Phase;
+use crate::stall::Cause;
 use crate::start::{self, Begin};
 
 /// How long what runs may go on when its partition is taken away. Other members wait meanwhile.
@@ -32,12 +33,13 @@ impl Member {
                 .map_err(|error| self.broken(&error))?;
         }
         consumer.incremental_assign(&list).map_err(|error| self.broken(&error))?;
-        self.decide(consumer, &begins)?;
+        self.decide(consumer, &begins).map_err(|error| self.broken(&error))?;
         for Begin { partition, offset, .. } in begins {
             let begin = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
             self.shared.lock().assigned.assign(partition.clone(), begin);
             if offset == Offset::Invalid {
-                self.quarantine(consumer, &partition, "the group's start position could not be determined");
+                let why = "the group's start position could not be determined, and is looked up again";
+                self.quarantine(consumer, &partition, Cause::Unplaced, why);
             }
         }
         self.tell();
@@ -46,16 +48,16 @@ impl Member {
 
     /// Commits the start position of a partition before any of its records is delivered. If the start were determined
     /// again after a crash, it would skip the messages published meanwhile.
-    fn decide(&self, consumer: &BaseConsumer<Self>, begins: &[Begin]) -> Result<(), Loss> {
+    pub(crate) fn decide(&self, consumer: &BaseConsumer<Self>, begins: &[Begin]) -> KafkaResult<()> {
         let decided = begins.iter().filter(|begin| begin.decided);
         let mut any = false;
         for begin in decided {
             let Offset::Offset(offset) = begin.offset else { continue };
-            self.store_next(consumer, &begin.partition, offset).map_err(|error| self.broken(&error))?;
+            self.store_next(consumer, &begin.partition, offset)?;
             any = true;
         }
         if any {
-            consumer.commit_consumer_state(CommitMode::Sync).map_err(|error| self.broken(&error))?;
+            consumer.commit_consumer_state(CommitMode::Sync)?;
         }
         Ok(())
     }

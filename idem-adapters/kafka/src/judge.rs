@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
-use crate::error::{Loss, passes};
+use crate::error::{Loss, is_unreadable, passes};
 use crate::member::Member;
 use crate::partition::TopicPartition;
+use crate::stall::Cause;
 
 impl Member {
     /// Ignores errors from which the client recovers by itself. Any other error stops the partition it concerns or, if
@@ -44,14 +45,17 @@ impl Member {
             Some(Code::Authentication) if said.contains("Failed to acquire SASL OAUTHBEARER token") => Ok(()),
             Some(code) if passes(code) => Ok(()),
             Some(Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed) => Err(ended()),
-            // For example, a batch that cannot be read. The client would continue after it.
-            _ => match partition {
-                Some(partition) => {
-                    self.quarantine(consumer, partition, &format!("it cannot be read: {error}"));
-                    Ok(())
+            code => {
+                let Some(partition) = partition else { return Err(ended()) };
+                // The client would continue after the batch.
+                if code.is_some_and(is_unreadable) {
+                    self.quarantine(consumer, partition, Cause::Stuck, &format!("it cannot be read: {error}"));
+                } else {
+                    let why = format!("a broker refuses to let it be read, and is asked again: {error}");
+                    self.quarantine(consumer, partition, Cause::Failing, &why);
                 }
-                None => Err(ended()),
-            },
+                Ok(())
+            }
         }
     }
 }

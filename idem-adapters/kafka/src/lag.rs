@@ -6,10 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use idem_core::{BoxError, Lag};
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::Offset;
+use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::KafkaResult;
-use rdkafka::{Offset, TopicPartitionList};
 
+use crate::lookup;
 use crate::member::Member;
 use crate::partition::TopicPartition;
 use crate::shared::Shared;
@@ -71,24 +72,12 @@ pub(crate) fn end(mut consumer: Arc<BaseConsumer<Member>>) {
     }
 }
 
-/// Returns the ends or beginnings of these partitions, with one request to each of their brokers.
+/// Returns the ends or beginnings of these partitions.
 fn ask<'a>(
     consumer: &BaseConsumer<Member>,
     partitions: impl Iterator<Item = &'a TopicPartition>,
     which: Offset,
 ) -> KafkaResult<BTreeMap<TopicPartition, i64>> {
-    let mut asked = TopicPartitionList::new();
-    let mut partitions: Vec<_> = partitions.collect();
-    for partition in &partitions {
-        asked.add_partition_offset(&partition.topic, partition.number, which)?;
-    }
-    if partitions.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let found = consumer.offsets_for_times(asked, ANSWER)?;
-    let at = |partition: &TopicPartition| match found.find_partition(&partition.topic, partition.number)?.offset() {
-        Offset::Offset(at) => Some((partition.clone(), at)),
-        _ => None,
-    };
-    Ok(partitions.drain(..).filter_map(at).collect())
+    let found = lookup::ask(consumer, partitions, which, ANSWER)?;
+    Ok(found.into_iter().filter_map(|(partition, at)| Some((partition, at.to_raw().filter(|at| *at >= 0)?))).collect())
 }

@@ -34,7 +34,8 @@ pub enum Start {
     /// At the messages published after the first member of the group has joined. The position is committed before any
     /// delivery, so that no message published afterwards is skipped, even after a crash. This is meant for a new group:
     /// a partition that is added later starts at its first message, since none of its messages were meant to be
-    /// skipped.
+    /// skipped. In a partition whose leader does not answer at that moment, the position is determined once it does: at
+    /// the first message with a timestamp of after the joining, or else at the end.
     ///
     /// A group loses its offsets when it has no members for long (`offsets.retention.minutes`, a week by default), and
     /// would then skip the messages published meanwhile. This start is therefore refused if the group has committed
@@ -75,6 +76,8 @@ pub(crate) struct Plan {
     /// Whether this consumer has handled messages before.
     pub(crate) has_history: bool,
     pub(crate) begins: Begins,
+    /// When the subscription was made.
+    pub(crate) since: SystemTime,
 }
 
 impl Plan {
@@ -89,6 +92,26 @@ impl Plan {
             numbers.iter().map(|number| TopicPartition::new(topic, *number)).collect::<Vec<_>>()
         };
         self.known.iter().flat_map(of)
+    }
+
+    /// Warns if the windows hold back deliveries that the worker has room for. With an order, more may be unsettled than
+    /// run, so that this is no loss.
+    pub(crate) fn warn_of_small_windows(&self) {
+        let partitions = self.partitions().count().max(1);
+        let unsettled = self.window.saturating_mul(partitions);
+        if self.order != DeliveryOrder::None || unsettled >= self.max_unsettled {
+            return;
+        }
+        let (topic, window, wanted) = (&self.wanted.text, self.window, self.max_unsettled);
+        let enough = wanted.div_ceil(partitions);
+        tracing::warn!(
+            %topic,
+            window,
+            partitions,
+            wanted,
+            "the worker wants {wanted} deliveries in flight, and {partitions} partitions with a window of {window} give it at most \
+             {unsettled}: set .window({enough}) in all workers of the group, or lower .concurrency(..) or .batch(..)"
+        );
     }
 
     /// Whether a subscription created from this plan also serves these options.

@@ -2,25 +2,36 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use crate::assigned::Cause;
 use crate::member::Member;
 use crate::partition::TopicPartition;
+use crate::stall::{Cause, Stall};
 use crate::start;
 
-/// How long to wait for an answer that only affects a text or a metric. Nothing is served meanwhile.
+/// How long to wait for answers that only affect a text or a metric. Nothing is served meanwhile.
 const ANSWER: Duration = Duration::from_secs(1);
 
+/// How long to wait for the ranges of all partitions.
+const RANGES: Duration = Duration::from_secs(2);
+
 impl Member {
-    /// Stops receiving from this partition until it is assigned again. Its offset stays where it is, so that no record
-    /// is skipped. Records that were already received are still handled, and the other partitions continue.
-    pub(crate) fn quarantine(&self, consumer: &BaseConsumer<Self>, partition: &TopicPartition, why: &str) {
-        if !self.shared.lock().assigned.stand(partition, Some(Cause::Stuck)) {
+    /// Stops receiving from this partition until it is assigned again or, depending on the cause, tried again. Its
+    /// offset stays where it is, so that no record is skipped. Records that were already received are still handled, and
+    /// the other partitions continue.
+    pub(crate) fn quarantine(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        partition: &TopicPartition,
+        cause: Cause,
+        why: &str,
+    ) {
+        let begins = |stall: &mut Stall| stall.begin(cause, Instant::now());
+        if !self.shared.lock().assigned.stall(partition).is_some_and(begins) {
             return;
         }
         let mut list = TopicPartitionList::new();
@@ -37,25 +48,30 @@ impl Member {
         self.tell();
     }
 
-    /// Quarantines partitions whose offset is out of range. The client does not always report which partition it is.
+    /// Quarantines partitions whose offset is out of range. The client does not always report which partition it is:
+    /// then all that receive are looked at.
     ///
     /// Returns `false` if there is none.
     pub(crate) fn out_of_range(&self, consumer: &BaseConsumer<Self>, partition: Option<&TopicPartition>) -> bool {
+        let mut places = self.shared.lock().assigned.receiving();
+        places.retain(|at, _| partition.is_none_or(|partition| partition == at));
+        let mut found = start::out_of_range(consumer, &self.plan, &places, RANGES);
         if let Some(partition) = partition {
-            let place = self.shared.lock().assigned.place(partition);
-            let why = start::out_of_range(consumer, &self.plan, partition, place, ANSWER);
-            self.quarantine(consumer, partition, &why.unwrap_or_else(|| start::passed(&self.plan, partition, place)));
-            return true;
-        }
-        let mut any = false;
-        for partition in self.ours() {
-            let place = self.shared.lock().assigned.place(&partition);
-            if let Some(why) = start::out_of_range(consumer, &self.plan, &partition, place, ANSWER) {
-                self.quarantine(consumer, &partition, &why);
-                any = true;
+            // Without an offset, the client has looked up the beginning of the partition, and that has failed.
+            match places.get(partition) {
+                Some(None) => {
+                    self.quarantine(consumer, partition, Cause::Failing, "its beginning could not be found out");
+                }
+                Some(place) => {
+                    found.entry(partition.clone()).or_insert_with(|| start::passed(&self.plan, partition, *place));
+                }
+                None => {}
             }
         }
-        any
+        for (partition, why) in &found {
+            self.quarantine(consumer, partition, Cause::Stuck, why);
+        }
+        partition.is_some() || !found.is_empty()
     }
 
     fn ours(&self) -> Vec<TopicPartition> {
@@ -78,25 +94,25 @@ impl Member {
             let without: BTreeSet<i32> =
                 found.partitions().iter().filter(|one| one.leader() < 0).map(|one| one.id()).collect();
             for partition in ours.iter().filter(|partition| partition.topic == topic) {
-                let cause = without.contains(&partition.number).then_some(Cause::NoLeader);
-                self.stand(partition, cause);
+                self.lead(partition, !without.contains(&partition.number));
             }
         }
         self.tell();
     }
 
-    fn stand(&self, partition: &TopicPartition, cause: Option<Cause>) {
-        if !self.shared.lock().assigned.stand(partition, cause) {
+    fn lead(&self, partition: &TopicPartition, leads: bool) {
+        if !self.shared.lock().assigned.stall(partition).is_some_and(|stall| stall.lead(leads)) {
             return;
         }
         let TopicPartition { topic, number: partition } = partition;
-        match cause {
-            Some(_) => tracing::error!(
+        if leads {
+            tracing::info!(%topic, partition, "a partition has a leader again");
+        } else {
+            tracing::error!(
                 %topic,
                 partition,
                 "a partition has no leader and is stalled until it has one; the others continue: check its brokers"
-            ),
-            None => tracing::info!(%topic, partition, "a partition has a leader again"),
+            );
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use idem_core::Delivery;
+use idem_core::{Delivery, DeliveryOrder};
 use tokio::sync::Notify;
 use tokio::time::{self, timeout_at};
 
 use crate::assigned::Assigned;
+use crate::bell::{Bell, Waits};
 use crate::error::Loss;
 use crate::partition::TopicPartition;
 use crate::ticket::Ticket;
@@ -33,10 +34,7 @@ pub(crate) struct Inner {
     pub(crate) joined: bool,
     pub(crate) draining: bool,
     pub(crate) closing: bool,
-    /// The thread has something to do.
-    woken: bool,
-    /// The thread waits for a delivery to be settled.
-    hungry: bool,
+    bell: Bell,
 }
 
 /// The state of the subscription.
@@ -51,8 +49,8 @@ pub(crate) enum Phase {
 }
 
 impl Shared {
-    pub(crate) fn new(window: usize, max_unsettled: usize) -> Self {
-        let assigned = Assigned::new(window, max_unsettled);
+    pub(crate) fn new(window: usize, max_unsettled: usize, order: DeliveryOrder) -> Self {
+        let assigned = Assigned::new(window, max_unsettled, order);
         Self {
             inner: Mutex::new(Inner {
                 assigned,
@@ -60,8 +58,7 @@ impl Shared {
                 joined: false,
                 draining: false,
                 closing: false,
-                woken: false,
-                hungry: false,
+                bell: Bell::default(),
             }),
             changed: Notify::new(),
             wake: Condvar::new(),
@@ -186,21 +183,21 @@ impl Shared {
     }
 
     pub(crate) fn ack(&self, ticket: &Ticket) -> bool {
-        self.settle(|assigned| assigned.finish(ticket))
+        self.settle(ticket, Assigned::finish)
     }
 
     /// Handles a delivery that was released or dropped.
     pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
-        self.settle(|assigned| assigned.leave_unsettled(ticket))
+        self.settle(ticket, Assigned::leave_unsettled)
     }
 
-    fn settle(&self, how: impl FnOnce(&mut Assigned) -> bool) -> bool {
+    fn settle(&self, ticket: &Ticket, how: impl FnOnce(&mut Assigned, &Ticket) -> bool) -> bool {
         let mut inner = self.lock();
-        let live = how(&mut inner.assigned);
-        let hungry = inner.hungry;
-        inner.woken |= hungry;
+        let live = how(&mut inner.assigned, ticket);
+        let room = inner.assigned.wants(&ticket.partition);
+        let wakes = inner.bell.settled(room);
         drop(inner);
-        if hungry {
+        if wakes {
             self.wake.notify_one();
         }
         self.changed.notify_one();
@@ -209,19 +206,17 @@ impl Shared {
 
     /// Wakes the thread because it has something to do.
     pub(crate) fn wake(&self) {
-        self.lock().woken = true;
+        self.lock().bell.ring();
         self.wake.notify_one();
     }
 
-    /// Blocks the thread until it is woken, at most for `longest`. With `hungry`, any settled delivery wakes it as
-    /// well.
-    pub(crate) fn sleep(&self, longest: Duration, hungry: bool) {
+    /// Blocks the thread until it is woken or what it waits for has happened, at most for `longest`.
+    pub(crate) fn sleep(&self, longest: Duration, waits: Waits) {
         let mut inner = self.lock();
-        inner.hungry = hungry;
-        if !inner.woken {
+        if inner.bell.sleep(waits) {
             inner = self.wake.wait_timeout(inner, longest).unwrap_or_else(PoisonError::into_inner).0;
         }
-        (inner.woken, inner.hungry) = (false, false);
+        inner.bell.woke();
     }
 
     /// Blocks the thread until no delivery of these partitions is running, at most for `patience`.
@@ -233,7 +228,7 @@ impl Shared {
             if left.is_zero() {
                 return;
             }
-            self.sleep(left, true);
+            self.sleep(left, Waits::Quiet);
         }
     }
 
@@ -263,7 +258,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn brokers_that_seem_to_be_down_as_the_client_joins_are_not_lost() {
-        let shared = Shared::new(16, 16);
+        let shared = Shared::new(16, 16, DeliveryOrder::None);
         shared.lose(down());
         let joins = async {
             tokio::time::sleep(SEEMINGLY / 2).await;
@@ -275,7 +270,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn brokers_that_stay_down_are_lost() {
-        let shared = Shared::new(16, 16);
+        let shared = Shared::new(16, 16, DeliveryOrder::None);
         shared.lose(down());
         let began = time::Instant::now();
         assert_eq!(shared.joined().await, Err(down()));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use idem_core::{BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions};
 use tokio::time::timeout;
@@ -221,8 +222,10 @@ impl Source for Topic {
             has_history: options.has_history || self.has_consumed,
             replay_window: self.replay_window,
             begins: BTreeMap::new(),
+            since: SystemTime::now(),
         };
-        let shared = Arc::new(Shared::new(plan.window, plan.max_unsettled));
+        plan.warn_of_small_windows();
+        let shared = Arc::new(Shared::new(plan.window, plan.max_unsettled, plan.order));
         let asked = Asked::default();
         let ended = consumer::start(plan.clone(), Arc::clone(&shared), asked.clone())?;
         self.subscription = Some(Subscription { plan, shared, asked, ended });

@@ -1,5 +1,6 @@
 //! Determines where a partition starts.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,11 +10,15 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use crate::error::{self, Loss, expired, passes};
 use crate::identity;
+use crate::lookup::offsets;
 use crate::partition::TopicPartition;
 use crate::plan::{Begins, Plan, Start};
 
 /// How long to wait for an answer of the brokers.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long to look for the offsets of all partitions before the group is joined.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The longest wait during a rebalance, while nothing else is served.
 const STEP: Duration = Duration::from_secs(2);
@@ -54,64 +59,63 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
         Start::Latest if new && plan.has_history => {
             return Err(expired(&plan.config.place, &plan.group, plan.known.keys().map(|topic| &**topic)));
         }
-        Start::Latest if new => ends(consumer, &fresh),
+        Start::Latest if new => ends(consumer, &fresh, LOOK),
         Start::Earliest | Start::Latest => Begins::new(),
-        Start::Time(time) => at_time(consumer, plan, &fresh, time)?,
+        Start::Time(time) => at_time(consumer, &fresh, time, LOOK),
     };
-    for partition in fresh {
-        if let Some(offset) = plan.offsets.get(&partition) {
-            if let Some(why) = out_of_range(consumer, plan, &partition, Some(*offset), STEP) {
-                return Err(Loss::Refused(format!(".start_at(..) cannot be kept: {why}")));
-            }
-            begins.insert(partition, Some(*offset));
-        }
+    let given = |partition: &TopicPartition| Some((partition.clone(), Some(*plan.offsets.get(partition)?)));
+    let given: Begins = fresh.iter().filter_map(given).collect();
+    if let Some(why) = out_of_range(consumer, plan, &given, LOOK).into_values().next() {
+        return Err(Loss::Refused(format!(".start_at(..) cannot be kept: {why}")));
+    }
+    begins.extend(given);
+    for (partition, _) in begins.iter().filter(|(_, begin)| begin.is_none()) {
+        tracing::warn!(%partition, "where the group begins in a partition is not known yet");
     }
     Ok(begins)
 }
 
-/// Returns the ends of these partitions. The end is `None` if there is no answer.
-fn ends<C: ConsumerContext>(consumer: &BaseConsumer<C>, partitions: &[TopicPartition]) -> Begins {
-    let end = |partition: &TopicPartition| {
-        let end = consumer.fetch_watermarks(&partition.topic, partition.number, STEP).map(|(_, end)| end);
-        if let Err(error) = &end {
-            tracing::warn!(%partition, %error, "the end of a partition is not known");
-        }
-        (partition.clone(), end.ok())
-    };
-    partitions.iter().map(end).collect()
-}
-
-/// Returns the offset of the first message with this timestamp or a later one, or else the end, of each partition.
-fn at_time<C: ConsumerContext>(
+/// Determines the start positions of partitions in which they were not known when the group was joined, as far as the
+/// brokers answer now. Messages that were published since then are not skipped, if their timestamps are right.
+pub(crate) fn late<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
     partitions: &[TopicPartition],
+    patience: Duration,
+) -> Vec<Begin> {
+    let time = if let Start::Time(time) = plan.start { time } else { plan.since };
+    let begin =
+        |(partition, begin): (_, Option<i64>)| Some(Begin { partition, offset: Offset::Offset(begin?), decided: true });
+    at_time(consumer, partitions, time, patience).into_iter().filter_map(begin).collect()
+}
+
+/// Returns the ends of these partitions. The end is `None` if there is no answer.
+fn ends<C: ConsumerContext>(consumer: &BaseConsumer<C>, partitions: &[TopicPartition], patience: Duration) -> Begins {
+    let [found] = offsets(consumer, partitions, [Offset::End], patience);
+    partitions.iter().map(|partition| (partition.clone(), found.get(partition).copied().and_then(at))).collect()
+}
+
+/// Returns the offset of the first message with this timestamp or a later one, or else the end, of each partition. It is
+/// `None` if there is no answer.
+fn at_time<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: &[TopicPartition],
     time: SystemTime,
-) -> Result<Begins, Loss> {
-    // Fetched before the query by time, so that messages published between the two are not skipped if that query finds
-    // none.
-    let mut begins = ends(consumer, partitions);
+    patience: Duration,
+) -> Begins {
     let millis = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let millis = Offset::Offset(i64::try_from(millis).unwrap_or(i64::MAX));
-    let mut asked = TopicPartitionList::new();
-    // A partition without an answer would hold back the answers for the others.
-    for (partition, _) in begins.iter().filter(|(_, end)| end.is_some()) {
-        asked
-            .add_partition_offset(&partition.topic, partition.number, millis)
-            .map_err(|error| unanswered(plan, &error))?;
-    }
-    if asked.count() == 0 {
-        return Ok(begins);
-    }
-    let found = consumer.offsets_for_times(asked, ANSWER).and_then(whole).map_err(|error| unanswered(plan, &error))?;
-    for (partition, begin) in &mut begins {
-        if let Some(Offset::Offset(offset)) =
-            found.find_partition(&partition.topic, partition.number).map(|at| at.offset())
-        {
-            *begin = Some(offset);
-        }
-    }
-    Ok(begins)
+    // The end is looked up first, so that messages published between the two are not skipped if none has the timestamp.
+    let [ends, found] = offsets(consumer, partitions, [Offset::End, millis], patience);
+    let begin = |partition: &TopicPartition| {
+        let end = ends.get(partition).copied().and_then(at);
+        (partition.clone(), found.get(partition).and_then(|found| at(*found).or(end)))
+    };
+    partitions.iter().map(begin).collect()
+}
+
+fn at(offset: Offset) -> Option<i64> {
+    if let Offset::Offset(offset) = offset { Some(offset) } else { None }
 }
 
 /// Returns where these partitions start. `id` returns the id of a topic. Queries only the group's coordinator, since
@@ -137,19 +141,23 @@ pub(crate) fn begin<C: ConsumerContext>(
     Ok(assigned.iter().zip(committed).map(begin).collect())
 }
 
-/// The error text for an offset outside the partition's range. `None` if it is inside, or if the range cannot be read
-/// now.
+/// The error texts of those offsets that are outside of their partition's range, as far as the brokers tell it now.
 pub(crate) fn out_of_range<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     plan: &Plan,
-    partition: &TopicPartition,
-    offset: Option<i64>,
+    places: &Begins,
     patience: Duration,
-) -> Option<String> {
-    let (low, high) = consumer.fetch_watermarks(&partition.topic, partition.number, patience).ok()?;
-    let offset = offset.filter(|offset| !(low..=high).contains(offset))?;
-    let range = format!("the partition has {low} to {high}");
-    Some(error::out_of_range(&plan.config.place, &plan.group, partition, Some(offset), &range))
+) -> BTreeMap<TopicPartition, String> {
+    let known: Vec<_> = places.iter().filter(|(_, place)| place.is_some()).map(|(at, _)| at.clone()).collect();
+    let [lows, highs] = offsets(consumer, &known, [Offset::Beginning, Offset::End], patience);
+    let why = |partition: TopicPartition| {
+        let offset = places.get(&partition).copied().flatten()?;
+        let (low, high) = (at(*lows.get(&partition)?)?, at(*highs.get(&partition)?)?);
+        let range = format!("the partition has {low} to {high}");
+        let why = error::out_of_range(&plan.config.place, &plan.group, &partition, Some(offset), &range);
+        (!(low..=high).contains(&offset)).then_some((partition, why))
+    };
+    known.into_iter().filter_map(why).collect()
 }
 
 /// The error text for an offset that the broker refuses, if the partition's range cannot be read.
@@ -190,7 +198,7 @@ fn committed<C: ConsumerContext>(
             committed.push(None);
             continue;
         };
-        let mut offset = if let Offset::Offset(offset) = element.offset() { Some(offset) } else { None };
+        let mut offset = at(element.offset());
         if offset.is_some() && id(&partition.topic).is_some_and(|id| identity::is_of_another(&element, &id)) {
             tracing::warn!(
                 topic = %partition.topic,

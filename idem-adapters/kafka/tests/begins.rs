@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use common::{World, next, subscribe_options};
 use idem_core::{Acker, Error, Source};
 use idem_kafka::{Start, Topic};
+use rdkafka::admin::AdminOptions;
 use rdkafka::producer::FutureRecord;
 
 async fn latest(world: &World) -> Topic {
@@ -106,6 +107,18 @@ async fn a_group_whose_offsets_have_expired_skips_nothing_without_a_word() {
     topic.subscribe(known).await.unwrap();
     world.publish("new").await;
     assert_eq!(next(&mut topic).await.0.payload(), "new");
+}
+
+#[tokio::test]
+async fn a_source_that_has_consumed_before_skips_nothing_if_its_group_loses_its_offsets() {
+    let Some(world) = World::new().await else { return };
+    let mut topic = latest(&world).await;
+    topic.close().await;
+    world.admin.delete_groups(&[&world.group], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
+    world.publish("while nobody was there").await;
+    let error = topic.subscribe(subscribe_options(4)).await.unwrap_err().to_string();
+    assert!(error.contains("Start::Latest would skip messages"), "{error}");
+    assert_eq!(world.committed(0), None);
 }
 
 /// This many minutes ago.

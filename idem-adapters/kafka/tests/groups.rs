@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::relay::Relay;
 use common::{LONG, World, next, options, subscribe_options};
@@ -231,6 +231,23 @@ async fn a_partition_that_is_added_while_it_runs_is_consumed_from_its_first_mess
     world.publish_to(1, "added").await;
     let (delivery, _) = next(&mut topic).await;
     assert_eq!((delivery.payload().as_ref(), place(&delivery)), (&b"added"[..], (1, 0)));
+}
+
+/// A worker waits for 5 seconds.
+#[tokio::test]
+async fn a_broker_that_hangs_does_not_keep_a_member_from_leaving() {
+    let Some(world) = World::new().await else { return };
+    let relay = Relay::start(&world.brokers).await;
+    world.publish("x").await;
+    let mut topic = world.open_through(&relay, 4).await;
+    let (_, acker) = next(&mut topic).await;
+    relay.hang();
+    assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
+    let began = Instant::now();
+    topic.drain().await;
+    topic.close().await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(world.committed(0), None, "it hangs");
 }
 
 #[tokio::test]

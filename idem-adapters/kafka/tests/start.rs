@@ -105,6 +105,27 @@ async fn invalid_options_are_refused_before_the_group_is_joined() {
 }
 
 #[tokio::test]
+async fn windows_that_are_too_small_for_what_the_worker_wants_in_flight_are_warned_about() {
+    let Some(world) = World::with(2).await else { return };
+    let order = subscribe_options(8).with_order(DeliveryOrder::Partition);
+    for (window, options, warns) in
+        [(3, subscribe_options(8), true), (4, subscribe_options(8), false), (3, order, false)]
+    {
+        let (text, subscriber) = idem_test::captured();
+        let guard = tracing::subscriber::set_default(subscriber);
+        let mut topic = world.topic().await.window(window);
+        topic.subscribe(options).await.unwrap();
+        drop(guard);
+        let text = text.to_string();
+        let line = text.lines().find(|line| line.contains("WARN") && line.contains(".window(4)"));
+        assert_eq!(line.is_some(), warns, "{text}");
+        let said = ["wants 8 deliveries", "2 partitions with a window of 3 give it at most 6"];
+        assert!(line.is_none_or(|line| said.iter().all(|said| line.contains(said))), "{text}");
+        topic.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_login_that_is_right_consumes() {
     let Some(world) = World::new().await else { return };
     let Some(address) = world.login("PLAIN").await else { return };

@@ -7,7 +7,7 @@ fn at(number: i32) -> TopicPartition {
 }
 
 fn with(window: usize, max_unsettled: usize, offsets: impl IntoIterator<Item = i64>) -> Assigned {
-    let mut assigned = Assigned::new(window, max_unsettled);
+    let mut assigned = Assigned::new(window, max_unsettled, DeliveryOrder::None);
     assigned.assign(at(0), Some(0));
     receive(&mut assigned, 0, offsets);
     assigned
@@ -78,7 +78,7 @@ fn a_window_is_full_until_its_front_is_finished() {
 
 #[test]
 fn a_partition_that_has_used_up_its_share_of_the_room_leaves_the_others_theirs() {
-    let mut assigned = Assigned::new(100, 10);
+    let mut assigned = Assigned::new(100, 10, DeliveryOrder::None);
     for partition in 0..2 {
         assigned.assign(at(partition), None);
     }
@@ -91,7 +91,7 @@ fn a_partition_that_has_used_up_its_share_of_the_room_leaves_the_others_theirs()
 
 #[test]
 fn many_partitions_share_what_may_be_buffered_and_each_may_receive() {
-    let mut assigned = Assigned::new(4000, 10);
+    let mut assigned = Assigned::new(4000, 10, DeliveryOrder::None);
     for partition in 0..4 {
         assigned.assign(at(partition), None);
     }
@@ -106,7 +106,7 @@ fn many_partitions_share_what_may_be_buffered_and_each_may_receive() {
 
 #[test]
 fn deliveries_with_the_worker_use_room_until_they_are_settled() {
-    let mut assigned = Assigned::new(100, 10);
+    let mut assigned = Assigned::new(100, 10, DeliveryOrder::None);
     assigned.assign(at(0), None);
     let epoch = assigned.epoch;
     for offset in 0..3 {
@@ -132,9 +132,79 @@ fn partitions_take_turns() {
     assert_eq!(turns, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]);
 }
 
+/// Takes all deliveries that can be taken while none is settled.
+fn takes(assigned: &mut Assigned) -> usize {
+    std::iter::from_fn(|| assigned.take()).count()
+}
+
+#[test]
+fn a_partition_of_which_nothing_is_settled_leaves_room_for_the_others() {
+    for (order, most) in [(DeliveryOrder::Key, [50, 25, 13, 6]), (DeliveryOrder::None, [89, 10, 1, 0])] {
+        let mut assigned = Assigned::new(1000, 100, order);
+        for partition in 0..4 {
+            assigned.assign(at(partition), None);
+        }
+        for (partition, most) in (0..).zip(most) {
+            receive(&mut assigned, partition, 0..100);
+            assert_eq!(takes(&mut assigned), most, "{order:?}, {partition}");
+        }
+    }
+}
+
+#[test]
+fn a_partition_may_always_have_one_delivery_and_a_single_one_may_have_all() {
+    for order in [DeliveryOrder::Key, DeliveryOrder::None] {
+        let mut assigned = Assigned::new(100, 1, order);
+        for partition in 0..2 {
+            assigned.assign(at(partition), None);
+            receive(&mut assigned, partition, 0..10);
+        }
+        let one = take(&mut assigned);
+        assert!(assigned.take().is_none() && assigned.finish(&one));
+        assert_eq!(take(&mut assigned).partition, at(1));
+        let mut single = Assigned::new(100, 10, order);
+        single.assign(at(0), None);
+        receive(&mut single, 0, 0..20);
+        assert_eq!(takes(&mut single), 10);
+    }
+}
+
+#[test]
+fn a_partition_whose_payloads_are_large_leaves_room_for_the_others() {
+    let mut assigned = Assigned::new(100, 100, DeliveryOrder::None);
+    for partition in 0..2 {
+        assigned.assign(at(partition), None);
+    }
+    for partition in 0..2 {
+        let epoch = assigned.partitions[&at(partition)].epoch;
+        for offset in 0..2 {
+            assigned.receive((&at(partition), epoch), offset, Delivery::new("orders", vec![0; ROOM / 2]));
+        }
+        assert_eq!(takes(&mut assigned), 1);
+    }
+}
+
+#[test]
+fn a_reader_is_worth_waking_for_half_of_what_fits_or_if_nothing_is_left_to_hand_out() {
+    let mut assigned = with(8, 100, 0..8);
+    let tickets: Vec<_> = (0..5).map(|_| take(&mut assigned)).collect();
+    let wants: Vec<_> = tickets.iter().map(|ticket| assigned.finish(ticket) && assigned.wants(&at(0))).collect();
+    assert_eq!(wants, [false, false, false, true, true]);
+    // Behind a slow delivery, there is never room for half.
+    let mut assigned = with(8, 100, 0..5);
+    let (_slow, second) = (take(&mut assigned), take(&mut assigned));
+    receive(&mut assigned, 0, 5..7);
+    assert!(assigned.finish(&second) && !assigned.wants(&at(0)), "there is something to hand out");
+    while assigned.take().is_some() {}
+    assert!(assigned.wants(&at(0)));
+    receive(&mut assigned, 0, [7]);
+    take(&mut assigned);
+    assert!(!assigned.wants(&at(0)) && !assigned.wants(&at(1)), "there is no room");
+}
+
 #[test]
 fn one_delivery_of_each_ordering_key_is_with_the_worker() {
-    let mut assigned = Assigned::new(100, 100);
+    let mut assigned = Assigned::new(100, 100, DeliveryOrder::None);
     assigned.assign(at(0), None);
     let epoch = assigned.epoch;
     for (offset, key) in [(0, Some(7)), (1, Some(7)), (2, Some(8)), (3, None), (4, Some(7)), (5, None)] {
@@ -170,7 +240,7 @@ fn a_late_ack_of_a_partition_that_was_lost_is_stale_and_moves_nothing() {
 
 #[test]
 fn a_batch_that_is_finished_is_one_offset_for_each_partition() {
-    let mut assigned = Assigned::new(100, 100);
+    let mut assigned = Assigned::new(100, 200, DeliveryOrder::None);
     for partition in 0..4 {
         assigned.assign(at(partition), None);
         receive(&mut assigned, partition, 0..25);

@@ -1,6 +1,8 @@
 //! A TCP relay in front of a broker, which can be cut and can refuse connections. Clients connect to the address that a
 //! broker advertises, so the relay writes its own port into those answers.
 
+use std::pin::pin;
+
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -14,6 +16,7 @@ pub(crate) struct Relay {
 struct State {
     generation: u32,
     refuses: bool,
+    hangs: bool,
 }
 
 impl Relay {
@@ -22,7 +25,7 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let places = places(broker, port);
-        let (state, seen) = watch::channel(State { generation: 0, refuses: false });
+        let (state, seen) = watch::channel(State { generation: 0, refuses: false, hangs: false });
         let target = broker.to_owned();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -32,10 +35,14 @@ impl Relay {
                 let server = TcpStream::connect(&target).await.unwrap();
                 let (mut seen, places) = (seen.clone(), places.clone());
                 tokio::spawn(async move {
-                    let generation = seen.borrow_and_update().generation;
-                    tokio::select! {
-                        () = pass(client, server, &places) => {}
-                        _ = seen.wait_for(|state| state.generation != generation) => {}
+                    let first = *seen.borrow_and_update();
+                    let (mut state, mut passing) = (first, pin!(pass(client, server, &places)));
+                    while state.generation == first.generation {
+                        tokio::select! {
+                            () = &mut passing, if !state.hangs => return,
+                            changed = seen.changed() => if changed.is_err() { return },
+                        }
+                        state = *seen.borrow_and_update();
                     }
                 });
             }
@@ -54,7 +61,12 @@ impl Relay {
 
     /// Closes all connections, and refuses new ones or accepts them again.
     pub(crate) fn refuse(&self, refuses: bool) {
-        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses });
+        self.state.send_modify(|state| *state = State { generation: state.generation + 1, refuses, ..*state });
+    }
+
+    /// Keeps all connections open and forwards nothing more.
+    pub(crate) fn hang(&self) {
+        self.state.send_modify(|state| state.hangs = true);
     }
 }
 

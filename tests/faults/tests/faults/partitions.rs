@@ -7,8 +7,11 @@ use idem::{DeliveryOrder, Postgres, RetryPolicy};
 use idem_brokers::{Broker, Kafka};
 use idem_faults::{Act, Order, Running, World, fresh, orders, until, variable};
 
-/// Partition 0 has a failing head, and more messages behind it than fit into a window.
+/// The partitions beside partition 0, which has a failing head.
 const OTHERS: std::ops::Range<i32> = 1..6;
+
+/// More messages than fit into a window (256).
+const BEHIND: usize = 300;
 
 /// A number from the environment: `IDEM_BACKLOG=1667` makes 10,000 records over six partitions.
 fn number(name: &str, default: usize) -> usize {
@@ -74,8 +77,10 @@ impl Line {
 async fn a_failing_head_stops_its_partition_and_no_other() {
     let (Some(alone), Some(beside)) = (Line::new(6).await, Line::new(6).await) else { return };
     let each = number("IDEM_BACKLOG", 60);
+    // The window of partition 0 is full, and more of it waits at the broker.
+    let behind = each.max(BEHIND);
     beside.publish(0, &[Order::new("head-0", Act::FailUntilOpen)]).await;
-    beside.publish(0, &orders("behind", each, Act::Write)).await;
+    beside.publish(0, &orders("behind", behind, Act::Write)).await;
     for partition in OTHERS {
         let orders = orders(&format!("other-{partition}"), each, Act::Take(5));
         alone.publish(partition, &orders).await;
@@ -91,7 +96,7 @@ async fn a_failing_head_stops_its_partition_and_no_other() {
     let blocked = "SELECT count(*) FROM {schema}.effects WHERE id LIKE 'behind-%'";
     assert_eq!(beside.world.number(blocked).await, 0, "the head has not been processed");
     beside.world.stage.open();
-    beside.done("behind", each).await;
+    beside.done("behind", behind).await;
     alone.end(first).await;
     beside.end(second).await;
 }

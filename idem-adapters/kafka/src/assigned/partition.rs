@@ -1,0 +1,58 @@
+//! The state of one assigned partition.
+
+use crate::buffer::Buffer;
+use crate::stall::Stall;
+use crate::tracker::Tracker;
+
+/// One partition in one assignment.
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) epoch: u64,
+    pub(super) tracker: Tracker,
+    pub(super) buffer: Buffer,
+    /// The offset at which the assignment begins, if known.
+    pub(super) begin: Option<i64>,
+    /// How many deliveries are handed out and neither settled nor dropped.
+    pub(super) running: usize,
+    /// The payload bytes of the running deliveries.
+    pub(super) held: usize,
+    /// How many deliveries were handed out and then dropped or released. They are delivered again in the next
+    /// assignment.
+    pub(super) left: usize,
+    /// How many more deliveries must be stored before their first run.
+    pub(super) to_store: usize,
+    /// The end of the finished prefix that was last passed to the client.
+    pub(super) told: Option<i64>,
+    /// The partition is being revoked: running handlers may finish, and none starts.
+    pub(super) leaving: bool,
+    pub(super) stall: Stall,
+}
+
+impl Partition {
+    /// An assignment that begins at this offset, if it is known.
+    pub(super) fn new(epoch: u64, begin: Option<i64>, to_store: usize) -> Self {
+        Self {
+            epoch,
+            tracker: Tracker::default(),
+            buffer: Buffer::default(),
+            begin,
+            running: 0,
+            held: 0,
+            left: 0,
+            to_store,
+            told: None,
+            leaving: false,
+            stall: Stall::default(),
+        }
+    }
+
+    /// The offset after the finished prefix, or that at which the assignment began, if known.
+    pub(super) fn at(&self) -> Option<i64> {
+        self.tracker.finished().map(|offset| offset + 1).or(self.begin)
+    }
+
+    /// The offset of the next record to receive, if known.
+    pub(super) fn place(&self) -> Option<i64> {
+        self.tracker.delivered().map(|offset| offset + 1).or(self.begin)
+    }
+}
