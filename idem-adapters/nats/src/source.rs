@@ -125,8 +125,8 @@ impl Stream {
                 consumer,
                 max_ack_pending = pending,
                 max_unsettled = options.max_unsettled,
-                "all workers together may have max_ack_pending unsettled, which leaves a second one little or nothing: set \
-                 it to -1, or to max_unsettled times their number (nats consumer edit)"
+                "max_ack_pending limits all workers together, and leaves little or nothing for a second worker: set \
+                 it to -1, or to max_unsettled times the number of workers (nats consumer edit)"
             );
         }
     }
@@ -148,7 +148,7 @@ impl Stream {
         let found = match unreadable::find(&pull.connection, &pull.stream, &pull.consumer, &acks).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(stream = %self.name, error, "what cannot be read could not be looked for");
+                tracing::warn!(stream = %self.name, error, "the search for unreadable messages failed");
                 return Vec::new();
             }
         };

@@ -117,7 +117,7 @@ async fn a_start_with_what_is_new_is_refused_where_the_consumer_of_a_known_worke
 }
 
 #[tokio::test]
-async fn the_horizon_is_the_age_limit_of_the_stream() {
+async fn the_replay_window_is_the_age_limit_of_the_stream() {
     for (age, expected) in [
         (Duration::ZERO, ReplayWindow::Unlimited),
         (Duration::from_secs(3600), ReplayWindow::Within(Duration::from_secs(3600))),
