@@ -89,9 +89,9 @@ pub trait Source: Send + 'static {
     }
 
     /// How long a delivery may stay unsettled before the broker takes it back and increments its delivery count. If the
-    /// database is unavailable for longer than a quarter of this time, the worker closes the source, and opens it again
-    /// once the database is back. So an outage of any length costs each delivery one return. `None`: the worker waits
-    /// for the database and keeps its deliveries.
+    /// database is unavailable for longer than a quarter of this time, or consumption is
+    /// [paused](crate::Health::paused) for longer, the worker closes the source, and opens it again once that is over.
+    /// So it costs each delivery one return, however long it lasts. `None`: the worker waits and keeps its deliveries.
     fn unsettled_limit(&self) -> Option<Duration> {
         None
     }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use idem_core::{Acker, BoxError, Settled};
 use tokio::time::Instant;
 
-use crate::connection::{ANSWER, Link};
-use crate::lease::{Lease, Leases};
+use crate::connection::ANSWER;
+use crate::lease::Lease;
+use crate::leases::Leases;
+use crate::link::Link;
 
 /// Settles one delivery of a [`Stream`](crate::Stream), possibly over a later connection than the one that brought it.
 ///

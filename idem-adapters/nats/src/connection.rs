@@ -1,4 +1,4 @@
-//! One connection, and the link to the current one.
+//! One connection to a server.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -8,8 +8,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event};
 use bytes::Bytes;
 use idem_core::{BoxError, Error};
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -81,7 +80,7 @@ impl Connection {
 
     /// Sends `word` to the ack subject of a delivery and waits for JetStream's response. Any other response is an
     /// error: if no consumer listens on the subject, the server itself responds, with status 503.
-    async fn ask(&self, subject: &str, word: &'static str) -> Result<(), BoxError> {
+    pub(crate) async fn ask(&self, subject: &str, word: &'static str) -> Result<(), BoxError> {
         let asked = self.client.request(subject.to_owned(), Bytes::from_static(word.as_bytes()));
         let answer = tokio::select! {
             biased;
@@ -110,90 +109,3 @@ impl std::fmt::Display for Lost {
 }
 
 impl std::error::Error for Lost {}
-
-/// The current connection of a source. Ackers hold this, because on NATS a delivery outlives the connection that
-/// brought it.
-#[derive(Clone)]
-pub(crate) struct Link(Arc<watch::Sender<Option<Connection>>>);
-
-impl Link {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
-    }
-
-    pub(crate) fn set(&self, connection: Option<Connection>) {
-        self.0.send_replace(connection);
-    }
-
-    /// Returns the connection if there is one that is not lost.
-    pub(crate) fn now(&self) -> Option<Connection> {
-        self.0.borrow().clone().filter(|connection| !connection.lost.is_cancelled())
-    }
-
-    /// Waits until there is a connection, and returns it.
-    async fn soon(&self) -> Connection {
-        let mut changes = self.0.subscribe();
-        loop {
-            // Marked before the check, so that no change in between is missed.
-            changes.mark_unchanged();
-            if let Some(connection) = self.now() {
-                return connection;
-            }
-            if changes.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
-    /// Sends `word` and waits for the consumer's response, over as many connections as it takes. Only for messages that
-    /// may arrive twice and late. Calls `meant` for each connection, and returns `false` without sending over that
-    /// connection if `meant` returns `false`.
-    pub(crate) async fn insist(
-        &self,
-        subject: &str,
-        word: &'static str,
-        meant: impl Fn() -> bool,
-    ) -> Result<bool, BoxError> {
-        let asked = async {
-            loop {
-                let connection = self.soon().await;
-                // The subscription that opened this connection has already checked whether the stream was recreated.
-                if !meant() {
-                    return Ok(false);
-                }
-                match connection.ask(subject, word).await {
-                    Err(error) if error.is::<Lost>() => {}
-                    answer => return answer.map(|()| true),
-                }
-            }
-        };
-        timeout(ANSWER, asked).await.unwrap_or_else(|_| Err(silence(word)))
-    }
-
-    /// Sends `word` over the current connection and waits for the consumer's response until `limit`. Fails if there is
-    /// no connection.
-    pub(crate) async fn ask(&self, subject: &str, word: &'static str, limit: Instant) -> Result<(), BoxError> {
-        let connection = self.now().ok_or(Lost)?;
-        timeout_at(limit, connection.ask(subject, word)).await.unwrap_or_else(|_| Err(silence(word)))
-    }
-
-    /// Sends `word` as soon as there is a connection, and does not wait for a response. Returns `false` as
-    /// [`insist`](Self::insist) does.
-    pub(crate) async fn tell(
-        &self,
-        subject: &str,
-        word: &'static str,
-        meant: impl Fn() -> bool,
-    ) -> Result<bool, BoxError> {
-        let connection = timeout(ANSWER, self.soon()).await.map_err(|_| Lost)?;
-        if !meant() {
-            return Ok(false);
-        }
-        connection.client.publish(subject.to_owned(), Bytes::from_static(word.as_bytes())).await?;
-        Ok(true)
-    }
-}
-
-fn silence(word: &str) -> BoxError {
-    format!("the consumer has not answered {word}").into()
-}

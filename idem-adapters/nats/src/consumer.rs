@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::address::Address;
 use crate::difference::{Difference, differences};
 use crate::error::broker;
-use crate::settings::{Found, Wishes, config};
+use crate::settings::{Found, Start, Wishes, config};
 
 /// One consumer of one stream, and the connection to its server.
 pub(crate) struct Place<'a> {
@@ -28,7 +28,7 @@ pub(crate) struct Place<'a> {
 
 impl Place<'_> {
     /// Returns the consumer. Creates it if it does not exist, and updates it if `reconcile` is set. Fails if its
-    /// settings break idem's guarantees. `since` is when the consumer was created, if the source has seen it before: a
+    /// settings break idem's guarantees, or if it is gone and a new one would skip messages. `since` is when the consumer was created, if the source has seen it before: a
     /// recreated one with `Start::New` begins there, so that it does not skip messages published since.
     pub(crate) async fn ensure(
         &self,
@@ -45,6 +45,7 @@ impl Place<'_> {
         }
         let found = match self.find().await? {
             Some(found) => found,
+            None if wishes.start == Start::New && since.is_none() && options.has_history => return Err(self.gone()),
             None => self.make(&config(self.name, wishes, options, since)).await?,
         };
         let found = match differences(&found, wishes, options) {
@@ -110,6 +111,16 @@ impl Place<'_> {
             ),
             error,
         )
+    }
+
+    /// The error for a worker that has run before, and whose consumer is gone.
+    fn gone(&self) -> Error {
+        Error::Config(format!(
+            "{self} does not exist, and the database has claims of this worker, so the consumer was deleted, or the stream \
+             was restored without it. Start::New would silently skip what was published since: use Start::All, where \
+             duplicates are recognized by their claims, or Start::Time with a time before the worker last ran. If \
+             messages are to be skipped, create the consumer by hand (nats consumer add)"
+        ))
     }
 
     fn refuse(&self, wishes: &Wishes, left: &[Difference]) -> Error {

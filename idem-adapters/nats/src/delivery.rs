@@ -12,6 +12,8 @@ use idem_core::{Delivery, Headers};
 #[derive(Debug, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) sequence: u64,
+    /// The number of the delivery, which rises with each delivery of the consumer to any worker.
+    pub(crate) number: u64,
     delivered: u64,
     /// Nanoseconds since 1970, by the server's clock.
     published: u64,
@@ -20,14 +22,26 @@ pub(crate) struct Facts {
 impl Facts {
     /// Returns `None` if this is not the subject of an ack.
     pub(crate) fn parse(reply: &str) -> Option<Self> {
-        let mut tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
-        // Since its second version, the subject has the domain and the account before these tokens.
-        if tokens.len() >= 9 {
-            tokens.drain(..2);
-        }
-        let number = |at: usize| tokens.get(at)?.parse().ok();
-        Some(Self { delivered: number(2)?, sequence: number(3)?, published: number(5)? })
+        let (_, numbers) = split(reply)?;
+        let mut numbers = numbers.split('.').map_while(|number| number.parse().ok());
+        let [delivered, sequence, number, published] =
+            [numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?];
+        Some(Self { sequence, number, delivered, published })
     }
+}
+
+/// Returns the part of an ack's subject that all messages of a consumer have in common.
+pub(crate) fn common(reply: &str) -> Option<&str> {
+    split(reply).map(|(common, _)| common)
+}
+
+/// Splits the subject of an ack before the numbers of the message.
+fn split(reply: &str) -> Option<(&str, &str)> {
+    let tokens = reply.strip_prefix("$JS.ACK.")?.split('.').count();
+    // Stream and consumer. Since its second version, the subject has the domain and the account before them.
+    let names = if tokens >= 9 { 4 } else { 2 };
+    let (end, _) = reply.match_indices('.').nth(1 + names)?;
+    Some((&reply[..end], &reply[end + 1..]))
 }
 
 /// Converts a message. The server's delivery count is not used as the attempt, because it also rises for messages that
@@ -71,13 +85,15 @@ mod tests {
 
     #[test]
     fn the_subject_of_an_ack_is_read_in_both_versions() {
-        let facts = Some(Facts { sequence: 7, delivered: 2, published: 1_700_000_000_000_000_001 });
+        let facts = Some(Facts { sequence: 7, number: 9, delivered: 2, published: 1_700_000_000_000_000_001 });
         for reply in [
             "$JS.ACK.ORDERS.billing.2.7.9.1700000000000000001.0",
             "$JS.ACK._.hash.ORDERS.billing.2.7.9.1700000000000000001.0",
             "$JS.ACK.hub.hash.ORDERS.billing.2.7.9.1700000000000000001.0.token.more",
         ] {
             assert_eq!(Facts::parse(reply), facts, "{reply}");
+            let names = common(reply).unwrap();
+            assert!(names.ends_with(".ORDERS.billing") && reply.starts_with(names), "{names}");
         }
         for reply in ["", "_INBOX.x.1", "$JS.ACK.", "$JS.ACK.ORDERS.billing.2.x.9.1.0", "$JS.ACK.a.b.1.2"] {
             assert_eq!(Facts::parse(reply), None, "{reply}");

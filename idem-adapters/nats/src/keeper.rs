@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use crate::acker::extend;
-use crate::connection::Link;
-use crate::lease::Leases;
+use crate::leases::Leases;
+use crate::link::Link;
 
 /// Extends the leases of held deliveries after a third of their duration, and forgets dropped ones when their leases
 /// expire, which frees their space. Runs as long as the source lives.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use idem_core::{BoxError, Lag};
 
-use crate::connection::{Connection, Link, Lost};
+use crate::connection::{Connection, Lost};
+use crate::link::Link;
 
 /// Returns the handle for a consumer's lag. It always uses the current connection of the source.
 pub(crate) fn lag(link: &Link, stream: &Arc<str>, consumer: &str) -> Lag {

@@ -47,7 +47,8 @@
 //! | `inactive_threshold` | none | the server would delete the consumer, and a new one would start over |
 //! | filter | that of [`Stream::filter_subject`] | another filter silently leaves out messages |
 //!
-//! A consumer that idem creates begins at [`Stream::start`], by default with the oldest message.
+//! A consumer that idem creates begins at [`Stream::start`], by default with the oldest message. If the database has
+//! claims of the worker, a stream that is younger than five seconds is not read yet: see Settling.
 //!
 //! The login must be allowed to publish to `$JS.API.STREAM.INFO.ORDERS`, `$JS.API.CONSUMER.INFO.ORDERS.billing`,
 //! `$JS.API.CONSUMER.CREATE.ORDERS.billing` (with a filter, also below it), `$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing`
@@ -70,6 +71,11 @@
 //! others. A confirmed ack therefore means only that the consumer has received it; a server that is killed right
 //! afterwards may forget it. The message is then redelivered, and the claim detects the duplicate.
 //!
+//! Nor does the server distinguish a recreated stream, whose messages are numbered from 1 again. An ack is therefore sent
+//! only if the consumer was seen to be the same within the last second: while there are acks, one of them in each second
+//! waits for a request for the consumer's info. What an old ack of that second could settle is not delivered yet,
+//! because workers that have run before read a stream only five seconds after its creation.
+//!
 //! # Ordering
 //!
 //! | [`DeliveryOrder`](idem_core::DeliveryOrder) | |
@@ -91,8 +97,8 @@
 //! * NATS passes on headers and subjects that are not UTF-8, and async-nats closes the connection at such a message.
 //!   After the second loss within a minute, or within two ack waits if that is longer, idem searches the unsettled
 //!   messages for them and makes them dead letters (`unrepresentable`, with the raw headers in `idem-nats-headers`).
-//!   This requires `$JS.API.STREAM.MSG.GET.ORDERS`, and is not done in another domain; otherwise the message must be
-//!   deleted from the stream by hand, and the error says so.
+//!   This requires `$JS.API.STREAM.MSG.GET.ORDERS` and, in another domain, an earlier message that could be read;
+//!   otherwise the message must be deleted from the stream by hand, and the error says so.
 //! * A server of version 2.9 may redeliver a message without counting it if the process that had it was killed: it is
 //!   then not marked as redelivered.
 //! * The server's `max_payload` limits the payload, to 1 MiB by default.
@@ -108,9 +114,12 @@ mod credentials;
 mod delivery;
 mod difference;
 mod error;
+mod identity;
 mod keeper;
 mod lag;
 mod lease;
+mod leases;
+mod link;
 mod name;
 mod options;
 mod pull;

@@ -1,7 +1,7 @@
 //! Pulls messages: requests as many as the source has room for, and hands them on.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_nats::{Client, Message, StatusCode, Subscriber};
 use bytes::Bytes;
@@ -13,9 +13,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::acker::NatsAcker;
-use crate::connection::{Connection, Link, Lost};
-use crate::delivery::{Facts, delivery};
-use crate::lease::{Lease, Leases};
+use crate::connection::{Connection, Lost};
+use crate::delivery::{Facts, common, delivery};
+use crate::identity::Identity;
+use crate::lease::Lease;
+use crate::leases::Leases;
+use crate::link::Link;
 use crate::settings::nanos;
 
 /// A delivery or, as the last item, the reason why no more arrive.
@@ -43,8 +46,13 @@ pub(crate) struct Pull {
     pub(crate) leases: Arc<Leases>,
     pub(crate) stream: Arc<str>,
     pub(crate) consumer: String,
-    /// When the consumer was created.
-    pub(crate) made: SystemTime,
+    pub(crate) identity: Arc<Identity>,
+    /// The number of the consumer's last delivery to any worker.
+    pub(crate) delivered: u64,
+    /// How long to wait before the first pull.
+    pub(crate) rest: Duration,
+    /// The part that the subjects of all acks have in common, once it is known.
+    pub(crate) acks: Arc<OnceLock<String>>,
     pub(crate) wait: Duration,
     pub(crate) ordering_key: Option<u64>,
     pub(crate) confirmed: bool,
@@ -68,6 +76,8 @@ struct Puller {
     heard: Instant,
     /// No pull is sent before this time.
     paused: Instant,
+    /// Whether a delivery was a sign of another consumer.
+    doubtful: bool,
     /// When the subscription began, until the first message or status arrives.
     began: Option<Instant>,
     /// How many pulls in a row had no responder.
@@ -85,13 +95,14 @@ impl Pull {
         let subscriber = self.connection.client.subscribe(format!("{inbox}.*")).await?;
         let now = Instant::now();
         let mut puller = Puller {
-            pull: self,
             inbox,
             subscriber,
             number: 0,
             asked: 0,
             heard: now,
-            paused: now,
+            paused: now + self.rest,
+            doubtful: false,
+            pull: self,
             began: Some(now),
             unanswered: 0,
         };
@@ -139,6 +150,9 @@ impl Puller {
                     }
                 }
             }
+            if std::mem::take(&mut self.doubtful) {
+                self.confirm().await?;
+            }
         }
     }
 
@@ -148,14 +162,19 @@ impl Puller {
         if self.asked > 0 {
             return Err("the server sends no heartbeats: the consumer was deleted, or the connection is dead".into());
         }
-        let jetstream = self.pull.connection.jetstream();
-        let stream = jetstream.get_stream_no_info(&*self.pull.stream).await?;
-        let info = timeout(SILENCE, stream.consumer_info(&self.pull.consumer)).await??;
-        if SystemTime::from(info.created) != self.pull.made {
-            return Err("the consumer was deleted and recreated".into());
-        }
+        self.confirm().await?;
         self.heard = Instant::now();
         Ok(())
+    }
+
+    /// Asks the server whether the consumer is still the same.
+    async fn confirm(&mut self) -> Result<(), BoxError> {
+        let Pull { identity, connection, .. } = &self.pull;
+        identity.doubt();
+        match timeout(SILENCE, identity.confirm(connection)).await? {
+            Err(error) if error.is::<Lost>() => Err(self.lost()),
+            confirmed => confirmed,
+        }
     }
 
     /// Pulls as many messages as the source has room for, unless a pull already waits.
@@ -190,8 +209,14 @@ impl Puller {
             return self.status(&message);
         };
         (self.asked, self.unanswered) = (self.asked.saturating_sub(1), 0);
-        let lease = Arc::new(Lease::new(reply.to_owned(), facts.sequence, self.pull.wait));
-        self.pull.leases.add(&lease);
+        // A pull may have reached the consumer of a recreated stream.
+        if facts.number <= self.pull.delivered {
+            self.pull.identity.doubt();
+            self.doubtful = true;
+        }
+        self.pull.delivered = facts.number;
+        self.pull.acks.get_or_init(|| common(reply).unwrap_or_default().to_owned());
+        let lease = self.pull.leases.add(reply.to_owned(), facts.sequence, self.pull.wait);
         let acker = self.pull.acker(lease);
         let delivery = delivery(&self.pull.stream, message, &facts, self.pull.ordering_key);
         // If the receiver is gone, the acker is dropped and its delivery is released.
@@ -237,6 +262,9 @@ impl Puller {
     /// Returns the error of a lost connection. async-nats silently closes the connection at headers that it cannot
     /// read, and does so again at the next attempt.
     fn lost(&self) -> BoxError {
+        if self.pull.identity.is_replaced() {
+            return "the consumer was deleted and recreated".into();
+        }
         if self.began.is_some_and(|began| began.elapsed() < SILENCE) {
             let what = "the connection to NATS was lost as soon as it was asked for messages: if that goes on, look for a \
                         message with headers that are not UTF-8 (nats stream view), which async-nats cannot read, and \

@@ -23,7 +23,8 @@ pub enum Start {
     /// With the oldest message in the stream. This is the default.
     #[default]
     All,
-    /// With the first message published after the consumer was created.
+    /// With the first message published after the consumer was created. Refused if the consumer does not exist and the
+    /// database has claims of the worker: the consumer was then deleted, and messages published since would be skipped.
     New,
     /// With the message that has this sequence number.
     Sequence(u64),
@@ -102,4 +103,16 @@ pub(crate) fn filters(filters: &[String]) -> [(&'static str, Value); 2] {
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_consumer_has_room_for_several_workers_with_the_largest_batches() {
+        let config = config("billing", &Wishes::default(), &SubscribeOptions::new("billing", u16::MAX), None);
+        let room = config["max_ack_pending"].as_i64().unwrap();
+        assert!(room == -1 || room >= i64::from(u16::MAX) * 8, "{room}");
+    }
 }

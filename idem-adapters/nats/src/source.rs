@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::Info;
+use async_nats::jetstream::stream;
 use futures_util::future::join_all;
-use idem_core::{BackgroundTasks, BoxError, Delivery, DeliveryOrder, Lag, ReplayWindow, Source, SubscribeOptions};
+use idem_core::{
+    BackgroundTasks, BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions,
+};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +17,7 @@ use crate::acker::{NatsAcker, release};
 use crate::connection::Connection;
 use crate::consumer::Place;
 use crate::error;
+use crate::identity::{Identity, rest};
 use crate::keeper::keep;
 use crate::lag::lag;
 use crate::lease::Lease;
@@ -35,10 +39,9 @@ impl Stream {
         consumer: String,
         connection: Connection,
     ) -> Result<(), BoxError> {
+        let asked = Instant::now();
+        self.info(&connection).await?;
         let jetstream = connection.jetstream();
-        let stream = jetstream.get_stream(&*self.name).await;
-        let stream = stream.map_err(|error| error::stream(&self.name, &self.config.address, &connection.api, error))?;
-        let stream = stream.cached_info();
         let place = Place {
             client: &connection.client,
             api: &connection.api,
@@ -49,11 +52,14 @@ impl Stream {
         };
         let since = self.made.map(|made| made.consumer);
         let info = place.ensure(&self.wishes, options, since).await?;
+        // Read behind the consumer: if the stream was recreated in the meantime, nothing of before may be settled.
+        let stream = self.info(&connection).await?;
 
         let made = Made { stream: stream.created.into(), consumer: info.created.into() };
         self.made(made, &consumer);
         self.warn_of_little_room(&info, options, &consumer);
-        self.link.set(Some(connection.clone()));
+        let identity = Arc::new(Identity::new(Arc::clone(&self.name), consumer.clone(), made.consumer, asked));
+        self.link.set(Some((connection.clone(), Arc::clone(&identity))));
         self.give_back(false).await;
         self.keeper.shutdown().await;
         self.keeper.spawn(keep(self.link.clone(), Arc::clone(&self.leases), info.config.ack_wait));
@@ -65,7 +71,10 @@ impl Stream {
             leases: Arc::clone(&self.leases),
             stream: Arc::clone(&self.name),
             consumer: consumer.clone(),
-            made: made.consumer,
+            identity,
+            delivered: info.delivered.consumer_sequence,
+            rest: if options.has_history || since.is_some() { rest(made.stream) } else { Duration::ZERO },
+            acks: Arc::clone(&self.acks),
             wait: info.config.ack_wait,
             ordering_key: (options.order == DeliveryOrder::Queue).then_some(0),
             confirmed: self.confirmed,
@@ -82,11 +91,15 @@ impl Stream {
         let (stop, mut puller) = (CancellationToken::new(), BackgroundTasks::default());
         puller.spawn(pull.start(sender, stop.clone()).await?);
         self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, live: true });
-        self.replay_window = match stream.config.max_age {
-            Duration::ZERO => ReplayWindow::Unlimited,
-            age => ReplayWindow::Within(age),
-        };
+        self.replay_window = window(stream.config.max_age);
         Ok(())
+    }
+
+    /// Returns the information on the stream, or an error that names it.
+    async fn info(&self, connection: &Connection) -> Result<stream::Info, Error> {
+        let stream = connection.jetstream().get_stream(&*self.name).await;
+        let stream = stream.map_err(|error| error::stream(&self.name, &self.config.address, &connection.api, error))?;
+        Ok(stream.cached_info().clone())
     }
 
     /// Compares stream and consumer with those of the previous subscription.
@@ -120,11 +133,19 @@ impl Stream {
 
     /// Hands on the messages that async-nats cannot read, and returns their leases.
     async fn unreadable(&self, pull: &Pull, arrivals: &UnboundedSender<Arrival>) -> Vec<Arc<Lease>> {
-        // In another domain, ack subjects have more tokens than are known here.
-        if &*pull.connection.api != "$JS.API" {
-            return Vec::new();
-        }
-        let found = match unreadable::find(&pull.connection, &pull.stream, &pull.consumer).await {
+        let acks = match self.acks.get() {
+            Some(acks) => acks.clone(),
+            None if &*pull.connection.api == "$JS.API" => format!("$JS.ACK.{}.{}", pull.stream, pull.consumer),
+            None => {
+                tracing::warn!(
+                    stream = %self.name,
+                    "messages that cannot be read are not looked for: how acks reach another domain is known only after \
+                     a message that can be read has come"
+                );
+                return Vec::new();
+            }
+        };
+        let found = match unreadable::find(&pull.connection, &pull.stream, &pull.consumer, &acks).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(stream = %self.name, error, "the search for unreadable messages failed");
@@ -139,8 +160,7 @@ impl Stream {
                 why = delivery.unrepresentable(),
                 "a message that async-nats cannot read ends each connection that it comes by; it becomes a dead letter"
             );
-            let lease = Arc::new(Lease::new(reply, sequence, pull.wait));
-            self.leases.add(&lease);
+            let lease = self.leases.add(reply, sequence, pull.wait);
             leases.push(Arc::clone(&lease));
             let _ = arrivals.send(Ok((delivery.with_ordering_key(pull.ordering_key), pull.acker(lease))));
         }
@@ -165,6 +185,11 @@ impl Stream {
             }
         }
     }
+}
+
+/// Returns the replay window of a stream with this `max_age`.
+fn window(max_age: Duration) -> ReplayWindow {
+    if max_age.is_zero() { ReplayWindow::Unlimited } else { ReplayWindow::Within(max_age) }
 }
 
 impl Source for Stream {
@@ -200,9 +225,9 @@ impl Source for Stream {
         self.replay_window
     }
 
-    /// Returns four times the ack wait: after an outage of one ack wait, the worker gives back what it holds. Leases
-    /// would be extended for as long as the outage lasts, and other workers, which reach the database, would get
-    /// nothing of it.
+    /// Returns four times the ack wait: after an outage or a pause of one ack wait, the worker gives back what it holds.
+    /// Leases would be extended for as long as that lasts, and other workers, which can handle the messages, would get
+    /// nothing of them.
     fn unsettled_limit(&self) -> Option<Duration> {
         self.subscription.as_ref().map(|subscription| subscription.wait * 4)
     }

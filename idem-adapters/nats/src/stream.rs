@@ -1,16 +1,16 @@
 //! One stream, and the options of its consumer.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use idem_core::{BackgroundTasks, BoxError, DeliveryOrder, Error, ReplayWindow, SubscribeOptions};
 use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::connection::Link;
 use crate::error::broker;
-use crate::lease::Leases;
+use crate::leases::Leases;
+use crate::link::Link;
 use crate::name::unfit;
 use crate::settings::{SHORTEST, Start, Wishes};
 use crate::subscription::{Made, Subscription};
@@ -42,6 +42,8 @@ pub struct Stream {
     pub(crate) confirmed: bool,
     pub(crate) link: Link,
     pub(crate) leases: Arc<Leases>,
+    /// The part that the subjects of all acks have in common, once it is known.
+    pub(crate) acks: Arc<OnceLock<String>>,
     pub(crate) made: Option<Made>,
     pub(crate) replay_window: ReplayWindow,
     /// When a subscription last ended, and whether that was soon after the previous end.
@@ -62,6 +64,7 @@ impl Stream {
             confirmed: true,
             link: Link::new(),
             leases: Arc::default(),
+            acks: Arc::default(),
             made: None,
             replay_window: ReplayWindow::Unknown,
             lost: None,

@@ -34,16 +34,23 @@ pub(crate) struct Unreadable {
     pub(crate) delivery: Delivery,
 }
 
-/// Returns the unreadable messages among the unsettled ones of a consumer.
+/// Returns the unreadable messages among the unsettled ones of a consumer. `acks` is the part that the subjects of its
+/// acks have in common.
 pub(crate) async fn find(
     connection: &Connection,
     stream: &Arc<str>,
     consumer: &str,
+    acks: &str,
 ) -> Result<Vec<Unreadable>, BoxError> {
-    timeout(PATIENCE, look(connection, stream, consumer)).await?
+    timeout(PATIENCE, look(connection, stream, consumer, acks)).await?
 }
 
-async fn look(connection: &Connection, stream: &Arc<str>, consumer: &str) -> Result<Vec<Unreadable>, BoxError> {
+async fn look(
+    connection: &Connection,
+    stream: &Arc<str>,
+    consumer: &str,
+    acks: &str,
+) -> Result<Vec<Unreadable>, BoxError> {
     let info = connection.jetstream().get_stream_no_info(&**stream).await?.consumer_info(consumer).await?;
     let (floor, delivered) = (info.ack_floor.stream_sequence, info.delivered.stream_sequence);
     let filters =
@@ -66,7 +73,7 @@ async fn look(connection: &Connection, stream: &Arc<str>, consumer: &str) -> Res
             .with_position(Some(format!("{stream}/{sequence}@{published}")))
             .with_published_at(Some(message.time.into()))
             .with_unrepresentable(Some(why));
-        found.push(Unreadable { sequence, reply: format!("$JS.ACK.{stream}.{consumer}.{numbers}"), delivery });
+        found.push(Unreadable { sequence, reply: format!("{acks}.{numbers}"), delivery });
     }
     Ok(found)
 }

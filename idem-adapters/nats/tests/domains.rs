@@ -5,8 +5,9 @@ mod common;
 
 use std::net::TcpListener;
 
+use common::raw::publish_unreadable;
 use common::server::Server;
-use common::{LONG, World, loss, next, subscribe_options};
+use common::{LONG, SHORT, World, loss, next, subscribe_options};
 use idem_core::{Acker, Settled, Source};
 use idem_nats::{Nats, Stream};
 use tokio::time::{Duration, sleep, timeout};
@@ -60,6 +61,35 @@ async fn the_stream_of_another_domain_is_consumed_and_settled_there() {
     world.delete_consumer().await;
     let said = loss(&mut stream).await.to_string();
     assert!(said.contains(&world.stream), "{said}");
+}
+
+/// Its ack subject is known from a message that could be read.
+#[tokio::test]
+async fn an_unreadable_message_of_another_domain_is_delivered_as_unfit_and_taken_out() {
+    let Some((hub, leaf)) = hub_and_leaf() else { return };
+    let world = World::at(hub.url()).await;
+    world.make(|_| {}).await;
+    let mut stream = by_the_leaf(&leaf, &world.stream).await.ack_wait(SHORT);
+    world.publish("readable").await;
+    stream.subscribe(subscribe_options(4)).await.unwrap();
+    next(&mut stream).await.1.ack().await.unwrap();
+    publish_unreadable(&world).await;
+    let unfit = async {
+        loop {
+            match stream.next().await {
+                Ok((delivery, acker)) if delivery.unrepresentable().is_some() => {
+                    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+                    return;
+                }
+                Ok(other) => panic!("{:?}", other.0),
+                Err(_) => while stream.subscribe(subscribe_options(4)).await.is_err() {},
+            }
+        }
+    };
+    timeout(LONG, unfit).await.expect("it was not found");
+    world.until(0, 0).await;
+    world.publish("goes on").await;
+    assert_eq!(next(&mut stream).await.0.payload(), "goes on");
 }
 
 #[tokio::test]

@@ -167,47 +167,6 @@ async fn a_deleted_stream_fails_next_and_is_refused_by_name() {
     assert!(error.contains("does not exist") && error.contains(&world.stream), "{error}");
 }
 
-/// A recreated stream numbers its messages from 1 again, and so does its consumer.
-#[tokio::test]
-async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_made_anew() {
-    let Some(world) = World::new().await else { return };
-    world.publish("a").await;
-    let mut stream = world.open(1).await;
-    let (_, old) = next(&mut stream).await;
-    world.delete().await;
-    loss(&mut stream).await;
-    world.make(|_| {}).await;
-    world.publish("b").await;
-    stream.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(old.ack().await.unwrap(), Settled::Stale);
-    let (delivery, _new) = next(&mut stream).await;
-    assert_eq!(delivery.payload(), "b");
-    assert_eq!(world.info().await.num_ack_pending, 1);
-}
-
-/// By then the number is that of a message that another worker has.
-#[tokio::test]
-async fn an_ack_that_comes_while_the_stream_is_another_one_waits_and_settles_nothing_there() {
-    let Some(world) = World::new().await else { return };
-    world.publish("a").await;
-    let mut stream = world.open(1).await;
-    let (_, old) = next(&mut stream).await;
-    world.delete().await;
-    loss(&mut stream).await;
-    world.make(|_| {}).await;
-    world.publish("b").await;
-    let mut other = world.open(1).await;
-    let (delivery, _held) = next(&mut other).await;
-    assert_eq!(delivery.payload(), "b");
-    let late = tokio::spawn(old.ack());
-    // No event marks an ack that must not arrive.
-    tokio::time::sleep(SHORT).await;
-    assert_eq!(world.info().await.num_ack_pending, 1);
-    stream.subscribe(subscribe_options(1)).await.unwrap();
-    assert_eq!(late.await.unwrap().unwrap(), Settled::Stale);
-    assert_eq!(world.info().await.num_ack_pending, 1);
-}
-
 #[tokio::test]
 async fn opening_again_keeps_what_was_handed_out_and_releases_what_was_not() {
     let Some(world) = World::new().await else { return };

@@ -98,6 +98,24 @@ async fn a_new_consumer_begins_where_it_was_told_to() {
     }
 }
 
+/// What was published since the consumer was removed would be skipped.
+#[tokio::test]
+async fn a_start_with_what_is_new_is_refused_where_the_consumer_of_a_known_worker_is_gone() {
+    let Some(world) = World::new().await else { return };
+    world.publish("meanwhile").await;
+    let known = || subscribe_options(1).with_history(true);
+    let error = refusal(world.source().await.start(Start::New), known()).await;
+    for cure in ["Start::All", "Start::Time", "nats consumer add", "`billing`", &world.stream] {
+        assert!(error.contains(cure), "{error}");
+    }
+    let stream = world.jetstream.get_stream(&world.stream).await.unwrap();
+    assert_eq!(stream.cached_info().state.consumer_count, 0, "none was made");
+    let all = world.source().await;
+    all.start(Start::All).subscribe(known()).await.unwrap();
+    // Where it exists, it is used.
+    world.source().await.start(Start::New).subscribe(known()).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_replay_window_is_the_age_limit_of_the_stream() {
     for (age, expected) in [

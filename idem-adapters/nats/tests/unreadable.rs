@@ -6,32 +6,12 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::relay::{Relay, authority};
+use common::raw::{UNREADABLE, publish_raw, publish_unreadable};
+use common::relay::Relay;
 use common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options, texts};
 use idem_core::{Acker, Settled, Source};
 use idem_nats::Nats;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-
-const UNREADABLE: &[u8] = b"NATS/1.0\r\nname: \xff\r\n\r\n";
-
-/// Publishes a message with unreadable headers and the payload `x`.
-async fn publish_unreadable(world: &World) {
-    publish_raw(world, world.subject().as_bytes(), UNREADABLE).await;
-}
-
-async fn publish_raw(world: &World, subject: &[u8], headers: &[u8]) {
-    let mut raw = TcpStream::connect(authority(&world.url)).await.unwrap();
-    let mut frame = b"CONNECT {\"headers\":true,\"verbose\":false}\r\n".to_vec();
-    let sizes = format!(" {} {}\r\n", headers.len(), headers.len() + 1);
-    frame.extend([b"HPUB ", subject, sizes.as_bytes(), headers, b"x\r\nPING\r\n"].concat());
-    raw.write_all(&frame).await.unwrap();
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"PONG\r\n") {
-        assert_ne!(raw.read_buf(&mut answer).await.unwrap(), 0);
-    }
-}
 
 /// Also tests a message in the middle of others, which are delivered meanwhile.
 #[tokio::test]

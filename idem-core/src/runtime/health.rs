@@ -98,6 +98,15 @@ impl Health {
         self.0.iter().for_each(|state| drop(state.paused.send_replace(Some(why.clone()))));
     }
 
+    /// Waits until consumption of this worker is paused. Cancel safe.
+    pub(crate) async fn pauses(&self) {
+        match self.0.first() {
+            // The sender lives in `self`, so waiting cannot fail.
+            Some(state) => drop(state.paused.subscribe().wait_for(Option::is_some).await),
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits until consumption is not paused. Cancel safe.
     pub(crate) async fn resumed(&self) {
         for state in self.0.iter() {

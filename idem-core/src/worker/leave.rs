@@ -1,22 +1,30 @@
-//! When a worker disconnects from its broker because the database is unavailable.
+//! When a worker disconnects from its broker because it cannot handle what it holds.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::runtime::Outage;
+use crate::runtime::{Health, Outage};
 
 /// An outage that starts again within this time is the same outage: held deliveries are retried every two seconds.
 const SAME: Duration = Duration::from_secs(10);
 
-/// Waits until the database has been unavailable for a quarter of the time that the broker lets a delivery stay
-/// unsettled. Held deliveries should then be given back, before the broker takes them back again and again. Never
-/// completes if the broker has no such limit. Cancel safe.
-pub(super) async fn too_long(outage: &Outage, limit: Option<Duration>) {
-    match limit {
-        Some(limit) => lasts(limit / 4, || outage.began(), || outage.over()).await,
-        None => std::future::pending().await,
+/// Waits until the database has been unavailable, or consumption paused, for a quarter of the time that the broker lets
+/// a delivery stay unsettled. Returns the reason. Held deliveries should then be given back: the broker would take them
+/// back again and again, or other workers, which can handle them, would get nothing of them. Never completes if the
+/// broker has no such limit. Cancel safe.
+pub(super) async fn too_long(outage: &Outage, health: &Health, limit: Option<Duration>) -> &'static str {
+    let Some(long) = limit.map(|limit| limit / 4) else { return std::future::pending().await };
+    tokio::select! {
+        () = lasts(long, || outage.began(), || outage.over()) => "the database has been away for long",
+        () = lasts(long, || health.pauses(), || health.resumed()) => "consumption has been paused for long",
     }
+}
+
+/// Waits until the worker can take deliveries again. Cancel safe.
+pub(super) async fn over(outage: &Outage, health: &Health) {
+    outage.over().await;
+    health.resumed().await;
 }
 
 /// Waits until an outage has lasted for `long`.

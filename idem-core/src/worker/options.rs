@@ -129,7 +129,8 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// queue into the inbox.
     ///
     /// While consumption is paused, [`Health`](crate::Health) is not ready and returns the reason; the worker takes no
-    /// deliveries, and holds unfit ones unsettled. It resumes after [`Health::resume`](crate::Health::resume) or a
+    /// deliveries, and holds unfit ones unsettled. After a while it gives them back, if the source has an
+    /// [`unsettled_limit`](Source::unsettled_limit). It resumes after [`Health::resume`](crate::Health::resume) or a
     /// restart. One bad producer among good ones never pauses it, because messages of the others are processed. A limit
     /// of 0 or above `of` is an error when the worker starts.
     ///

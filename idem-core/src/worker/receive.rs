@@ -16,8 +16,8 @@ use super::reopen::Reopening;
 pub(super) const CLOSE: Duration = Duration::from_secs(5);
 
 /// Passes deliveries to the lanes until the worker drains. If the source fails, it is reopened, with unlimited retries:
-/// a lost broker never ends a worker, it only makes it unready. If the database is unavailable for long, the source is
-/// closed until the database is back, so that no deliveries are held meanwhile.
+/// a lost broker never ends a worker, it only makes it unready. If the database is unavailable for long, or consumption
+/// is paused for long, the source is closed until that is over, so that no deliveries are held meanwhile.
 pub(crate) async fn run<S: Store, Src: Source>(
     pipeline: &Pipeline<S>,
     source: &mut Src,
@@ -31,24 +31,25 @@ pub(crate) async fn run<S: Store, Src: Source>(
         let ended = tokio::select! {
             biased;
             () = pipeline.draining.cancelled() => return,
-            error = forward(pipeline, source, to) => Some(error),
-            () = leave::too_long(&pipeline.outage, limit) => None,
+            error = forward(pipeline, source, to) => Ok(error),
+            why = leave::too_long(&pipeline.outage, &pipeline.health, limit) => Err(why),
         };
         pipeline.health.set_broker(false);
         pipeline.lag.send_replace(None);
-        let left = ended.is_none();
+        let left = ended.is_err();
         match ended {
-            Some(error) => {
+            Ok(error) => {
                 tracing::warn!(
                     source = name,
                     error,
                     "the connection to the broker was lost; unacked messages are redelivered"
                 )
             }
-            None => {
+            Err(why) => {
                 tracing::warn!(
                     source = name,
-                    "the database has been away for long: held deliveries are returned to the broker until it is back"
+                    why,
+                    "held deliveries are returned to the broker, and no more are taken until it is over"
                 );
                 let _ = timeout(CLOSE, source.close()).await;
             }
@@ -58,7 +59,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
             () = pipeline.draining.cancelled() => return,
             () = async {
                 if left {
-                    pipeline.outage.over().await;
+                    leave::over(&pipeline.outage, &pipeline.health).await;
                 }
                 reopening.open(source, options, settled()).await;
             } => {}

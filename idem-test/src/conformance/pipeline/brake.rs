@@ -1,6 +1,7 @@
 //! Queues in which each message would become a dead letter.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use idem_core::{BoxError, Delivery, Handler, Health, Key, KeyError, Worker};
 
@@ -61,6 +62,30 @@ pub async fn a_paused_worker_drains<W: World>(world: W) {
     assert_eq!(line.queue.counts().ready, 20 - line.queue.counts().acks);
     line.run_with(Settings { unfit_limit: None, ..Settings::default() }, 20).await;
     assert_eq!(line.dead().await.len(), 20);
+}
+
+/// Where the broker lets deliveries stay unsettled for a limited time, or another worker can handle them: a newer version,
+/// for example.
+pub async fn what_a_paused_worker_holds_goes_to_another<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.unsettled_limit(Duration::from_secs(2));
+    (0..20).for_each(|n| line.publish_raw(unknown(n)));
+    let shown = watch::Sender::default();
+    let limited = Settings { unfit_limit: Some((5, 5)), health: Some(shown.clone()), ..Settings::default() };
+    let worker = line.start_with(limited);
+    let health = shown.borrow().clone().unwrap();
+    until_paused(&line, &health).await;
+    let left = 20 - line.queue.counts().acks;
+    assert!(left > 0);
+    soon(line.queue.given_back(left)).await;
+    assert!(!health.broker() && health.paused().is_some());
+    line.run_with(Settings { unfit_limit: None, ..Settings::default() }, 20).await;
+    assert_eq!(line.dead().await.len(), 20);
+    health.resume();
+    line.publish(Order::ok("a"));
+    line.outcomes(21).await;
+    assert!(health.is_ready());
+    worker.stop().await;
 }
 
 /// It may send any number, as long as other messages are processed.

@@ -180,6 +180,7 @@ macro_rules! pipeline_suite {
             // brake
             a_queue_that_dies_whole_pauses_until_an_operator_resumes_it
             a_paused_worker_drains
+            what_a_paused_worker_holds_goes_to_another
             one_bad_producer_among_good_ones_never_pauses
             a_key_by_position_refuses_a_broker_without_positions
             // refusals
@@ -218,6 +219,7 @@ macro_rules! pipeline_suite {
             a_codec_of_its_own_decodes_for_its_handler_only
             a_timeout_of_zero_refuses_the_start
             the_source_is_told_the_longest_timeout
+            the_source_is_told_whether_the_worker_has_run_before
             // unprepared
             a_codec_sees_the_headers_and_the_content_type
             a_registry_that_is_away_costs_no_attempt_and_no_dead_letter

@@ -144,8 +144,8 @@ pub async fn a_timeout_of_zero_refuses_the_start<W: World>(world: W) {
     }
 }
 
-/// Records the timeout with which the source is subscribed.
-struct Told(Arc<Mutex<Option<Duration>>>);
+/// Records with what the source is subscribed.
+struct Told(Arc<Mutex<Option<SubscribeOptions>>>);
 
 impl Tap for Told {
     type Ack = ();
@@ -155,8 +155,23 @@ impl Tap for Told {
     }
 
     async fn subscribe<S: Source>(&mut self, source: &mut S, options: SubscribeOptions) -> Result<(), BoxError> {
-        *self.0.lock().unwrap() = Some(options.handler_timeout);
+        *self.0.lock().unwrap() = Some(options.clone());
         source.subscribe(options).await
+    }
+}
+
+impl Told {
+    /// Returns the options of the last subscription.
+    async fn options(told: &Mutex<Option<SubscribeOptions>>) -> SubscribeOptions {
+        soon(async {
+            loop {
+                if let Some(options) = told.lock().unwrap().take() {
+                    return options;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
     }
 }
 
@@ -169,13 +184,21 @@ pub async fn the_source_is_told_the_longest_timeout<W: World>(world: W) {
         let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
         let worker = worker.handler_with::<Orders<W>>(HandlerOptions::new().timeout(own)).handler::<Orders<W, true>>();
         let worker = line.run_until_told(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
-        soon(async {
-            while told.lock().unwrap().is_none() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        assert_eq!(Told::options(&told).await.handler_timeout, longest);
         worker.stop().await;
-        assert_eq!(told.lock().unwrap().take(), Some(longest));
+    }
+}
+
+/// If its place in the broker is gone, a source must not start like a new one where messages were handled before.
+pub async fn the_source_is_told_whether_the_worker_has_run_before<W: World>(world: W) {
+    let line = Line::new(world).await;
+    let told = Arc::new(Mutex::new(None));
+    for (starts, has_history) in [false, true].into_iter().enumerate() {
+        let source = Tapped::new(line.queue.clone(), Told(told.clone()));
+        let worker = line.start_at(source, Settings::default());
+        assert_eq!(Told::options(&told).await.has_history, has_history);
+        line.publish(Order::ok(&starts.to_string()));
+        line.outcomes(starts + 1).await;
+        worker.stop().await;
     }
 }
