@@ -57,7 +57,8 @@ fn ask_one<C: ConsumerContext>(
                 true
             }
             Err(error) => {
-                tracing::debug!(partitions = ?led, %error, "offsets were not found out");
+                let first = led.first().map(tracing::field::display);
+                tracing::warn!(first, partitions = led.len(), %error, "offsets of partitions cannot be looked up now");
                 matches!(error.rdkafka_error_code(), Some(Code::OperationTimedOut | Code::BrokerTransportFailure))
             }
         }
