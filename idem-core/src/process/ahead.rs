@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::delivery::Refused;
 use crate::registry::NoJob;
-use crate::runtime::{Held, HoldReason, Pipeline, Place, Progress, extended, hold_wait, is_urgent, warn_of_refusal};
+use crate::runtime::{
+    Held, HoldReason, KeyTicket, Pipeline, Progress, extended, hold_wait, is_urgent, warn_of_refusal,
+};
 use crate::store::{Identity, StoreError};
 use crate::{Acker, Delivery, Outcome, Store};
 
@@ -86,7 +88,7 @@ impl<S: Store> Pipeline<S> {
                 return (self.dead_letter(delivery, unfit).await, None);
             }
         };
-        let _flight = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
+        let _key_lock = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
         // Most have been stored when they came before. A read tells, so that those that were not are stored early in the
         // life of this process: the next one may live as short, and a claim costs a commit.
         match self.is_stored(&work.identity).await {
@@ -109,7 +111,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn turn_of_row<A: Acker>(
         &self,
         acker: &mut A,
-        place: &Place,
+        place: &KeyTicket,
         (outcome, identity): (&Outcome, &Identity),
     ) -> bool {
         let turn = async {

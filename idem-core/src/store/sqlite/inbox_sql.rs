@@ -8,13 +8,13 @@ INSERT INTO "idem_inbox_messages"
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'scheduled' ELSE 'dead' END, ?8,
     {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END
 WHERE true
-ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = sightings + 1
+ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
 
 /// ?4: whether a row that was stored before its turn becomes due.
 pub(super) const COUNT_DUPLICATE: &str = r#"
 UPDATE "idem_inbox_messages" SET
-    sightings = CASE state WHEN 'dead' THEN sightings + 1 ELSE sightings END,
+    deliveries = CASE state WHEN 'dead' THEN deliveries + 1 ELSE deliveries END,
     due_at = CASE state WHEN 'dead' THEN due_at ELSE {now} END
 WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND (state = 'dead' OR ?4 AND state = 'scheduled'
     AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now})"#;
