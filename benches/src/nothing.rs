@@ -1,5 +1,6 @@
 //! A store that responds immediately and holds no data.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use idem::store::HasConnection;
@@ -84,7 +85,7 @@ impl InboxRows for Nothing {
         Ok(0)
     }
 
-    async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity) -> Answer<()> {
+    async fn count_duplicate(&self, _: &mut Nowhere, _: &Identity, _: bool) -> Answer<()> {
         Ok(())
     }
 
@@ -128,8 +129,12 @@ impl InboxRows for Nothing {
         Ok(false)
     }
 
-    async fn make_due(&self, _: &Identity) -> Result<(), StoreError> {
+    async fn make_due(&self, _: &Identity, _: Duration) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    async fn make_all_due(&self, _: &[HandlerId], _: Range<Duration>) -> Answer<u64> {
+        Ok(0)
     }
 
     async fn refund_start(&self, _: &Row) -> Answer<()> {

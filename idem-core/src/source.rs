@@ -103,6 +103,13 @@ pub trait Source: Send + 'static {
         1
     }
 
+    /// How many deliveries of all queues may be unsettled at present, if that is fewer than `max_unsettled` of each: a source
+    /// may have to take less for a while. The worker asks after each [`subscribe`](Self::subscribe) and each
+    /// [`next`](Self::next), and is not ready while the database refuses as many messages.
+    fn room(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns a handle that reads how many messages are ready for the subscription, without a second connection if the
     /// broker's client allows it. The worker calls this after each successful [`subscribe`](Self::subscribe), and drops
     /// the handle when the subscription has failed. `None`: the source does not report the number.

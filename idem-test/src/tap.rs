@@ -69,6 +69,11 @@ pub trait Tap: Send + 'static {
     fn queues<S: Source>(&self, source: &S) -> usize {
         source.queues()
     }
+
+    /// Replaces [`Source::room`].
+    fn room<S: Source>(&self, source: &S) -> Option<usize> {
+        source.room()
+    }
 }
 
 /// The calls that [`TappedAcker`] changes. It lives until the delivery is settled or dropped.
@@ -143,6 +148,10 @@ impl<S: Source, T: Tap> Source for Tapped<S, T> {
 
     fn queues(&self) -> usize {
         self.tap.queues(&self.source)
+    }
+
+    fn room(&self) -> Option<usize> {
+        self.tap.room(&self.source)
     }
 
     fn lag(&self) -> Option<Lag> {

@@ -128,6 +128,14 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_declared_without_a_limit_where_it_would_have_one() {
+        let declared = |major, by_policy| Limits { major, by_policy }.to_declare();
+        let none = Some(AMQPValue::LongLongInt(-1));
+        assert_eq!((declared(Some(4), false), declared(None, false)), (none.clone(), none));
+        assert_eq!((declared(Some(3), false), declared(Some(4), true)), (None, None));
+    }
+
+    #[test]
     fn a_limit_that_cannot_be_seen_is_taken_on_trust_from_4_0_on() {
         let address = RabbitMq::options("amqp://h").config().unwrap().address;
         let is_taken = |major, by_policy| Limits { major, by_policy }.check_unseen("orders", &address).is_ok();

@@ -121,6 +121,11 @@ impl Member {
         matches!(self.subscription, Some(By::Lapin(_)))
     }
 
+    /// Reports whether one message at a time is taken.
+    pub(crate) fn takes_singly(&self) -> bool {
+        matches!(self.subscription, Some(By::Bare(_)))
+    }
+
     /// Returns the next delivery, if there is one.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Taken, End>> {
         match &mut self.subscription {

@@ -214,6 +214,14 @@ impl Source for Queue {
         self.members.len()
     }
 
+    /// A queue from which one message at a time is taken has room for one. A message that is held meanwhile is not
+    /// released: the queue would deliver it again before all others.
+    fn room(&self) -> Option<usize> {
+        let most = usize::from(self.subscription?.max_unsettled);
+        let room = |member: &Member| if member.takes_singly() { 1 } else { most };
+        Some(self.members.iter().map(room).sum())
+    }
+
     fn lag(&self) -> Option<Lag> {
         Some(self.asked.lag(self.members.iter().map(|member| Arc::clone(&member.name)).collect()))
     }

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::runtime::{Arrival, Pipeline, Queue, at, extend_all};
+use crate::runtime::{Arrival, Pipeline, Queue, at, extend_all, is_urgent};
 use crate::{Acker, Delivery, Store};
 
 /// The maximum number of deliveries in a batch, and about the maximum number of bytes, since they are in memory twice
@@ -52,7 +52,7 @@ pub(crate) async fn store<S: Store, A: Acker>(pipeline: Arc<Pipeline<S>>, delive
 
 /// Queues a delivery last, or first if the broker may soon drop it.
 fn wait<A>(waiting: &mut VecDeque<Arrived<A>>, mut arrived: Arrived<A>) {
-    if arrived.delivery.delivery_count().is_none_or(|count| count < URGENT) {
+    if !is_urgent(&arrived.delivery) {
         return waiting.push_back(arrived);
     }
     // All leases are extended after a third of the first one.
@@ -61,9 +61,6 @@ fn wait<A>(waiting: &mut VecDeque<Arrived<A>>, mut arrived: Arrived<A>) {
     }
     waiting.push_front(arrived);
 }
-
-/// A message with at least this many earlier deliveries is stored first.
-const URGENT: u32 = 5;
 
 /// Starts separate processing of the deliveries that a batch has left out.
 fn follow<S: Store, A: Acker>(

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use crate::delivery::Refused;
 use crate::registry::NoJob;
-use crate::runtime::{Held, HoldReason, Pipeline, Progress, extended, hold_wait, warn_of_refusal};
-use crate::store::Identity;
+use crate::runtime::{
+    Held, HoldReason, KeyTicket, Pipeline, Progress, extended, hold_wait, is_urgent, warn_of_refusal,
+};
+use crate::store::{Identity, StoreError};
 use crate::{Acker, Delivery, Outcome, Store};
 
 /// The result of storing a delivery before its turn.
@@ -20,6 +22,20 @@ pub(crate) enum Ahead {
 /// The delay after which a row that was stored ahead of its turn runs even if its delivery never comes back because the
 /// broker dropped it. It is long, so that the order survives a worker that is down for a weekend.
 const DROPPED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How often a delivery that waits for its turn moves its row that far away again, so that its row can be told from one
+/// for which no worker waits.
+const RENEWED: Duration = Duration::from_secs(600);
+
+/// When a row that an earlier process has stored is renewed first: not before the messages that came with it are stored.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// The time without a renewal after which no worker waits for a row. Until then it may belong to a worker that still
+/// has the order: another release, or another queue.
+const LEFT: Duration = Duration::from_secs(3600);
+
+/// No row that has not run is due later than this for another reason.
+const SHORTEST: Duration = Duration::from_secs(24 * 3600);
 
 impl<S: Store> Pipeline<S> {
     /// Stores a redelivered, ordered message as soon as it is received: a broker that limits deliveries may drop it
@@ -68,20 +84,71 @@ impl<S: Store> Pipeline<S> {
             // Refused with an order when the worker starts.
             Err(NoJob::Several) => return (Progress::Stopped, None),
             Err(NoJob::Unfit(unfit)) => {
-                let _room = self.single_stores.acquire().await;
+                let _room = self.single_stores.acquire(is_urgent(delivery)).await;
                 return (self.dead_letter(delivery, unfit).await, None);
             }
         };
         let _key_lock = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
-        let _room = self.single_stores.acquire().await;
+        // Most have been stored when they came before. A read tells, so that those that were not are stored early in the
+        // life of this process: the next one may live as short, and a claim costs a commit.
+        match self.is_stored(&work.identity).await {
+            Ok(true) => return (Progress::Done(Outcome::Duplicate), Some(Box::new(work.identity))),
+            Ok(false) => {}
+            Err(fault) => return (self.outage.hold_for(fault), None),
+        }
+        let _room = self.single_stores.acquire(is_urgent(delivery)).await;
         let step = self.store_for_later(delivery, &work.identity, DROPPED).await;
         (step, Some(Box::new(work.identity)))
+    }
+
+    async fn is_stored(&self, identity: &Identity) -> Result<bool, StoreError> {
+        let _look = self.rows.look.lock().await;
+        self.store.is_scheduled(identity).await
+    }
+
+    /// Waits for the turn of a delivery whose message is stored, and keeps the row from becoming due meanwhile. Returns
+    /// `false` if the worker drains or the delivery is lost.
+    pub(super) async fn turn_of_row<A: Acker>(
+        &self,
+        acker: &mut A,
+        place: &KeyTicket,
+        (outcome, identity): (&Outcome, &Identity),
+    ) -> bool {
+        let turn = async {
+            let mut turn = pin!(place.turn());
+            let mut wait = if *outcome == Outcome::Duplicate { SETTLED } else { RENEWED };
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut turn => return,
+                    () = tokio::time::sleep(std::mem::replace(&mut wait, RENEWED)) => {}
+                }
+                let _look = self.rows.look.lock().await;
+                if let Err(fault) = self.store.make_due(identity, DROPPED).await {
+                    drop(self.outage.hold_for(fault));
+                }
+            }
+        };
+        self.unless_over(acker, turn).await
+    }
+
+    /// Makes all rows due that workers with an order stored ahead of their turn, and for which none waits any more. They
+    /// run at once: this worker has no order.
+    pub(crate) async fn make_all_due(&self) {
+        match self.store.make_all_due(&self.routes.ids(), SHORTEST..DROPPED - LEFT).await {
+            Ok(0) => {}
+            Ok(rows) => {
+                tracing::info!(rows, "messages run now that a worker with an order had stored ahead of their turn");
+                self.scheduled.notify_one();
+            }
+            Err(fault) => tracing::debug!(%fault, "what was stored ahead of its turn is looked for later"),
+        }
     }
 
     /// Makes a row due that this process or an earlier one stored ahead of its turn.
     pub(super) async fn make_due(&self, identity: &Identity) {
         let mut holds = 0;
-        while let Err(fault) = self.store.make_due(identity).await {
+        while let Err(fault) = self.store.make_due(identity, Duration::ZERO).await {
             drop(self.outage.hold_for(fault));
             self.outage.over().await;
             tokio::time::sleep(hold_wait(holds)).await;

@@ -100,7 +100,7 @@ impl<S: Store> Pipeline<S> {
     async fn store_and_wait<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: KeyTicket) {
         match self.store_ahead(&mut delivery, &mut acker).await {
             Some(Ahead::Row(outcome, identity)) => {
-                if !self.turn(&mut acker, &place).await {
+                if !self.turn_of_row(&mut acker, &place, (&outcome, &identity)).await {
                     return self.give_up(acker).await;
                 }
                 let (place, span) = (Some(place), Span::current());

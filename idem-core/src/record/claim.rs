@@ -30,7 +30,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Classifies a message by the result of its claim. Counts a duplicate that is still in the inbox, or writes the
-    /// row of a conflict.
+    /// row of a conflict. Without an order, a duplicate also makes the row of its message due, which a worker with an
+    /// order may have stored ahead of its turn.
     pub(crate) async fn classify_in(
         &self,
         txn: &mut S::Txn,
@@ -47,7 +48,9 @@ impl<S: Store> Pipeline<S> {
         let existing = self.store.existing_claim(txn, identity.handler, &identity.key).await?;
         let classified = self.classify(message, Claimed::Found(existing));
         match &classified {
-            Classified::Duplicate(None) => self.store.count_duplicate(txn, identity).await?,
+            Classified::Duplicate(None) => {
+                self.store.count_duplicate(txn, identity, self.settings.is_unordered()).await?
+            }
             Classified::Conflict(error) => self.conflict(txn, delivery, identity, error).await?,
             _ => {}
         }

@@ -35,7 +35,7 @@ impl Known {
 impl<S: Store> Pipeline<S> {
     /// Claims sorted messages, and classifies each. They may contain duplicates: the first message of a key claims it,
     /// and the others are classified by that claim. Also writes the rows of conflicts and counts duplicates, in the
-    /// same transaction.
+    /// same transaction; without an order, also makes their rows due.
     async fn classify_many(
         &self,
         txn: &mut S::Txn,
@@ -68,7 +68,7 @@ impl<S: Store> Pipeline<S> {
             }
         }
         if !duplicates.is_empty() {
-            self.store.count_duplicates(txn, &duplicates).await?;
+            self.store.count_duplicates(txn, &duplicates, self.settings.is_unordered()).await?;
         }
         Ok(answers)
     }

@@ -14,6 +14,7 @@
 //! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `outage`, `persist`, `waits` | the availability of the database, repeated writes, delays |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
+//! | `urgent` | deliveries that the broker may soon drop |
 //! | `brake`, `health`, `defect` | pauses consumption; the health; panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
@@ -42,6 +43,7 @@ mod settings;
 mod settle;
 mod step;
 mod suspect_lock;
+mod urgent;
 mod waits;
 
 pub use health::Health;
@@ -65,4 +67,5 @@ pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
 pub(crate) use suspect_lock::Isolated;
+pub(crate) use urgent::{Permits, is_urgent};
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

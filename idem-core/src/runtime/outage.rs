@@ -204,6 +204,14 @@ impl Outage {
         before
     }
 
+    /// Sets how many deliveries may be unsettled at present; `None`: as many as ever. If the database refuses as many, no
+    /// further delivery can be taken.
+    pub(crate) fn set_room(&self, room: Option<usize>) {
+        if self.refused.set_room(room) {
+            self.show();
+        }
+    }
+
     /// Updates the health after the number of refused deliveries has changed.
     pub(super) fn show(&self) {
         self.turn(|same| same);

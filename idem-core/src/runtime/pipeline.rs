@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
@@ -22,6 +22,7 @@ use super::refusals::Refusals;
 use super::rows::Rows;
 use super::settings::Settings;
 use super::suspect_lock::SuspectLock;
+use super::urgent::Permits;
 
 /// The state that all lanes of a worker share.
 pub(crate) struct Pipeline<S: Store> {
@@ -50,7 +51,7 @@ pub(crate) struct Pipeline<S: Store> {
     /// Reads the number of messages that wait at the broker. `None` while there is no subscription that reports it.
     pub(crate) lag: watch::Sender<Option<Lag>>,
     /// Limits the deliveries stored singly: this many connections are reserved for them besides the lanes.
-    pub(crate) single_stores: Semaphore,
+    pub(crate) single_stores: Permits,
     /// Notified when something was scheduled, so that the inbox need not wait for its next poll.
     pub(crate) scheduled: Notify,
     /// The rows that ordered deliveries wait for.

@@ -76,6 +76,10 @@ pub(crate) struct StoredAtOnce {
 const BOOKKEEPING: usize = 3;
 
 impl Settings {
+    pub(crate) fn is_unordered(&self) -> bool {
+        self.order == DeliveryOrder::None
+    }
+
     /// Returns how many connections a worker can use at once.
     pub(crate) fn connections(&self) -> usize {
         let StoredAtOnce { batches, single } = self.stored_at_once();

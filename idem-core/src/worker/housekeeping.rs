@@ -19,7 +19,7 @@ const COUNT: Duration = Duration::from_secs(5);
 const PRUNE: Duration = Duration::from_secs(60);
 /// How often a worker records that its handlers are alive.
 const SEEN: Duration = Duration::from_secs(60);
-/// How many of these intervals pass between two checks for rows that no worker runs.
+/// How many of these intervals pass between two checks for rows that no worker runs, or not for long.
 const REMIND: u64 = 60;
 
 /// Reads the inbox counts for the gauges, until the future is dropped. No message depends on the gauges, so their
@@ -66,7 +66,8 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
 }
 
 /// Records that its handlers are alive, until the future is dropped, so that other workers of this consumer leave their
-/// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them.
+/// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them. At the
+/// start and once an hour it makes rows due that would wait long for a turn which does not exist without an order.
 ///
 /// Nothing depends on it until a day has passed, so its failure is not an outage.
 pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
@@ -75,6 +76,9 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
         // The first time without a wait: the registration of the handlers skipped locked rows.
         if let Err(fault) = pipeline.store.record_seen(&handlers).await {
             tracing::debug!(%fault, "the handlers' last-seen time was not written; it is retried later");
+        }
+        if minute % REMIND == 1 && pipeline.settings.is_unordered() {
+            pipeline.make_all_due().await;
         }
         if minute % REMIND == 0 && !pipeline.settings.allow_unregistered_rows {
             remind(pipeline).await;

@@ -68,6 +68,7 @@ pub(crate) async fn run<S: Store, Src: Source>(
         if let Err(refused) = crate::age::check(source, pipeline.routes.retention()) {
             tracing::error!(%refused, "the broker keeps messages for longer than before");
         }
+        pipeline.outage.set_room(source.room());
         pipeline.health.set_broker(true);
         pipeline.lag.send_replace(source.lag());
         tracing::info!(source = source.name(), "the broker is back");
@@ -91,6 +92,7 @@ async fn forward<S: Store, Src: Source>(
                     delivery.ordering_key.filter(|_| pipeline.settings.order != DeliveryOrder::None);
                 let place = delivery.ordering_key.map(|key| pipeline.order.place(key));
                 to.push(delivery, LeasedAcker::new(acker), place);
+                pipeline.outage.set_room(source.room());
             }
             Err(error) => return error,
         }

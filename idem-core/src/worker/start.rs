@@ -4,12 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
-use crate::runtime::{BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Pipeline, Preparations, Refusals, Rows};
+use crate::runtime::{
+    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Permits, Pipeline, Preparations, Refusals, Rows,
+};
 use crate::store::ConnectionShare;
 use crate::telemetry::{self, ConsumerMetrics};
 use crate::{Error, Source, Store, SubscribeOptions, age};
@@ -106,7 +108,7 @@ fn check<S: Store, Src: Source>(parts: &Parts<S, Src>) -> Result<(), Error> {
 fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (Arc<Pipeline<S>>, Src) {
     telemetry::describe();
     let Parts { consumer, store, source, settings, health, suspect_lock, .. } = parts;
-    let single_stores = Semaphore::new(settings.stored_at_once().single);
+    let single_stores = Permits::new(settings.stored_at_once().single);
     let pipeline = Pipeline {
         store,
         single_stores,

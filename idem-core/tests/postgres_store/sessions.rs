@@ -220,6 +220,25 @@ async fn a_database_that_answers_but_cannot_be_written_is_not_well() {
     world.end().await;
 }
 
+/// As on a hot standby, or a server that is read-only for another reason: every query is answered, and no claim is made.
+#[tokio::test]
+async fn a_database_that_can_only_be_read_is_not_well() {
+    let Some(mut world) = world().await else { return };
+    let run = |sql: &'static str| sqlx::raw_sql(sql);
+    world
+        .other
+        .execute(run("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'cannot execute INSERT' USING ERRCODE = 'read_only_sql_transaction'; END $$;
+             CREATE TRIGGER refuse BEFORE INSERT ON processed_messages FOR EACH STATEMENT EXECUTE FUNCTION refuse()"))
+        .await
+        .unwrap();
+    assert_eq!(world.claims().await, 0, "it can be read");
+    assert!(matches!(world.store.ping().await, Err(StoreError::Unavailable(_))));
+    world.other.execute(run("DROP TRIGGER refuse ON processed_messages")).await.unwrap();
+    world.store.ping().await.unwrap();
+    world.end().await;
+}
+
 /// Each handler prepares a statement of the same name, and does not deallocate it.
 #[tokio::test]
 async fn a_statement_that_was_prepared_by_sql_fails_one_run_and_no_more() {

@@ -1,5 +1,6 @@
 //! The inbox rows of a tapped store.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use idem_core::Store;
@@ -25,16 +26,22 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.insert_many(&mut txn.within, rows).await
     }
 
-    async fn count_duplicate(&self, txn: &mut TappedTxn<S::Txn, T>, identity: &Identity) -> Result<(), StoreError> {
-        self.within.count_duplicate(&mut txn.within, identity).await
+    async fn count_duplicate(
+        &self,
+        txn: &mut TappedTxn<S::Txn, T>,
+        identity: &Identity,
+        makes_due: bool,
+    ) -> Result<(), StoreError> {
+        self.within.count_duplicate(&mut txn.within, identity, makes_due).await
     }
 
     async fn count_duplicates(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
+        makes_due: bool,
     ) -> Result<(), StoreError> {
-        self.within.count_duplicates(&mut txn.within, identities).await
+        self.within.count_duplicates(&mut txn.within, identities, makes_due).await
     }
 
     async fn start(&self, txn: &mut TappedTxn<S::Txn, T>, row: &Row) -> Result<bool, StoreError> {
@@ -94,11 +101,16 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {
+        self.tap.before("is_scheduled", identity.key.as_bytes()).await?;
         self.within.is_scheduled(identity).await
     }
 
-    async fn make_due(&self, identity: &Identity) -> Result<(), StoreError> {
-        self.within.make_due(identity).await
+    async fn make_due(&self, identity: &Identity, after: Duration) -> Result<(), StoreError> {
+        self.within.make_due(identity, after).await
+    }
+
+    async fn make_all_due(&self, handlers: &[HandlerId], later: Range<Duration>) -> Result<u64, StoreError> {
+        self.within.make_all_due(handlers, later).await
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem::{Postgres, Source, Worker};
+use idem::{DeliveryOrder, Postgres, RetryPolicy, Source, Worker};
 
 use crate::Stage;
 
@@ -15,6 +15,8 @@ pub enum Mode {
     Inbox,
     /// Runs deliveries together in one transaction, one after the other, and then acks them.
     Batch,
+    /// Runs deliveries in the order of their queue, and a message that has failed after an hour.
+    Order,
 }
 
 impl Mode {
@@ -27,6 +29,10 @@ impl Mode {
             Self::Inbox => worker.inbox(),
             // The few messages of a test arrive a moment apart, and should still form a batch.
             Self::Batch => worker.concurrency(4).batch(16).linger(Duration::from_millis(10)),
+            Self::Order => {
+                let hour = Duration::from_secs(3600);
+                worker.order(DeliveryOrder::Queue).retry(RetryPolicy::new().min_delay(hour).max_delay(hour))
+            }
         }
     }
 
@@ -41,10 +47,11 @@ impl Mode {
             Self::Direct => "direct",
             Self::Inbox => "inbox",
             Self::Batch => "batch",
+            Self::Order => "order",
         }
     }
 
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::Direct, Self::Inbox, Self::Batch].into_iter().find(|mode| mode.name() == name)
+        [Self::Direct, Self::Inbox, Self::Batch, Self::Order].into_iter().find(|mode| mode.name() == name)
     }
 }

@@ -79,6 +79,14 @@ impl Process {
         within("the process is gone", self.child.kill()).await.unwrap();
     }
 
+    /// Asks it to end with SIGINT, as ctrl-c does, and waits until it has.
+    pub async fn interrupt(mut self) {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().await.unwrap().success());
+        let status = within("the process is gone", self.child.wait()).await.unwrap();
+        assert!(status.success(), "{status:?}\n{}", self.log());
+    }
+
     /// Asserts that it still runs.
     pub fn runs(&mut self) {
         let status = self.child.try_wait().unwrap();

@@ -203,6 +203,16 @@ impl Running {
         (&mut self.task).await.unwrap()
     }
 
+    /// Waits until it ends, which it is asked to at the signal.
+    pub async fn end_at(mut self, signal: impl Future<Output = ()>) -> Result<(), Error> {
+        tokio::select! {
+            ended = &mut self.task => return ended.unwrap(),
+            () = signal => {}
+        }
+        self.shut_down();
+        (&mut self.task).await.unwrap()
+    }
+
     /// Drops its future, as a crash would, and waits until that is done.
     pub async fn crash(mut self) {
         self.task.abort();

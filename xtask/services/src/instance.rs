@@ -1,5 +1,7 @@
 //! A private instance for one test.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 
 use crate::compose::{self, Compose};
@@ -115,6 +117,14 @@ impl Instance {
     pub fn pid(&self) -> Option<i32> {
         match &self.backing {
             Backing::Local(local) => local.main(),
+            Backing::Compose(_) => None,
+        }
+    }
+
+    /// Returns its directory, unless it runs in a container.
+    pub fn home(&self) -> Option<&Path> {
+        match &self.backing {
+            Backing::Local(local) => Some(&local.home),
             Backing::Compose(_) => None,
         }
     }

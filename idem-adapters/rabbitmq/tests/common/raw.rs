@@ -40,20 +40,20 @@ impl Raw {
 
     /// Declares a quorum queue with a single active consumer and without a delivery limit.
     pub(crate) async fn declare_single_active(&mut self, queue: &str) {
-        let no_limit = [&[16][..], b"x-delivery-limit", b"I", &(-1_i32).to_be_bytes()].concat();
-        let arguments = [
-            &[12][..],
-            b"x-queue-type",
-            &[b'S', 0, 0, 0, 6],
-            b"quorum",
-            &[24],
-            b"x-single-active-consumer",
-            &[b't', 1, 9],
-            b"x-expires",
-            &[b'I', 0, 9, 0, 0],
-            if self.limits { &no_limit[..] } else { &[] },
-        ]
-        .concat();
+        let single = [&[24][..], b"x-single-active-consumer", &[b't', 1]].concat();
+        let limit = if self.limits { limit(-1) } else { Vec::new() };
+        self.declare(queue, &[single, limit].concat()).await;
+    }
+
+    /// Declares a quorum queue that drops a message when it is returned more often than this.
+    pub(crate) async fn declare_limited(&mut self, queue: &str, returns: u8) {
+        self.declare(queue, &limit(returns.into())).await;
+    }
+
+    /// Declares a quorum queue with these further arguments.
+    async fn declare(&mut self, queue: &str, arguments: &[u8]) {
+        let common = [b"\x0cx-queue-typeS\0\0\0\x06quorum\x09x-expiresI", &[0, 9, 0, 0][..]].concat();
+        let arguments = [&common, arguments].concat();
         let name = [&[queue.len() as u8], queue.as_bytes()].concat();
         let length = (arguments.len() as u32).to_be_bytes();
         self.send(1, 1, &[&[0, 50, 0, 10, 0, 0], &name[..], &[2], &length, &arguments].concat()).await;
@@ -93,3 +93,8 @@ impl Raw {
 
 /// A property list that contains only a message id that is not UTF-8.
 pub(crate) const BAD_ID: &[u8] = &[0, 0x80, 2, 0xFF, 0xFE];
+
+/// The argument for a delivery limit.
+fn limit(returns: i32) -> Vec<u8> {
+    [&b"\x10x-delivery-limitI"[..], &returns.to_be_bytes()].concat()
+}

@@ -1,5 +1,6 @@
 //! Inbox rows: inserted, taken, started, and their outcomes.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use sqlx::Row as _;
@@ -43,14 +44,15 @@ impl InboxRows for Postgres {
         many::insert_many(self, txn, rows).await
     }
 
-    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity) -> Result<(), StoreError> {
+    async fn count_duplicate(&self, txn: &mut Txn, identity: &Identity, makes_due: bool) -> Result<(), StoreError> {
         let query = self.sql().count_duplicate.query().bind(identity.handler.0);
-        txn.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await?;
+        let query = query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
+        txn.ask(query.bind(makes_due)).await?;
         Ok(())
     }
 
-    async fn count_duplicates(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<(), StoreError> {
-        many::count_duplicates(self, txn, ids).await
+    async fn count_duplicates(&self, txn: &mut Txn, ids: &[&Identity], makes_due: bool) -> Result<(), StoreError> {
+        many::count_duplicates(self, txn, ids, makes_due).await
     }
 
     async fn start(&self, txn: &mut Txn, row: &Row) -> Result<bool, StoreError> {
@@ -151,9 +153,15 @@ impl InboxRows for Postgres {
         Ok(!rows.is_empty())
     }
 
-    async fn make_due(&self, identity: &Identity) -> Result<(), StoreError> {
+    async fn make_due(&self, identity: &Identity, after: Duration) -> Result<(), StoreError> {
         let query = self.sql().make_due.query().bind(identity.handler.0);
-        self.ask(query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes())).await.map(|_| ())
+        let query = query.bind(identity.key.as_bytes()).bind(identity.fingerprint.as_bytes());
+        self.ask(query.bind(secs(after))).await.map(|_| ())
+    }
+
+    async fn make_all_due(&self, handlers: &[HandlerId], later: Range<Duration>) -> Result<u64, StoreError> {
+        let query = self.sql().make_all_due.query().bind(ids(handlers));
+        Ok(self.ask(query.bind(secs(later.start)).bind(secs(later.end))).await?.len() as u64)
     }
 
     async fn refund_start(&self, row: &Row) -> Result<(), StoreError> {

@@ -70,6 +70,11 @@ macro_rules! pipeline_suite {
             a_key_waits_for_the_row_of_a_known_message
             a_redelivered_message_keeps_its_order
             a_redelivered_message_is_stored_before_its_turn
+            without_an_order_what_was_stored_ahead_runs_as_it_comes_again
+            without_an_order_a_copy_makes_what_was_stored_ahead_due
+            without_an_order_what_was_stored_ahead_runs_although_it_never_comes_again
+            what_waits_for_its_turn_is_kept_from_becoming_due
+            what_is_stored_already_is_not_claimed_again_before_its_turn
             a_crash_in_the_middle_keeps_the_order
             a_drain_releases_a_key_that_waits
             a_drain_finishes_what_runs_before_its_key_goes_on
@@ -191,6 +196,7 @@ macro_rules! pipeline_suite {
             a_row_that_the_database_refuses_harms_no_other
             a_worker_that_holds_nothing_but_refused_messages_is_not_ready
             several_queues_may_hold_more_refused_messages_than_one
+            a_source_that_takes_less_for_a_while_is_full_earlier
             a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health
             a_lost_connection_is_no_outage_while_the_database_answers
             // routes

@@ -3,6 +3,7 @@
 //! Its world is that of the store suite.
 
 mod ages;
+mod ahead;
 mod away;
 mod batches;
 mod brake;
@@ -44,6 +45,7 @@ mod watched;
 
 pub use super::store::World;
 pub use ages::*;
+pub use ahead::*;
 pub use away::*;
 pub use batches::*;
 pub use brake::*;

@@ -79,6 +79,46 @@ impl Tap for TwoQueues {
     }
 }
 
+/// A source may take one delivery at a time for a while. Then one refused message is enough to keep all others back.
+pub async fn a_source_that_takes_less_for_a_while_is_full_earlier<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.refuse("INSERT", "processed_messages", Some("refused")).await;
+    let (settings, shown) = watched(4);
+    let room = Arc::new(AtomicUsize::new(usize::MAX));
+    let worker = line.start_at(Tapped::new(line.queue.clone(), Room(room.clone())), settings);
+    let watched = Watched::of(shown.clone()).await;
+    line.publish(Order::ok("refused"));
+    soon(line.queue.delivered(1)).await;
+    // There is no signal that it has been refused.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    watched.was_always_ready();
+    let health = shown.borrow().clone().unwrap();
+    for (least, is_full) in [(1, true), (2, false)] {
+        room.store(least, SeqCst);
+        line.publish(Order::ok(&least.to_string()));
+        is_ready(&health, !is_full).await;
+    }
+    line.allow("processed_messages").await;
+    line.outcomes(3).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+}
+
+/// Says that it has room for so many deliveries.
+struct Room(Arc<AtomicUsize>);
+
+impl Tap for Room {
+    type Ack = ();
+
+    fn receive(&mut self, delivery: Delivery) -> (Delivery, ()) {
+        (delivery, ())
+    }
+
+    fn room<S: Source>(&self, _: &S) -> Option<usize> {
+        Some(self.0.load(SeqCst))
+    }
+}
+
 /// A full disk, for example: the database answers each query and refuses each claim. The worker is not ready as long as
 /// that lasts, and tries one message at a time, less and less often.
 pub async fn a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health<W: World>(world: W) {

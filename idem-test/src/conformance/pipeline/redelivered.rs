@@ -74,12 +74,12 @@ pub async fn a_redelivered_message_is_stored_before_its_turn<W: World>(world: W)
 }
 
 /// Waits until the redelivered message has a claim.
-async fn stored<W: World>(line: &Line<W>) {
+pub(super) async fn stored<W: World>(line: &Line<W>) {
     let claims = line.world.own("processed_messages");
     until(line, 1, &format!("SELECT count(*) FROM {claims} WHERE length(key) = {}", "redelivered".len())).await;
 }
 
-async fn until<W: World>(line: &Line<W>, number: i64, query: &str) {
+pub(super) async fn until<W: World>(line: &Line<W>, number: i64, query: &str) {
     soon(async {
         while line.world.number(query).await != number {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -90,7 +90,7 @@ async fn until<W: World>(line: &Line<W>, number: i64, query: &str) {
 
 /// Hands out one delivery more than asked for, may mark all after the first as redelivered, and delays the ack of the
 /// first one until `go`.
-struct Again {
+pub(super) struct Again {
     first: bool,
     /// Whether all after the first are marked as redelivered.
     marks: bool,
@@ -98,7 +98,7 @@ struct Again {
 }
 
 impl Again {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { first: true, marks: true, go: watch::Sender::new(false) }
     }
 }
@@ -119,7 +119,7 @@ impl Tap for Again {
 }
 
 /// Delays an ack until it is told to go on.
-struct Delayed(Option<watch::Receiver<bool>>);
+pub(super) struct Delayed(Option<watch::Receiver<bool>>);
 
 impl AckTap for Delayed {
     async fn ack<A: Acker>(self, acker: A) -> Result<Settled, BoxError> {

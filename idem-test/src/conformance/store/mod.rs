@@ -1,5 +1,6 @@
 //! The suite for stores: every rule of the protocol that a store can break.
 
+mod ahead;
 mod claims;
 mod content;
 mod guard;
@@ -18,6 +19,7 @@ mod suspects;
 mod transactions;
 mod world;
 
+pub use ahead::*;
 pub use claims::*;
 pub use content::*;
 pub use guard::*;
@@ -105,8 +107,11 @@ macro_rules! store_suite {
             a_start_with_a_stale_token_is_false
             a_second_start_is_false
             a_message_is_scheduled_until_its_row_is_done
-            a_row_that_waits_for_its_turn_is_made_due
             a_duplicate_does_not_wait_for_a_row_that_runs
+            // ahead
+            a_row_that_waits_for_its_turn_is_made_due
+            all_rows_that_wait_for_their_turn_are_made_due
+            a_duplicate_makes_what_waits_for_its_turn_due
             // notes
             a_failure_counts_an_attempt_and_resets_starts_and_breaks
             a_failure_without_a_next_attempt_is_dead

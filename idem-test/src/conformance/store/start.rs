@@ -113,19 +113,3 @@ pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     stage.dead_letter("dead", Reason::Permanent).await;
     assert!(!is_scheduled(&stage.id("dead")).await);
 }
-
-/// A row stored ahead of its turn can be made due; a taken or dead row stays unchanged.
-pub async fn a_row_that_waits_for_its_turn_is_made_due<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.row(&stage.id("ahead"), true, Ok(Duration::from_secs(7 * 24 * 3600))).await;
-    let dead = stage.dead_letter("dead", Reason::Permanent).await;
-    assert!(stage.take(RowKind::Ordinary).await.is_empty());
-    for key in ["ahead", "dead", "unknown"] {
-        stage.store.make_due(&stage.id(key)).await.unwrap();
-    }
-    let row = stage.take_one(RowKind::Ordinary).await;
-    assert_eq!(row.identity, stage.id("ahead"));
-    stage.store.make_due(&row.identity).await.unwrap();
-    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is taken");
-    assert_eq!(stage.one_dead().await.id, dead);
-}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idem_faults::{Act, Nats, RabbitMq, Site, World, orders, until, variable};
+use sqlx::Connection;
 
 use crate::returns::Returns;
 
@@ -42,6 +43,50 @@ async fn costs_each_message_one_return_however_long_it_lasts() {
     assert_eq!(world.all_effects().await.len(), 6);
     assert_eq!(returns.most(), 1, "each was returned once");
     assert!(world.rows(&store).await.is_empty());
+    site.end().await;
+}
+
+/// A hot standby answers every query and refuses every write. The server is stopped, comes back as a standby, and is promoted
+/// after three times the delay after which the worker leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn costs_each_message_one_return_while_the_database_can_only_be_read() {
+    if variable("DATABASE_URL").is_none() {
+        return;
+    }
+    let Some(site) = RabbitMq::new().await else { return };
+    let mut server = idem_services::Postgres::start().unwrap();
+    let Some(home) = server.home() else {
+        return eprintln!("skipped: PostgreSQL runs in a container, where it cannot be made a standby");
+    };
+    let signal = home.join("data/standby.signal");
+    let world = World::at(server.url()).await;
+    let store = world.options().connections(64).connect().await.unwrap();
+    let rabbit =
+        idem::RabbitMq::options(&site.address).consumer_timeout(Duration::from_secs(16)).connect().await.unwrap();
+    let (returns, source) = (Returns::default(), rabbit.queue(&site.name).await.unwrap());
+    let worker = world.start(&store, source, |worker| returns.watch(&world.journal, worker));
+
+    publish(&site, "before").await;
+    world.journal.processed(3).await;
+    server.stop().unwrap();
+    std::fs::write(signal, "").unwrap();
+    server.start_again().unwrap();
+    let mut reader = sqlx::PgConnection::connect(server.url()).await.unwrap();
+    assert!(sqlx::query_scalar::<_, bool>("SELECT pg_is_in_recovery()").fetch_one(&mut reader).await.unwrap());
+    publish(&site, "meanwhile").await;
+    until("what is held goes back", || async { !worker.health.broker() && site.left().await == 3 }).await;
+    // The duration itself is tested.
+    for _ in 0..120 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!worker.health.broker(), "it subscribes although nothing can be written");
+    }
+    sqlx::query("SELECT pg_promote()").execute(&mut reader).await.unwrap();
+
+    world.journal.processed(6).await;
+    until("all is settled", || async { site.left().await == 0 }).await;
+    worker.stop().await.unwrap();
+    assert_eq!(world.all_effects().await.len(), 6);
+    assert_eq!(returns.most(), 1, "each was returned once");
     site.end().await;
 }
 

@@ -14,10 +14,13 @@ mod everywhere;
 mod example;
 mod handlers;
 mod killer;
+mod limit;
 mod long_outage;
 mod outage;
 mod partitions;
 mod process;
+#[path = "../../../../idem-adapters/rabbitmq/tests/common/raw.rs"]
+mod raw;
 mod retries;
 mod returns;
 mod session;

@@ -1,13 +1,10 @@
 //! Messages that RabbitMQ delivers and its client cannot read.
 
 use idem::{DeliveryOrder, Reason};
-use idem_faults::{Act, Mode, RabbitMq, Running, Scene, Site, Tuned, orders};
+use idem_faults::{Act, Mode, Order, RabbitMq, Running, Scene, Site, Tuned, orders, until};
 
+use crate::raw::{BAD_ID, Raw};
 use crate::returns::Returns;
-use raw::{BAD_ID, Raw};
-
-#[path = "../../../../idem-adapters/rabbitmq/tests/common/raw.rs"]
-mod raw;
 
 /// Publishes some unreadable messages among many readable ones.
 async fn publish(scene: &Scene<RabbitMq>, each: usize) {
@@ -76,6 +73,38 @@ async fn is_a_dead_letter_and_its_neighbours_keep_their_order() {
         let ran: Vec<_> = scene.world.stage.runs().into_iter().map(|run| run.id).collect();
         let published: Vec<_> = (0..4).flat_map(|part| (0..20).map(move |n| format!("good-{part}-{n}"))).collect();
         assert_eq!(ran, published);
+    })
+    .await;
+}
+
+/// One message at a time is taken after it, so that one which the database refuses keeps all others back. The worker says
+/// so, and goes on by itself. To release the message would not help: the queue delivers it again before all others.
+#[tokio::test(flavor = "multi_thread")]
+async fn makes_the_worker_unready_while_the_one_message_behind_it_is_refused() {
+    crate::everywhere::run::<RabbitMq>(Mode::Direct, async |scene| {
+        let run = async |sql| sqlx::raw_sql(scene.world.stage.sql(sql)).execute(&scene.world.pool).await.unwrap();
+        let worker = scene.start_from(scene.site.source().await, |worker| worker);
+        until("the worker is ready", || async { worker.health.is_ready() }).await;
+        run("CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'refused by a test' USING ERRCODE = '23514'; END $$;
+             CREATE TRIGGER refuse BEFORE INSERT ON {schema}.processed_messages FOR EACH ROW
+                 WHEN (NEW.key = 'refused') EXECUTE FUNCTION {schema}.refuse()")
+        .await;
+        let mut raw = Raw::connect(&scene.site.address).await;
+        raw.publish(&scene.site.name, BAD_ID, b"bad").await;
+        until("it is a dead letter", || async { scene.world.rows(&scene.store).await.len() == 1 }).await;
+        let good = orders("good", 5, Act::Write);
+        scene.publish(&[Order::new("refused", Act::Write)]).await;
+        scene.publish(&good).await;
+        until("the worker is not ready", || async { !worker.health.is_ready() && worker.health.broker() }).await;
+        assert_eq!(scene.site.left().await, 5);
+
+        run("DROP TRIGGER refuse ON {schema}.processed_messages").await;
+        scene.effects(6).await;
+        until("the worker is ready again", || async { worker.health.is_ready() }).await;
+        let all = good.into_iter().chain([Order::new("refused", Act::Write)]);
+        let dead = scene.ends_with(all, vec![worker]).await;
+        assert_eq!(dead.len(), 1, "{dead:?}");
     })
     .await;
 }
