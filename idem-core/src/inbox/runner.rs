@@ -33,7 +33,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         pipeline.preparations.close();
     });
     tokio::select! {
-        ((), ()) = join(served, pipeline.prepare_rows()) => {}
+        ((), (), ()) = join3(served, pipeline.prepare_rows(), pipeline.write_early_commits()) => {}
         never = pipeline.extend_leases() => match never {},
     }
 }

@@ -14,6 +14,7 @@
 //! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `outage`, `persist`, `waits` | the availability of the database, repeated writes, delays |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
+//! | `early_commits` | dead letters that the database refuses |
 //! | `brake`, `health`, `defect` | pauses consumption; the health; panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
@@ -22,6 +23,7 @@ mod brake;
 mod count;
 mod decode;
 mod defect;
+mod early_commits;
 mod extend;
 mod extend_rows;
 mod health;
@@ -51,6 +53,7 @@ pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use defect::{Defect, Unwinding};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
+pub(crate) use early_commits::{EarlyCommit, EarlyCommits};
 pub(crate) use key_queue::{KeyQueue, Place};
 pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
