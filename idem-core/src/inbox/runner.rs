@@ -91,7 +91,7 @@ impl<S: Store> Runner<S> {
         }
         drop(own);
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
-        let suspects = due.suspect && self.suspects().await?;
+        let suspects = due.suspect && self.suspects(due.ordinary).await?;
         let ordinary = due.ordinary && self.ordinary(running).await?;
         Ok(suspects || ordinary)
     }
