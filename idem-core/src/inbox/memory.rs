@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_taken_is_missing_until_its_permit_is_dropped() {
+    async fn taken_memory_is_missing_until_its_permit_is_dropped() {
         let memory = Memory::default();
         assert_eq!(memory.limit(100), (100, BYTES));
         let first = memory.reserve(BYTES / 2);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::Store;
 use crate::runtime::{Isolated, Turn, at};
-use crate::store::{Isolation, Kind, Limit, Note, Row, StoreError};
+use crate::store::{Row, RowKind, RowResult, StoreError, SuspectIsolation, TakeLimit};
 
 use super::runner::{POLL_DUE, Runner};
 
@@ -28,7 +28,7 @@ impl<S: Store> Runner<S> {
         let mut closed = began;
         while !draining.is_cancelled() && (quiet.is_some() || !turn.is_early(ordinary)) {
             // Reserved before the process goes quiet for it, so that no other process of the fleet does.
-            let Some(mut row) = self.take(Kind::Suspect, Limit::rows(1)).await?.pop() else { break };
+            let Some(mut row) = self.take(RowKind::Suspect, TakeLimit::rows(1)).await?.pop() else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
                 (quiet, any) = (None, true);
                 // However many of them wait for a registry, ordinary rows get their turn.
@@ -39,7 +39,7 @@ impl<S: Store> Runner<S> {
             }
             let held = self.pipeline.leases.hold(slice::from_ref(&row));
             let isolation = row.isolation();
-            let (isolated, since) = match quiet.take().filter(|_| isolation == Isolation::Inbox) {
+            let (isolated, since) = match quiet.take().filter(|_| isolation == SuspectIsolation::Inbox) {
                 Some(kept) => kept,
                 None => match self.isolated(&turn, isolation).await {
                     Some((isolated, since)) => {
@@ -49,7 +49,7 @@ impl<S: Store> Runner<S> {
                     None => {
                         // This may take as long as an outage of this worker's database.
                         drop(turn);
-                        self.pipeline.record_result(&row, &Note::Released { due: Duration::ZERO }).await;
+                        self.pipeline.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await;
                         return Ok(any);
                     }
                 },
@@ -61,7 +61,7 @@ impl<S: Store> Runner<S> {
                 Err(fault) => {
                     // Released first, so that others do not wait: this may take as long as the outage.
                     drop((isolated, turn));
-                    self.pipeline.record_result(&row, &Note::Released { due: Duration::ZERO }).await;
+                    self.pipeline.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await;
                     return Err(fault);
                 }
             }
@@ -71,7 +71,7 @@ impl<S: Store> Runner<S> {
             turn.ran(closed, since, lease);
             any = true;
             match isolated {
-                Some(isolated) if isolation == Isolation::Inbox && since.elapsed() < POLL_DUE => {
+                Some(isolated) if isolation == SuspectIsolation::Inbox && since.elapsed() < POLL_DUE => {
                     quiet = Some((isolated, since));
                 }
                 _ => break,
@@ -82,7 +82,7 @@ impl<S: Store> Runner<S> {
 
     /// Isolates a suspect. Returns when the wait began, or `None` if the worker drains, or the wait has lasted so long
     /// that others may start before the suspect tries again.
-    async fn isolated(&self, turn: &Turn, isolation: Isolation) -> Option<(Isolated, Instant)> {
+    async fn isolated(&self, turn: &Turn, isolation: SuspectIsolation) -> Option<(Isolated, Instant)> {
         let began = Instant::now();
         let limit = turn.limit(isolation, self.pipeline.settings.lease);
         tokio::select! {
@@ -103,8 +103,12 @@ impl<S: Store> Runner<S> {
         let begins = self.pipeline.store.count_start(row, self.pipeline.settings.lease).await?;
         if begins {
             row.starts += 1;
-            if row.isolation() == Isolation::Process {
-                tracing::warn!(id = row.id, starts = row.starts, "a message runs on which the process may have ended");
+            if row.isolation() == SuspectIsolation::Process {
+                tracing::warn!(
+                    id = row.id,
+                    starts = row.starts,
+                    "a suspect runs: its earlier runs may have ended the process"
+                );
             }
         }
         Ok(begins)

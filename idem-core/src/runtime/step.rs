@@ -3,10 +3,10 @@
 use crate::store::{HandlerId, Identity, StoreError};
 use crate::{BoxError, Delivery, Outcome};
 
-use super::key_queue::Place;
+use super::key_queue::KeyTicket;
 
 /// A delivery that can run, with its place in the queue of its ordering key, of which it is the first.
-pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
+pub(crate) type Arrival<A> = (Delivery, A, Option<KeyTicket>);
 
 /// The outcome of a delivery for each of its handlers.
 pub(crate) struct Shared {
@@ -28,7 +28,7 @@ pub(crate) enum Progress {
     Hold(HoldReason),
     /// Another delivery of its key is in progress in this process. The delivery leaves its lane, and starts over when
     /// this place in the queue of the key is the first.
-    Behind(Place),
+    Behind(KeyTicket),
     /// The database refuses the writes for this message, and works for others. `ran`: the handler has run and failed.
     Refused { error: BoxError, ran: bool },
     /// The codec has to prepare first. The delivery is held unsettled, outside its lane.
