@@ -32,10 +32,10 @@ impl<S: Store> Pipeline<S> {
             RunResult::Processed => return None,
             RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) => blamed(culprit.ended_by),
             RunResult::Failed(_) => blamed(culprit.places),
-            // A handler that lost any other race is retried when its message runs alone.
-            RunResult::Retry(error) if culprit.places.is_empty() || self.store.deadlocked(error.as_ref()) => {
-                TransactionResult::Deadlock
-            }
+            RunResult::Retry(error) if self.store.deadlocked(error.as_ref()) => TransactionResult::Deadlock,
+            // Any other race, or a time limit at the commit: one message may cause it each time (a deferred trigger, a
+            // limit that a handler left behind), which says nothing about other batches. The message is retried when it
+            // runs alone.
             RunResult::Retry(_) => blamed(culprit.places),
             RunResult::CommittedEarly => TransactionResult::CommittedEarly(new.to_vec()),
             RunResult::Broke(fault) => {

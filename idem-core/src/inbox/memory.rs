@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// About how many bytes of rows a worker takes at once. Beyond that it takes one row at a time: batches are counted in
-/// rows, and one row may have `max_payload` bytes.
+/// About how many bytes of rows a worker holds. Beyond that each free slot takes one row: batches are counted in rows,
+/// and one row may have `max_payload` bytes.
 const BYTES: usize = 16 * 1024 * 1024;
 /// The unit of the semaphore.
 const UNIT: usize = 1024;
@@ -20,24 +20,20 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Waits until some memory is left.
-    pub(super) async fn some(&self) -> Option<OwnedSemaphorePermit> {
-        self.0.clone().acquire_owned().await.ok()
-    }
-
-    /// Returns how many bytes may be taken with this permit; the last row may exceed it.
-    pub(super) fn left(&self, permit: &OwnedSemaphorePermit) -> usize {
-        (self.0.available_permits() + permit.num_permits()) * UNIT
-    }
-
-    /// Grows the permit to this many bytes, or to all that is left.
-    pub(super) fn grow(&self, permit: &mut OwnedSemaphorePermit, bytes: usize) {
-        let more = bytes.div_ceil(UNIT).saturating_sub(permit.num_permits()).min(self.0.available_permits());
-        if let Ok(more) = u32::try_from(more)
-            && let Ok(more) = self.0.clone().try_acquire_many_owned(more)
-        {
-            permit.merge(more);
+    /// Returns which of these rows and how many bytes may be taken now. If no memory is left, it is one row, for a slot
+    /// that is free: others may hang for long, and a slot with one row holds no more than a worker without batches.
+    pub(super) fn limit(&self, rows: usize) -> (usize, usize) {
+        match self.0.available_permits() {
+            0 => (1, 1),
+            left => (rows, left * UNIT),
         }
+    }
+
+    /// Reserves memory for this many bytes, or all that is left. Only the task that takes rows calls this, so that no
+    /// less is left than when they were taken.
+    pub(super) fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let units = bytes.div_ceil(UNIT).min(self.0.available_permits());
+        self.0.clone().try_acquire_many_owned(u32::try_from(units).ok()?).ok()
     }
 }
 
@@ -48,15 +44,16 @@ mod tests {
     #[tokio::test]
     async fn taken_memory_is_missing_until_its_permit_is_dropped() {
         let memory = Memory::default();
-        let mut permit = memory.some().await.unwrap();
-        assert_eq!(memory.left(&permit), BYTES);
-        memory.grow(&mut permit, BYTES / 2);
-        let mut second = memory.some().await.unwrap();
-        assert_eq!(memory.left(&second), BYTES / 2);
+        assert_eq!(memory.limit(100), (100, BYTES));
+        let first = memory.reserve(BYTES / 2);
+        assert_eq!(memory.limit(100), (100, BYTES / 2));
         // Its last row exceeded the limit.
-        memory.grow(&mut second, BYTES);
-        assert!(memory.0.try_acquire().is_err(), "nothing is left");
-        drop((permit, second));
-        assert_eq!(memory.left(&memory.some().await.unwrap()), BYTES);
+        let second = memory.reserve(BYTES);
+        assert_eq!(memory.limit(100), (1, 1), "nothing is left");
+        let third = memory.reserve(UNIT);
+        drop(first);
+        assert_eq!(memory.limit(100), (100, BYTES / 2));
+        drop((second, third));
+        assert_eq!(memory.limit(100), (100, BYTES));
     }
 }

@@ -5,6 +5,7 @@
 //! | `runner` | takes due rows and starts them |
 //! | `looks`, `memory` | how far back a poll searches, and how many bytes are taken |
 //! | `row` | runs one row |
+//! | `result` | records the result of a row |
 //! | `rows` | runs rows that were taken together as a batch |
 //! | `suspects` | reserves suspects and runs them in isolation |
 //! | `fan_out` | replayed rows that several handlers take |
@@ -17,6 +18,7 @@ mod looks;
 mod memory;
 mod operator;
 mod preparing;
+mod result;
 mod row;
 mod rows;
 mod runner;

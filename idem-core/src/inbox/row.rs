@@ -5,7 +5,7 @@ use std::slice;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
 use crate::batch::Verdict;
 use crate::execute::{Charge, Conclusion};
@@ -258,14 +258,6 @@ impl<S: Store> Pipeline<S> {
             tracing::debug!(%fault, "the start was not refunded");
         }
         None
-    }
-
-    pub(super) async fn record_result(&self, row: &Row, note: &RowResult) -> bool {
-        let noted = self.outage.insist(&self.stop, || self.store.record_result(row, note)).await.unwrap_or(false);
-        if !noted {
-            Span::current().record("idem.outcome", "unknown");
-        }
-        noted
     }
 }
 

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join;
-use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, Semaphore};
+use futures_util::future::join3;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ pub(crate) async fn run<S: Store>(pipeline: Arc<Pipeline<S>>) {
         pipeline.preparations.close();
     });
     tokio::select! {
-        ((), ()) = join(served, pipeline.prepare_rows()) => {}
+        ((), (), ()) = join3(served, pipeline.prepare_rows(), pipeline.write_early_commits()) => {}
         never = pipeline.extend_leases() => match never {},
     }
 }
@@ -91,7 +91,7 @@ impl<S: Store> Runner<S> {
         }
         drop(own);
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
-        let suspects = due.suspect && self.suspects().await?;
+        let suspects = due.suspect && self.suspects(due.ordinary).await?;
         let ordinary = due.ordinary && self.ordinary(running).await?;
         Ok(suspects || ordinary)
     }
@@ -103,7 +103,6 @@ impl<S: Store> Runner<S> {
         while let Ok(slot) = self.slots.clone().try_acquire_owned() {
             slots.push(slot);
         }
-        let Some(mut room_in_memory) = self.memory.some().await else { return Ok(false) };
         // Held from before the take until the outcome is written, so that a suspect finds no running and no taken row
         // in this process.
         let room = Arc::new(self.pipeline.suspect_lock.inbox().await);
@@ -112,14 +111,11 @@ impl<S: Store> Runner<S> {
         }
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
-        let (bytes, since) = (self.memory.left(&room_in_memory), self.looks.take(began));
-        let wanted = TakeLimit { rows: slots.len() * size, bytes, since };
+        let (rows, bytes) = self.memory.limit(slots.len() * size);
+        let wanted = TakeLimit { rows, bytes, since: self.looks.take(began) };
         let rows = self.take(RowKind::Ordinary, wanted).await?;
         self.looks.taken(began, &rows);
-        let bytes = rows.iter().map(Row::bytes).sum();
-        let all = rows.len() == wanted.rows || bytes >= wanted.bytes;
-        self.memory.grow(&mut room_in_memory, bytes);
-        let room_in_memory = Arc::new(room_in_memory);
+        let all = rows.len() == wanted.rows || bytes_of(&rows) >= wanted.bytes;
         // Spread over the slots, rather than in one batch that leaves the other slots idle.
         let size = rows.len().div_ceil(slots.len()).clamp(1, size);
         let mut rows = rows.into_iter();
@@ -127,7 +123,8 @@ impl<S: Store> Runner<S> {
         loop {
             let batch: Vec<Row> = rows.by_ref().take(size).collect();
             let Some(slot) = slots.next().filter(|_| !batch.is_empty()) else { break };
-            let held = Held { _room: room.clone(), _memory: room_in_memory.clone() };
+            // By batch: a handler that hangs holds only its own batch in memory.
+            let held = (room.clone(), self.memory.reserve(bytes_of(&batch)));
             let (pipeline, slots) = (self.pipeline.clone(), self.slots.clone());
             running.spawn(async move {
                 pipeline.defect.task("inbox", pipeline.run_rows(&batch, &slots)).await;
@@ -185,8 +182,6 @@ impl<S: Store> Runner<S> {
     }
 }
 
-/// The permits that a take holds until the last of its rows has an outcome.
-struct Held {
-    _room: Arc<OwnedRwLockReadGuard<()>>,
-    _memory: Arc<OwnedSemaphorePermit>,
+fn bytes_of(rows: &[Row]) -> usize {
+    rows.iter().map(Row::bytes).sum()
 }

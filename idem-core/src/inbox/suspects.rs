@@ -5,7 +5,7 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use crate::Store;
-use crate::runtime::Isolated;
+use crate::runtime::{Isolated, Turn, at};
 use crate::store::{Row, RowKind, RowResult, StoreError, SuspectIsolation, TakeLimit};
 
 use super::runner::{POLL_DUE, Runner};
@@ -13,17 +13,20 @@ use super::runner::{POLL_DUE, Runner};
 impl<S: Store> Runner<S> {
     /// Runs suspects, one after another. Returns whether one was run or left to its codec: then more may be due.
     ///
-    /// Suspects of the first stage share one quiet period of the inbox, as many as fit into it. One of the second stage
-    /// releases the process as soon as its outcome is written.
-    pub(super) async fn suspects(&self) -> Result<bool, StoreError> {
+    /// Suspects of the first stage share one quiet period of the inbox, as many as fit into it. If a row runs for long,
+    /// they let others start, and try again later. One of the second stage releases the process as soon as its outcome
+    /// is written. `ordinary`: other rows are due.
+    pub(super) async fn suspects(&self, ordinary: bool) -> Result<bool, StoreError> {
         let draining = &self.pipeline.draining;
         // One suspect per process, from its reservation to its outcome.
         let turn = tokio::select! {
             turn = self.pipeline.suspect_lock.turn() => turn,
             () = draining.cancelled() => return Ok(false),
         };
+        let lease = self.pipeline.settings.lease;
         let (began, mut quiet, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
-        while !draining.is_cancelled() {
+        let mut closed = began;
+        while !draining.is_cancelled() && (quiet.is_some() || !turn.is_early(ordinary)) {
             // Reserved before the process goes quiet for it, so that no other process of the fleet does.
             let Some(mut row) = self.take(RowKind::Suspect, TakeLimit::rows(1)).await?.pop() else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
@@ -38,11 +41,16 @@ impl<S: Store> Runner<S> {
             let isolation = row.isolation();
             let (isolated, since) = match quiet.take().filter(|_| isolation == SuspectIsolation::Inbox) {
                 Some(kept) => kept,
-                None => tokio::select! {
-                    isolated = turn.isolate(isolation) => (isolated, Instant::now()),
-                    () = draining.cancelled() => {
+                None => match self.isolated(&turn, isolation).await {
+                    Some((isolated, since)) => {
+                        closed = since;
+                        (isolated, Instant::now())
+                    }
+                    None => {
+                        // This may take as long as an outage of this worker's database.
+                        drop(turn);
                         self.pipeline.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await;
-                        break;
+                        return Ok(any);
                     }
                 },
             };
@@ -60,6 +68,7 @@ impl<S: Store> Runner<S> {
             drop(held);
             let mut isolated = Some(isolated);
             self.pipeline.run_isolated(&row, &mut isolated).await;
+            turn.ran(closed, since, lease);
             any = true;
             match isolated {
                 Some(isolated) if isolation == SuspectIsolation::Inbox && since.elapsed() < POLL_DUE => {
@@ -69,6 +78,22 @@ impl<S: Store> Runner<S> {
             }
         }
         Ok(any)
+    }
+
+    /// Isolates a suspect. Returns when the wait began, or `None` if the worker drains, or the wait has lasted so long
+    /// that others may start before the suspect tries again.
+    async fn isolated(&self, turn: &Turn, isolation: SuspectIsolation) -> Option<(Isolated, Instant)> {
+        let began = Instant::now();
+        let limit = turn.limit(isolation, self.pipeline.settings.lease);
+        tokio::select! {
+            isolated = turn.isolate(isolation) => Some((isolated, began)),
+            () = at(limit.and_then(|limit| tokio::time::Instant::from_std(began).checked_add(limit))) => {
+                turn.gave_up(began);
+                tracing::info!(waited = ?began.elapsed(), "a row that may have ended its process waits until fewer run");
+                None
+            }
+            () = self.pipeline.draining.cancelled() => None,
+        }
     }
 
     /// Counts the start of a suspect that runs now. If the reservation counted it, the suspect would be charged if this

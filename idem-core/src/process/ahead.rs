@@ -71,7 +71,9 @@ impl<S: Store> Pipeline<S> {
                         return None;
                     }
                 }
-                (Progress::InRow(..) | Progress::Shared(_) | Progress::Stopped, _) => return None,
+                (Progress::InRow(..) | Progress::Shared(_) | Progress::Behind(_) | Progress::Stopped, _) => {
+                    return None;
+                }
             }
         }
         None

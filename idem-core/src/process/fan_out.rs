@@ -16,7 +16,11 @@ impl<S: Store> Pipeline<S> {
         // In claim order, like a batch, so that no two deliveries wait for each other.
         let mut keys = Vec::with_capacity(shares.known.len());
         for known in &shares.known {
-            keys.push(self.key_locks.enter((known.identity.handler, &known.identity.key)).await);
+            let key = self.key_locks.place((known.identity.handler, &known.identity.key));
+            if !key.is_first() {
+                return Progress::Behind(key);
+            }
+            keys.push(key);
         }
         let _room = self.room(room, delivery).await;
         self.store_shares(delivery, shares).await

@@ -107,7 +107,11 @@ impl<S: Store> Pipeline<S> {
                     self.settle_shared(acker, &delivery, &shared).await;
                     return None;
                 }
-                Progress::Stopped => {
+                // A drain has closed the queue of those that wait.
+                Progress::Behind(key) if !self.draining.is_cancelled() => {
+                    return Some(Waiting::Key(delivery, acker, place, key));
+                }
+                Progress::Behind(_) | Progress::Stopped => {
                     self.release(acker).await;
                     return None;
                 }
@@ -146,8 +150,12 @@ impl<S: Store> Pipeline<S> {
                 return self.dead_letter(delivery, unfit).await;
             }
         };
-        // This wait is in memory only, so it comes before the wait for a connection.
-        let _key = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
+        // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
+        // handler may.
+        let key = self.key_locks.place((work.identity.handler, &work.identity.key));
+        if !key.is_first() {
+            return Progress::Behind(key);
+        }
         let _room = self.room(room, delivery).await;
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
         let step = if self.stores_first(delivery) {

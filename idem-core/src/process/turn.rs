@@ -7,8 +7,8 @@ use crate::store::Identity;
 use crate::{Acker, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Waits for the turn of a delivery within its ordering key. Returns `false` if the worker drains or the delivery
-    /// is lost.
+    /// Waits for the turn of a delivery within its ordering key, or within the key of its message. Returns `false` if
+    /// the worker drains or the delivery is lost.
     pub(crate) async fn turn<A: Acker>(&self, acker: &mut A, place: &KeyTicket) -> bool {
         self.unless_over(acker, place.turn()).await
     }

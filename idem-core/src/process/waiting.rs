@@ -1,5 +1,5 @@
-//! Deliveries that wait: ordered ones, those that the database refuses, and those whose codec has to prepare. They use
-//! memory but no lane: lanes are for deliveries that can run.
+//! Deliveries that wait: ordered ones, those whose key is in progress, those that the database refuses, and those whose
+//! codec has to prepare. They use memory but no lane: lanes are for deliveries that can run.
 
 use std::sync::Arc;
 
@@ -17,6 +17,9 @@ use super::ahead::Ahead;
 pub(crate) enum Waiting<A> {
     /// Another delivery of its ordering key comes first.
     Turn(Delivery, A, KeyTicket),
+    /// Another delivery of its message's key is in progress: it stays unacked, has this place in the queue of the key
+    /// (the last one), and keeps that of its ordering key.
+    Key(Delivery, A, Option<KeyTicket>, KeyTicket),
     /// The database refuses its row but accepts others. It stays unacked, keeps its place if it has one, and is tried
     /// again later.
     Refused(Delivery, A, Option<KeyTicket>),
@@ -70,6 +73,14 @@ impl<S: Store> Pipeline<S> {
                 let _unwinding = Unwinding(&self.draining);
                 if self.turn(&mut acker, &place).await {
                     return Some((delivery, acker, Some(place)));
+                }
+                self.give_up(acker).await;
+            }
+            Waiting::Key(delivery, mut acker, place, key) => {
+                let _unwinding = Unwinding(&self.draining);
+                if self.turn(&mut acker, &key).await {
+                    // Without its place: in a batch it may run with others of its key.
+                    return Some((delivery, acker, place));
                 }
                 self.give_up(acker).await;
             }

@@ -1,9 +1,9 @@
-//! Dead letters of messages that have no key, or whose handler has committed.
+//! Dead letters of messages that have no key.
 
 use crate::registry::Unfit;
 use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{HandlerId, Identity, NewRow};
-use crate::{Delivery, Fingerprint, Key, Outcome, Reason, Store, telemetry};
+use crate::{Delivery, Fingerprint, Key, Outcome, Store, telemetry};
 
 use super::committed::committed;
 
@@ -34,24 +34,6 @@ impl<S: Store> Pipeline<S> {
             }
             Err(fault) => self.outage.hold_for(fault),
         }
-    }
-
-    /// Makes a message dead whose handler ran COMMIT. Its claim stands, so the message would count as processed if this
-    /// were not written. It therefore retries until the database has responded, also while the worker stops, for as
-    /// long as that permits.
-    pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Outcome {
-        let error = "the handler ran COMMIT, so its writes may be committed: return Ok(()), and idem commits";
-        let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error };
-        let write = || async {
-            let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-            self.store.reopen(&mut txn, identity.handler, &identity.key).await?;
-            let id = self.store.insert(&mut txn, &row).await?;
-            committed(self.store.commit(txn).await)?;
-            telemetry::tell(Some(id), attempts, row.state, error);
-            Ok(())
-        };
-        self.outage.persist(write).await;
-        Outcome::Dead { reason: Reason::Committed }
     }
 }
 

@@ -7,13 +7,15 @@
 //! | `many` | several messages in one transaction |
 //! | `fan_out` | one message for several handlers, in one transaction |
 //! | `row` | the row of a message that has a key |
-//! | `dead` | the row of a message that has none, or whose handler has committed |
+//! | `dead` | the row of a message that has none |
+//! | `early_commit` | the row of a message whose handler has committed |
 //! | `committed` | the commit of a transaction in which no handler ran |
 
 mod claim;
 mod classify;
 mod committed;
 mod dead;
+mod early_commit;
 mod fan_out;
 mod many;
 mod row;

@@ -10,11 +10,12 @@
 //! | `key_queue`, `rows` | waiters for a key, and for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
 //! | `leases`, `extend_rows` | the same for inbox rows |
-//! | `suspect_lock` | isolates suspects from other work |
+//! | `suspect_lock`, `patience` | isolates suspects from other work; how long they may wait for that |
 //! | `batch_throttle` | the size of batches, and how many run at once |
 //! | `outage`, `persist`, `waits` | the availability of the database, repeated writes, delays |
 //! | `refused`, `refusals`, `count` | deliveries and rows that the database refuses |
 //! | `urgent` | deliveries that the broker may soon drop |
+//! | `early_commits` | dead letters that the database refuses |
 //! | `brake`, `health`, `defect` | pauses consumption; the health; panics of tasks |
 //! | `settle` | acks the delivery, and reports its outcome |
 
@@ -23,6 +24,7 @@ mod brake;
 mod count;
 mod decode;
 mod defect;
+mod early_commits;
 mod extend;
 mod extend_rows;
 mod health;
@@ -31,6 +33,7 @@ mod key_queue;
 mod leased;
 mod leases;
 mod outage;
+mod patience;
 mod persist;
 mod pipeline;
 mod preparations;
@@ -52,6 +55,7 @@ pub use suspect_lock::SuspectLock;
 pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use defect::{Defect, Unwinding};
+pub(crate) use early_commits::{EarlyCommit, EarlyCommits};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use leased::LeasedAcker;
@@ -66,6 +70,6 @@ pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
-pub(crate) use suspect_lock::Isolated;
+pub(crate) use suspect_lock::{Isolated, Turn};
 pub(crate) use urgent::{Permits, is_urgent};
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

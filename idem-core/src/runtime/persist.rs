@@ -2,6 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::BoxError;
 use crate::store::StoreError;
 
 use super::outage::Outage;
@@ -41,6 +42,25 @@ impl Outage {
         }
     }
 
+    /// Does the same as [`insist`](Self::insist), but returns the error of a write that the database refuses because of
+    /// its message: it would refuse it again until somebody removes the cause.
+    pub(crate) async fn insist_unless_refused<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        stop: &CancellationToken,
+        write: impl Fn() -> F,
+    ) -> Option<Result<T, BoxError>> {
+        self.insist(stop, || async { refused(write().await) }).await
+    }
+
+    /// Does the same as [`persist`](Self::persist), but returns the error of a write that the database refuses because
+    /// of its message.
+    pub(crate) async fn persist_unless_refused<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        write: impl Fn() -> F,
+    ) -> Result<T, BoxError> {
+        self.persist(|| async { refused(write().await) }).await
+    }
+
     fn try_again(&self, fault: &StoreError) {
         self.report(fault);
         tracing::debug!(error = crate::error::text(fault), "tried again");
@@ -50,5 +70,12 @@ impl Outage {
         if !self.over_or_trial().await {
             tokio::time::sleep(hold_wait(tries)).await;
         }
+    }
+}
+
+fn refused<T>(answer: Result<T, StoreError>) -> Result<Result<T, BoxError>, StoreError> {
+    match answer {
+        Err(StoreError::Message(error)) => Ok(Err(error)),
+        answer => answer.map(Ok),
     }
 }

@@ -13,6 +13,7 @@ use crate::{Lag, Store};
 use super::batch_throttle::BatchThrottle;
 use super::brake::Brake;
 use super::defect::Defect;
+use super::early_commits::EarlyCommits;
 use super::health::Health;
 use super::key_queue::KeyQueue;
 use super::leases::Leases;
@@ -41,6 +42,8 @@ pub(crate) struct Pipeline<S: Store> {
     pub(crate) refusals: Refusals,
     /// Codec preparations for rows of the inbox.
     pub(crate) preparations: Preparations,
+    /// Dead letters that the database refuses, of messages whose handler has committed.
+    pub(crate) early_commits: EarlyCommits,
     /// Serializes the inbox's own statements, which use one connection.
     pub(crate) own_statements: Mutex<()>,
     pub(crate) outage: Arc<Outage>,

@@ -26,6 +26,9 @@ pub(crate) enum Progress {
     Shared(Shared),
     /// The database has not answered. The delivery is held unsettled and tried again.
     Hold(HoldReason),
+    /// Another delivery of its key is in progress in this process. The delivery leaves its lane, and starts over when
+    /// this place in the queue of the key is the first.
+    Behind(KeyTicket),
     /// The database refuses the writes for this message, and works for others. `ran`: the handler has run and failed.
     Refused { error: BoxError, ran: bool },
     /// The codec has to prepare first. The delivery is held unsettled, outside its lane.

@@ -1,11 +1,14 @@
 //! The lock of a process that isolates suspects from other work.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::store::SuspectIsolation;
+
+use super::patience::Patience;
 
 static PROCESS: LazyLock<SuspectLock> = LazyLock::new(SuspectLock::new);
 
@@ -28,6 +31,8 @@ struct Inner {
     wanted: AtomicU8,
     /// How often a suspect has had exclusive use of the process.
     exclusive: AtomicUsize,
+    /// How long suspects of the first stage close the inbox.
+    patience: std::sync::Mutex<Patience>,
 }
 
 /// The right to reserve and to run one suspect.
@@ -54,6 +59,7 @@ impl SuspectLock {
             direct: Arc::default(),
             wanted: AtomicU8::new(SuspectIsolation::None as u8),
             exclusive: AtomicUsize::new(0),
+            patience: std::sync::Mutex::default(),
         }))
     }
 
@@ -94,6 +100,35 @@ impl SuspectLock {
 }
 
 impl Turn {
+    /// Returns whether suspects have closed the inbox for so long that other rows come first, if there are any: some
+    /// are `due`, or run.
+    pub(crate) fn is_early(&self, due: bool) -> bool {
+        self.patience().is_open(Instant::now()) && (due || self.lock.0.inbox.try_write().is_err())
+    }
+
+    /// Returns how long a suspect may wait for its isolation; at least for `least`. `None`: one of the second stage
+    /// waits for as long as it takes, since it may end the process of all that starts meanwhile.
+    pub(crate) fn limit(&self, isolation: SuspectIsolation, least: Duration) -> Option<Duration> {
+        (isolation < SuspectIsolation::Process).then(|| self.patience().limit(least))
+    }
+
+    /// Records that a suspect has waited in vain since `began`.
+    pub(crate) fn gave_up(&self, began: Instant) {
+        let now = Instant::now();
+        self.patience().gave_up(now - began, now);
+    }
+
+    /// Records that a suspect has run, for which the inbox was closed since `began` and quiet since `quiet`.
+    pub(crate) fn ran(&self, began: Instant, quiet: Instant, least: Duration) {
+        let now = Instant::now();
+        self.patience().ran(quiet - began, now - began, least, now);
+    }
+
+    fn patience(&self) -> MutexGuard<'_, Patience> {
+        // Two times are consistent at all times.
+        self.lock.0.patience.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until all work that must not run beside the suspect has ended; none of it starts meanwhile. Both locks are
     /// awaited at the same time, which is safe because no task holds one of them while it waits for the other.
     pub(crate) async fn isolate(&self, isolation: SuspectIsolation) -> Isolated {
@@ -121,8 +156,6 @@ impl Drop for Wanted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     async fn waits(future: impl Future) -> bool {

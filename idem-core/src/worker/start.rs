@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::routes::Routes;
 use crate::runtime::{
-    BatchThrottle, Brake, Defect, KeyQueue, Leases, Outage, Permits, Pipeline, Preparations, Refusals, Rows,
+    BatchThrottle, Brake, Defect, EarlyCommits, KeyQueue, Leases, Outage, Permits, Pipeline, Preparations, Refusals, Rows,
 };
 use crate::store::ConnectionShare;
 use crate::telemetry::{self, ConsumerMetrics};
@@ -120,6 +120,7 @@ fn assemble<S: Store, Src: Source>(parts: Parts<S, Src>, routes: Routes<S>) -> (
         leases: Leases::default(),
         refusals: Refusals::default(),
         preparations: Preparations::default(),
+        early_commits: EarlyCommits::default(),
         own_statements: Mutex::new(()),
         outage: Arc::new(Outage::new(health.clone(), settings.unsettled().saturating_mul(source.queues().max(1)))),
         brake: Brake::new(settings.unfit_limit, health.clone()),

@@ -150,6 +150,8 @@ fn says(error: &(dyn std::error::Error + 'static), codes: &[&str]) -> bool {
             Some(error) => error.as_database_error(),
             None => part.downcast_ref::<Box<dyn DatabaseError>>().map(AsRef::as_ref),
         };
+        // The error of idem's own statements, such as COMMIT, has no wrapper.
+        let server = server.or_else(|| part.downcast_ref::<PgDatabaseError>().map(|error| error as &dyn DatabaseError));
         let code = server.and_then(DatabaseError::code);
         code.is_some_and(|code| codes.contains(&code.as_ref()))
     })

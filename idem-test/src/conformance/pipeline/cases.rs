@@ -50,10 +50,22 @@ macro_rules! pipeline_suite {
             in_a_batch_each_handler_has_its_own_timeout
             // refusals
             a_refused_message_of_a_batch_costs_no_lane
+            // unanswered
+            a_claim_without_an_answer_costs_no_lane
+            // copies
+            copies_of_a_slow_message_cost_no_lane
+            // races
+            a_race_that_is_lost_at_the_commit_by_itself_narrows_no_batch
+            a_deadlock_at_the_commit_narrows_batches
         }
     };
     ($world:ty, inbox batch) => {
         $crate::pipeline_suite!(@both $crate::conformance::pipeline::InInboxBatches<$world>);
+        $crate::__suite! { $crate::conformance::pipeline::InInboxBatches<$world>, pipeline:
+            // hangs
+            a_row_that_hangs_keeps_no_memory_from_others
+            rows_are_taken_by_their_size
+        }
     };
     ($world:ty) => {
         $crate::pipeline_suite!(@both $world);
@@ -87,6 +99,11 @@ macro_rules! pipeline_suite {
             the_source_is_told_what_was_stored
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
+            // unanswered
+            a_claim_without_an_answer_costs_no_lane
+            a_failure_whose_record_gets_no_answer_costs_no_lane
+            // copies
+            copies_of_a_slow_message_cost_no_lane
             // unprepared
             a_delivery_whose_codec_prepares_keeps_its_place
         }
@@ -199,6 +216,10 @@ macro_rules! pipeline_suite {
             a_source_that_takes_less_for_a_while_is_full_earlier
             a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health
             a_lost_connection_is_no_outage_while_the_database_answers
+            // unrecorded
+            a_dead_letter_that_is_refused_costs_no_lane
+            a_dead_letter_of_a_row_that_is_refused_costs_no_slot
+            a_failure_of_a_row_that_is_refused_costs_no_slot
             // routes
             the_type_of_event_chooses_the_handler
             a_header_chooses_the_handler
@@ -268,6 +289,8 @@ macro_rules! pipeline_suite {
             direct_deliveries_go_on_beside_a_row_with_one_start
             a_row_with_two_starts_has_the_process_to_itself
             a_suspect_that_waits_goes_back_when_the_worker_drains
+            // patience
+            a_suspect_that_waits_for_long_lets_other_rows_start
         }
     };
 }

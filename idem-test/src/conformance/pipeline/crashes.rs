@@ -190,7 +190,7 @@ async fn suspect<W: World>(line: &Line<W>, starts: u32) {
 }
 
 /// Like [`suspect`], with a lease. Returns the token of the last process.
-async fn suspect_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> Option<Uuid> {
+pub(super) async fn suspect_for<W: World>(line: &Line<W>, starts: u32, lease: Duration) -> Option<Uuid> {
     let handler = schedule(line, "billing", Order::new("suspect", &[Act::Wait])).await;
     crash_on(line, handler, starts, lease).await
 }
@@ -234,7 +234,7 @@ pub async fn a_crash_while_a_row_runs_has_one_effect<W: World>(world: W) {
 }
 
 /// Stores a scheduled message that is due now, as a worker would.
-async fn schedule<W: World>(line: &Line<W>, consumer: &str, order: Order) -> HandlerId {
+pub(super) async fn schedule<W: World>(line: &Line<W>, consumer: &str, order: Order) -> HandlerId {
     let handler = line.store.register(consumer, &["", "orders"]).await.unwrap()[1];
     let delivery = Delivery::new("orders", serde_json::to_vec(&order).unwrap());
     schedule_delivery(line, handler, &order.id, delivery).await;

@@ -12,6 +12,8 @@ pub(super) enum Do {
     Fail(StoreError),
     Panic,
     Hang,
+    /// Hangs, and drops this value when it is given up.
+    HangWith(Box<dyn Send>),
 }
 
 /// Calls the test's hook before the store does anything, with the method's name and, if the call is about a message,
@@ -34,6 +36,7 @@ impl StoreTap for Faulty {
             Do::Fail(fault) => Err(fault),
             Do::Panic => panic!("the store panics"),
             Do::Hang => std::future::pending().await,
+            Do::HangWith(_held) => std::future::pending().await,
         }
     }
 }

@@ -123,28 +123,43 @@ pub async fn a_panic_on_a_message_ends_the_worker_and_loses_nothing<W: World>(wo
     assert_eq!(line.effects("a").await, 1);
 }
 
-/// Gauges that fail or hang are not an outage: nothing waits for them, and the database is not pinged.
+/// Gauges that fail or hang are not an outage: nothing waits for them, and the database is not pinged, not even once
+/// they were given up.
 pub async fn gauges_that_fail_or_hang_are_no_outage<W: World>(world: W) {
     let line = Line::new(world).await;
     for (n, hangs) in [false, true].into_iter().enumerate() {
-        let counted = watch::Sender::new(false);
-        let (asked, mut counting) = (counted.clone(), counted.subscribe());
+        let (ended, pinged) = (watch::Sender::new(false), watch::Sender::new(false));
+        let (end, ping) = (ended.clone(), pinged.clone());
         let hook = move |at: &str, _: &[u8]| match at {
+            "stats" if hangs => Do::HangWith(Box::new(Ends(end.clone()))),
             "stats" => {
-                asked.send_replace(true);
-                if hangs { Do::Hang } else { Do::Fail(StoreError::Unavailable("too slow".into())) }
+                end.send_replace(true);
+                Do::Fail(StoreError::Unavailable("too slow".into()))
             }
             // An outage would never end.
-            "ping" => Do::Hang,
+            "ping" => {
+                ping.send_replace(true);
+                Do::Hang
+            }
             _ => Do::Work,
         };
         let worker = line.start_over(hook, Settings::default());
-        soon(counting.wait_for(|counted| *counted)).await.unwrap();
+        soon(ended.subscribe().wait_for(|ended| *ended)).await.unwrap();
         for more in 1..=3 {
             line.publish(Order::ok(&format!("{n} {more}")));
             line.outcomes(3 * n + more).await;
         }
         soon(line.queue.idle()).await;
         worker.stop().await;
+        assert!(!*pinged.borrow());
+    }
+}
+
+/// Tells when it is dropped.
+struct Ends(watch::Sender<bool>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
     }
 }

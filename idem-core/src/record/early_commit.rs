@@ -1,0 +1,93 @@
+//! Dead letters of messages whose handler has committed.
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::runtime::{EarlyCommit, Pipeline, refused_wait};
+use crate::store::{Identity, NewRow, StoreError};
+use crate::{BoxError, Delivery, Outcome, Reason, Store, telemetry};
+
+use super::committed::committed;
+
+const ERROR: &str = "the handler ended the transaction by COMMIT, so that effects may stand: let idem commit";
+
+impl<S: Store> Pipeline<S> {
+    /// Makes a message dead whose handler ran COMMIT. Its claim stands, so the message would count as processed if this
+    /// were not written. It therefore retries until the database has responded, also while the worker stops, for as
+    /// long as that permits.
+    ///
+    /// If the database refuses the row, it is tried again later and elsewhere: a lane, a slot and what a suspect waits
+    /// for must not be held for as long as an operator takes. A delivery that came again could not change the outcome.
+    pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Outcome {
+        let write = || self.write_early_commit(delivery, identity, attempts);
+        if let Err(error) = self.outage.persist_unless_refused(write).await {
+            tell_of(delivery, 1, &error);
+            match self.early_commits.room().filter(|_| !self.draining.is_cancelled()) {
+                Some(room) => {
+                    let (delivery, identity) = (delivery.clone(), identity.clone());
+                    self.early_commits.refused(EarlyCommit { delivery, identity, attempts, room });
+                }
+                // So many are held that this one holds up its lane, or the task that would write it ends.
+                None => self.outage.persist(write).await,
+            }
+        }
+        Outcome::Dead { reason: Reason::Committed }
+    }
+
+    async fn write_early_commit(
+        &self,
+        delivery: &Delivery,
+        identity: &Identity,
+        attempts: u32,
+    ) -> Result<(), StoreError> {
+        let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error: ERROR };
+        let mut txn = self.store.begin(self.settings.handler_timeout).await?;
+        self.store.reopen(&mut txn, identity.handler, &identity.key).await?;
+        let id = self.store.insert(&mut txn, &row).await?;
+        committed(self.store.commit(txn).await)?;
+        telemetry::tell(Some(id), attempts, row.state, ERROR);
+        Ok(())
+    }
+
+    /// Writes the dead letters that the database has refused, until the worker drains; then it tries each once more.
+    pub(crate) async fn write_early_commits(&self) {
+        let mut waits = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.draining.cancelled() => break,
+                commit = self.early_commits.next() => waits.push(self.until_written(commit)),
+                Some(()) = waits.next() => {}
+            }
+        }
+        while waits.next().await.is_some() {}
+    }
+
+    async fn until_written(&self, commit: EarlyCommit) {
+        let EarlyCommit { delivery, identity, attempts, room: _room } = commit;
+        let mut drains = false;
+        for tries in 1.. {
+            drains = tokio::select! {
+                () = tokio::time::sleep(refused_wait(tries - 1)) => drains,
+                () = self.draining.cancelled() => true,
+            };
+            let write = || self.write_early_commit(&delivery, &identity, attempts);
+            match self.outage.insist_unless_refused(&self.stop, write).await {
+                Some(Err(error)) if !drains => tell_of(&delivery, tries + 1, &error),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// An error each time: until the dead letter is written, only the log has it.
+fn tell_of(delivery: &Delivery, tries: usize, error: &BoxError) {
+    tracing::error!(
+        source = delivery.source(),
+        message_id = delivery.message_id(),
+        position = delivery.position(),
+        tries,
+        error = crate::error::text(error.as_ref()),
+        "a handler ran COMMIT, and the database refuses the dead letter of its message, which counts as processed until that \
+         is written; it is tried again while this worker runs"
+    );
+}

@@ -1,0 +1,55 @@
+//! Dead letters of messages whose handler has committed, which the database refuses.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::Delivery;
+use crate::store::Identity;
+
+use super::queue::Queue;
+
+/// The dead letters that a task writes as soon as the database accepts them, and the room for such messages.
+pub(crate) struct EarlyCommits {
+    refused: Queue<EarlyCommit>,
+    room: Arc<Semaphore>,
+}
+
+/// A message that is dead after this many attempts, since its handler has committed.
+pub(crate) struct EarlyCommit {
+    pub(crate) delivery: Delivery,
+    pub(crate) identity: Identity,
+    pub(crate) attempts: u32,
+    pub(crate) room: OwnedSemaphorePermit,
+}
+
+/// How many are held in memory.
+const MOST: usize = 64;
+
+impl Default for EarlyCommits {
+    fn default() -> Self {
+        Self { refused: Queue::new(), room: Arc::new(Semaphore::new(MOST)) }
+    }
+}
+
+impl EarlyCommits {
+    /// Returns the permit to hold one more, if there is one.
+    pub(crate) fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().try_acquire_owned().ok()
+    }
+
+    /// Passes one to the task that writes them.
+    pub(crate) fn refused(&self, commit: EarlyCommit) {
+        self.refused.push(commit);
+    }
+
+    /// Waits for one. Cancel safe.
+    pub(crate) async fn next(&self) -> EarlyCommit {
+        loop {
+            // The queue is never closed.
+            if let Some(commit) = self.refused.recv().await {
+                return commit;
+            }
+        }
+    }
+}

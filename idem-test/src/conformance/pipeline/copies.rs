@@ -1,0 +1,51 @@
+//! Copies of a message that runs.
+
+use std::time::Duration;
+
+use idem_core::DeliveryOrder;
+
+use crate::Publication;
+use crate::conformance::soon;
+use crate::conformance::store::World;
+
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
+
+const COPIES: u64 = 20;
+
+/// There are more copies than lanes. They wait without a lane, keep their leases, and are acked after the message has
+/// committed. With an order, each copy comes under another ordering key.
+pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        // The slow message has the only writer.
+        return;
+    }
+    let line = Line::new(world).await;
+    let lease = Duration::from_secs(2);
+    line.broker.lease(Some(lease));
+    let order = if W::BATCH == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
+    let publish = |order: Order, key| line.publish(Publication::from(order).ordering_key(key));
+    let slow = Order::new("a", &[Act::Wait]);
+    let worker = line.start_with(Settings { concurrency: 2, order, ..Settings::default() });
+    publish(slow.clone(), 0);
+    soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
+    (1..=COPIES).for_each(|key| publish(slow.clone(), key));
+    soon(line.queue.delivered(1 + COPIES as usize)).await;
+    for n in 0..10 {
+        publish(Order::ok(&n.to_string()), COPIES + 1);
+    }
+    assert!(line.outcomes(10).await.iter().all(|outcome| outcome == "processed"));
+    soon(line.queue.settled(10)).await;
+    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
+    tokio::time::sleep(lease + lease / 2).await;
+    assert_eq!((line.queue.counts().unsettled, line.desk.runs("a")), (1 + COPIES as usize, 1));
+    line.desk.go.send_replace(true);
+    let outcomes = line.outcomes(11 + COPIES as usize).await;
+    assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), COPIES as usize, "{outcomes:?}");
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.redeliveries, counts.stale), (0, 0), "{counts:?}");
+    assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}

@@ -1,0 +1,107 @@
+//! Outcomes that the database refuses to record.
+
+use std::time::Duration;
+
+use idem_core::store::Claims;
+use idem_core::{Delivery, Reason};
+
+use crate::conformance::soon;
+use crate::conformance::store::World;
+
+use super::crashes::schedule_delivery;
+use super::line::Line;
+use super::orders::{Act, Order};
+use super::settings::Settings;
+
+/// More rows that are not recorded than run at once, and others that are due after them.
+async fn rows<W: World>(line: &Line<W>, acts: &[Act]) {
+    let handler = line.store.register("billing", &["", "orders"]).await.unwrap()[1];
+    for (id, acts) in [("bad 1", acts), ("bad 2", acts), ("x", &[Act::Ok][..]), ("y", &[Act::Ok]), ("z", &[Act::Ok])] {
+        let order = Order::new(id, acts).by_attempt();
+        schedule_delivery(line, handler, id, Delivery::new("orders", serde_json::to_vec(&order).unwrap())).await;
+    }
+}
+
+async fn processed<W: World>(line: &Line<W>, ids: &[&str]) {
+    soon(async {
+        for id in ids {
+            while line.effects(id).await == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    })
+    .await;
+}
+
+async fn are_dead<W: World>(line: &Line<W>, number: usize) {
+    soon(async {
+        while line.dead().await.len() < number {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    for row in line.dead().await {
+        assert_eq!((row.reason, row.attempts), (Some(Reason::Committed), 1));
+    }
+}
+
+/// A handler has committed, and its dead letter is refused. The only lane goes on, and the dead letter is written as
+/// soon as nothing refuses it.
+pub async fn a_dead_letter_that_is_refused_costs_no_lane<W: World>(world: W) {
+    if W::FEATURES.refuses_commit || W::INBOX {
+        return;
+    }
+    let line = Line::new(world).await;
+    line.refuse("INSERT", "inbox_messages", Some("bad")).await;
+    line.publish(Order::new("bad", &[Act::Commit]));
+    for id in ["x", "y", "z"] {
+        line.publish(Order::ok(id));
+    }
+    let worker = line.start_with(Settings { concurrency: 1, ..Settings::default() });
+    processed(&line, &["x", "y", "z"]).await;
+    assert!(line.dead().await.is_empty());
+    line.allow("inbox_messages").await;
+    are_dead(&line, 1).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    let mut outcomes = line.outcomes(4).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["dead: committed by its handler", "processed", "processed", "processed"]);
+    assert_eq!(line.effects("bad").await, 1);
+}
+
+/// The same for rows of the inbox.
+pub async fn a_dead_letter_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
+    if W::FEATURES.refuses_commit {
+        return;
+    }
+    let line = Line::new(world).await;
+    rows(&line, &[Act::Commit]).await;
+    line.refuse("INSERT", "inbox_messages", None).await;
+    let worker = line.start();
+    processed(&line, &["x", "y", "z"]).await;
+    assert!(line.dead().await.is_empty());
+    line.allow("inbox_messages").await;
+    are_dead(&line, 2).await;
+    worker.stop().await;
+    assert_eq!((line.effects("bad 1").await, line.effects("bad 2").await), (1, 1));
+}
+
+/// A row has failed, and its failure cannot be recorded. It is given back, and waits longer each time.
+pub async fn a_failure_of_a_row_that_is_refused_costs_no_slot<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        // There is no statement that adds a constraint.
+        return;
+    }
+    let line = Line::new(world).await;
+    rows(&line, &[Act::Fail, Act::Ok]).await;
+    let table = line.world.own("inbox_messages");
+    line.world.run(&format!("ALTER TABLE {table} ADD CONSTRAINT untried CHECK (attempts = 0)")).await;
+    let worker = line.start();
+    processed(&line, &["x", "y", "z"]).await;
+    assert!(line.scheduled().await.iter().all(|row| row.attempts == 0 && row.breaks == 0));
+    line.world.run(&format!("ALTER TABLE {table} DROP CONSTRAINT untried")).await;
+    processed(&line, &["bad 1", "bad 2"]).await;
+    worker.stop().await;
+    assert!(line.dead().await.is_empty());
+}
