@@ -25,7 +25,8 @@ impl<S: Store> Runner<S> {
         let (began, mut quiet, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
         while !draining.is_cancelled() {
             // Reserved before the process goes quiet for it, so that no other process of the fleet does.
-            let Some(mut row) = self.take(Kind::Suspect, Limit::rows(1)).await?.pop() else { break };
+            let wanted = Limit { since: self.looks.take_suspect(Instant::now()), ..Limit::rows(1) };
+            let Some(mut row) = self.take(Kind::Suspect, wanted).await?.pop() else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
                 (quiet, any) = (None, true);
                 // However many of them wait for a registry, ordinary rows get their turn.
