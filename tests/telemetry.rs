@@ -188,7 +188,7 @@ async fn a_conflict_is_a_line_with_its_key() {
     for batch in [1, 2] {
         let (_, lines) = run_in_batches(vec![message("a", false), message("a", true)], batch).await;
         let conflict = lines.line("reason=conflict");
-        assert!(conflict.contains("another message was taken over under the key a before"), "{conflict:?}");
+        assert!(conflict.contains("another message was already claimed under the key a"), "{conflict:?}");
     }
 }
 

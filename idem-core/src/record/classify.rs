@@ -34,7 +34,7 @@ pub(crate) fn classify(
         Claimed::Found(None) => Classified::Gone,
         Claimed::Found(Some(claim)) if claim.fingerprint == identity.fingerprint => Classified::Duplicate(claim.age),
         Claimed::Found(Some(_)) => {
-            Classified::Conflict(format!("another message was taken over under the key {} before", identity.key))
+            Classified::Conflict(format!("another message was already claimed under the key {}", identity.key))
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         let new = Claimed::New { pruned_through: None };
         let pruned = Claimed::New { pruned_through: Some(SystemTime::UNIX_EPOCH) };
         let old = || Classified::TooOld("old".to_owned());
-        let conflict = || Classified::Conflict("another message was taken over under the key a before".to_owned());
+        let conflict = || Classified::Conflict("another message was already claimed under the key a".to_owned());
         let table = [
             (new, Classified::New),
             (pruned, old()),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_to_run_has_its_outcome_by_its_claim_alone() {
+    fn the_claim_decides_the_outcome_of_a_message_that_does_not_run() {
         let meters = Meters::new("billing", "orders");
         let dead = |reason| Some(Outcome::Dead { reason });
         let table = [

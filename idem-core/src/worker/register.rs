@@ -28,7 +28,7 @@ pub(super) async fn register<S: Store>(
     let retentions = store.retention(&ids).await.map_err(failed)?;
     // Recorded before any check can fail: if two workers would each refuse because of the other's rows, the one that
     // starts second succeeds.
-    store.seen(&ids).await.map_err(failed)?;
+    store.record_seen(&ids).await.map_err(failed)?;
     if !settings.allow_unregistered_rows {
         let waiting = store.waiting(consumer).await.map_err(failed)?;
         Unregistered { consumer, names: &names[1..] }

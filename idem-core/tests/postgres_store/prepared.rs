@@ -4,7 +4,7 @@ use idem_core::store::postgres::Txn;
 use idem_core::store::{CommitResult, Fate, RollbackResult, Transactions};
 use sqlx::{AssertSqlSafe, Executor};
 
-use crate::world::{World, fresh, lend, world};
+use crate::world::{World, fresh, handler_connection, world};
 
 /// What a handler does around its PREPARE, with the name of the transaction in place of `NAME`.
 const ABUSES: [&str; 6] = [
@@ -30,9 +30,9 @@ async fn prepares() -> Option<World> {
 /// A transaction with a claim and an effect, which this has prepared.
 async fn prepared(world: &World, key: &str, abuse: &str) -> Txn {
     let mut txn = world.claimed(key).await;
-    crate::world::effect(&world.schema, lend(&mut txn)).await;
+    crate::world::effect(&world.schema, handler_connection(&mut txn)).await;
     let name = format!("E'it''s \\\\ {}'", fresh("prepared"));
-    let _ = lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(abuse.replace("NAME", &name)))).await;
+    let _ = handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(abuse.replace("NAME", &name)))).await;
     txn
 }
 

@@ -4,7 +4,7 @@ use idem_core::store::{ClaimState, Claims, Transactions};
 use sqlx::Executor;
 
 use crate::sessions::narrow;
-use crate::world::{DEADLINE, backend, lend};
+use crate::world::{DEADLINE, backend, handler_connection};
 
 /// Refuses each claim whose key is a code, with that code.
 const REFUSE: &str = "
@@ -26,11 +26,11 @@ async fn a_session_is_kept_after_a_refusal_that_others_caused_and_closed_after_a
     for (codes, is_kept) in [(&kept[..], true), (&closed[..], false)] {
         for code in codes {
             let mut txn = world.store.begin(DEADLINE).await.unwrap();
-            let session = backend(lend(&mut txn)).await;
+            let session = backend(handler_connection(&mut txn)).await;
             world.store.claim(&mut txn, &world.identity(code), ClaimState::Processed).await.unwrap_err();
             let _ = world.store.rollback(txn).await;
             let mut next = world.store.begin(DEADLINE).await.unwrap();
-            assert_eq!(backend(lend(&mut next)).await == session, is_kept, "{code}");
+            assert_eq!(backend(handler_connection(&mut next)).await == session, is_kept, "{code}");
             world.store.rollback(next).await.unwrap();
         }
     }

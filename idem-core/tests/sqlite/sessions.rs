@@ -120,7 +120,7 @@ async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core
     let mut txn = world.store.begin(LONG).await.unwrap();
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     run(&mut txn, does).await.unwrap();
-    assert_ne!(world.store.between(&mut txn).await.unwrap(), TxnState::Ended);
+    assert_ne!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     txn
 }
 

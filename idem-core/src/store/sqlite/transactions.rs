@@ -27,7 +27,7 @@ impl Transactions for Sqlite {
     }
 
     /// Nothing is written outside of the transaction, so the commit detects that it has ended.
-    async fn between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
+    async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
         txn.share();
         Ok(TxnState::Unknown)
     }
