@@ -127,7 +127,7 @@ reasons! {
     Crashed = "crashed",
     /// The database connection was lost ten times while it ran.
     BrokeConnection = "broke its connection",
-    /// The handler ran ROLLBACK: none of its writes are in the database.
+    /// The handler ran ROLLBACK or PREPARE TRANSACTION: none of its writes are in the database.
     RolledBack = "rolled back by its handler",
     /// The handler ran COMMIT: some of its writes are committed. It can be replayed only by force.
     Committed = "committed by its handler",

@@ -20,10 +20,14 @@ mod inbox;
 mod lanes;
 #[path = "postgres_store/limits.rs"]
 mod limits;
+#[path = "postgres_store/prepared.rs"]
+mod prepared;
 #[path = "postgres_store/proxy.rs"]
 mod proxy;
 #[path = "postgres_store/prune.rs"]
 mod prune;
+#[path = "postgres_store/refusals.rs"]
+mod refusals;
 #[path = "postgres_store/roles.rs"]
 mod roles;
 #[path = "postgres_store/round_trips.rs"]

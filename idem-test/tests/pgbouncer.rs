@@ -29,31 +29,52 @@ async fn a_pooler_that_was_not_told_of_is_refused_with_the_cure() {
     assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");
 }
 
-/// The sessions may write outside of idem's transactions, so a batch checks after each handler. A handler's own writes
-/// after its ROLLBACK remain.
 mod batch {
     use idem_test::conformance::pipeline::{self, InBatches, World};
 
-    use super::world::PgBouncerWorld;
-
     macro_rules! cases {
-        ($($name:ident)*) => {$(
+        ($world:ty: $($name:ident)*) => {$(
             #[tokio::test]
             async fn $name() {
-                if let Some(world) = InBatches::<PgBouncerWorld<true>>::make().await {
+                if let Some(world) = InBatches::<$world>::make().await {
                     pipeline::$name(world).await;
                 }
             }
         )*};
     }
 
-    cases! {
-        a_rollback_in_a_batch_harms_nobody_else
-        a_rollback_and_begin_in_a_batch_harms_nobody_else
-        nobody_is_charged_for_an_error_that_was_swallowed_before
-        a_write_behind_a_rollback_runs_at_most_twice
-        a_write_behind_a_rollback_at_the_end_runs_at_most_twice
-        a_write_and_an_error_behind_a_rollback_run_at_most_twice
+    mod read_only {
+        use super::{InBatches, World, pipeline};
+        use crate::world::PgBouncerWorld;
+
+        cases! {
+            PgBouncerWorld:
+            a_commit_harms_no_other_message
+            a_commit_that_is_not_looked_at_harms_no_other_message
+            a_commit_that_is_cut_off_harms_no_other_message
+            a_transaction_that_its_handler_prepared_is_rolled_back
+        }
+    }
+
+    /// The sessions may write outside of idem's transactions, so a batch checks after each handler. A handler's own
+    /// writes after its ROLLBACK remain.
+    mod writable {
+        use super::{InBatches, World, pipeline};
+        use crate::world::PgBouncerWorld;
+
+        cases! {
+            PgBouncerWorld<true>:
+            a_rollback_in_a_batch_harms_nobody_else
+            a_rollback_and_begin_in_a_batch_harms_nobody_else
+            nobody_is_charged_for_an_error_that_was_swallowed_before
+            a_write_behind_a_rollback_runs_at_most_twice
+            a_write_behind_a_rollback_at_the_end_runs_at_most_twice
+            a_write_and_an_error_behind_a_rollback_run_at_most_twice
+            a_commit_harms_no_other_message
+            a_commit_that_is_not_looked_at_harms_no_other_message
+            a_commit_that_is_cut_off_harms_no_other_message
+            a_transaction_that_its_handler_prepared_is_rolled_back
+        }
     }
 }
 

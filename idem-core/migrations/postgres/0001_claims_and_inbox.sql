@@ -68,6 +68,10 @@ BEGIN
     IF current_setting('idem.commit', true) = NEW.batch_xid::text THEN
         RETURN NULL;
     END IF;
+    -- A subscriber of logical replication writes the numbers of its publisher.
+    IF EXISTS (SELECT FROM pg_stat_get_activity(pg_backend_pid()) WHERE backend_type LIKE 'logical replication%') THEN
+        RETURN NULL;
+    END IF;
     IF current_setting('idem.fired', true) IS DISTINCT FROM statement_timestamp()::text THEN
         PERFORM set_config('idem.fired', statement_timestamp()::text, true);
         EXECUTE format('SET CONSTRAINTS %I.%I DEFERRED', TG_TABLE_SCHEMA, TG_NAME);
@@ -86,6 +90,9 @@ END $$;
 CREATE CONSTRAINT TRIGGER refuse_commit AFTER INSERT OR UPDATE OF batch_xid ON processed_messages
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (NEW.batch_xid = pg_catalog.pg_current_xact_id()) EXECUTE FUNCTION refuse_commit();
+
+-- Otherwise a handler that may set session_replication_role could commit.
+ALTER TABLE processed_messages ENABLE ALWAYS TRIGGER refuse_commit;
 
 -- Finds the claims to prune, for each handler by its retention.
 CREATE INDEX processed_messages_dated ON processed_messages (handler_id, processed_at) WHERE processed_at IS NOT NULL;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Store;
 use crate::runtime::Pipeline;
-use crate::store::{Fate, StoreError, Ticket};
+use crate::store::{CommitResult, Fate, StoreError, Ticket};
 
 use super::{Failure, RunResult};
 
@@ -38,6 +38,7 @@ impl<S: Store> Pipeline<S> {
         match Box::pin(self.fate(&ticket)).await {
             Some(Fate::Committed) => RunResult::CommittedEarly,
             Some(Fate::Running) | None => RunResult::Stopped,
+            Some(Fate::Ended) => RunResult::of(CommitResult::RolledBack),
             Some(Fate::CommitRefused) => RunResult::Failed(Failure::commit_refused()),
             Some(Fate::RolledBack) => ran,
         }

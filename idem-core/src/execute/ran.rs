@@ -43,7 +43,8 @@ impl RunResult {
                 not_before: None,
             }),
             CommitResult::RolledBack => Self::Failed(Failure {
-                error: "the handler ended the transaction by ROLLBACK: return an error instead".to_owned(),
+                error: "the handler ended the transaction by ROLLBACK or PREPARE TRANSACTION: return an error instead"
+                    .to_owned(),
                 given_up: Some(Reason::RolledBack),
                 not_before: None,
             }),

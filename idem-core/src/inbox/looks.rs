@@ -39,6 +39,11 @@ impl Looks {
         back(self.ordinary, now)
     }
 
+    /// Returns how far back the next take of a suspect has to search.
+    pub(super) fn take_suspect(&self, now: Instant) -> Option<Duration> {
+        back(self.suspect, now)
+    }
+
     /// Records whether a poll that began at this time found ordinary rows and suspects.
     pub(super) fn polled(&mut self, began: Instant, ordinary: bool, suspect: bool) {
         if !ordinary {
@@ -72,11 +77,13 @@ mod tests {
         for round in 0..3 {
             let start = round * 5;
             assert_eq!(looks.due(at(start)), LookBack::default());
-            assert_eq!(looks.take(at(start)), None, "what an unbounded poll has found is taken by an unbounded take");
+            let takes = [looks.take(at(start)), looks.take_suspect(at(start))];
+            assert_eq!(takes, [None, None], "what an unbounded poll has found is taken by an unbounded take");
             looks.polled(at(start), false, false);
             for second in 1..5 {
                 let bound = Some(Duration::from_secs(second) + MARGIN);
                 assert_eq!(looks.due(at(start + second)), LookBack { ordinary: bound, suspect: bound });
+                assert_eq!([looks.take(at(start + second)), looks.take_suspect(at(start + second))], [bound, bound]);
             }
         }
     }

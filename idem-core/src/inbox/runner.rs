@@ -45,7 +45,7 @@ pub(super) struct Runner<S: Store> {
     memory: Memory,
     /// The time of the last poll, as long as more rows are due than there are slots.
     polled: Option<Instant>,
-    looks: Looks,
+    pub(super) looks: Looks,
 }
 
 /// How long rows are taken without a poll while all slots are in demand. A suspect stops new starts up to that much

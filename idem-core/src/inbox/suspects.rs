@@ -28,7 +28,8 @@ impl<S: Store> Runner<S> {
         let mut closed = began;
         while !draining.is_cancelled() && (quiet.is_some() || !turn.is_early(ordinary)) {
             // Reserved before the process goes quiet for it, so that no other process of the fleet does.
-            let Some(mut row) = self.take(RowKind::Suspect, TakeLimit::rows(1)).await?.pop() else { break };
+            let wanted = TakeLimit { since: self.looks.take_suspect(Instant::now()), ..TakeLimit::rows(1) };
+            let Some(mut row) = self.take(RowKind::Suspect, wanted).await?.pop() else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
                 (quiet, any) = (None, true);
                 // However many of them wait for a registry, ordinary rows get their turn.

@@ -82,7 +82,8 @@ impl ExistingClaim {
 pub enum RollbackResult {
     /// Nothing of the transaction is in the database.
     RolledBack,
-    /// Nothing of the transaction is in the database, but the handler itself had ended it by ROLLBACK before it failed.
+    /// Nothing of the transaction is in the database, but the handler itself had ended it before it failed, by ROLLBACK or
+    /// PREPARE TRANSACTION.
     Ended,
     /// The handler had ended the transaction by COMMIT before it failed: the claim, and the handler's writes up to that
     /// point, are committed.
@@ -112,7 +113,8 @@ pub enum CommitResult {
     Done,
     /// The handler swallowed a SQL error, so the transaction was aborted; nothing was written.
     Swallowed,
-    /// The handler had ended the transaction by ROLLBACK; nothing of the claim was written.
+    /// The handler had ended the transaction by ROLLBACK, or had prepared it for another session to commit, which was
+    /// undone; nothing of the claim was written.
     RolledBack,
     /// The handler had ended the transaction by COMMIT: the claim, and the handler's writes up to that point, are
     /// committed.
@@ -127,7 +129,7 @@ pub enum CommitResult {
     /// There was no response ([`StoreError::ConnectionLost`]), or an unreliable one ([`StoreError::Unavailable`]): the
     /// transaction may have committed or not. The connection is closed. The claim tells which.
     Unknown(StoreError),
-    /// The connection was lost before COMMIT was sent: nothing was written, unless the handler had run COMMIT. The
+    /// The connection was lost before COMMIT was sent or run: nothing was written, unless the handler had run COMMIT. The
     /// ticket tells.
     NotSent(StoreError, Option<Box<Ticket>>),
 }
@@ -157,6 +159,9 @@ pub enum Fate {
     Running,
     /// Nothing of it is in the database.
     RolledBack,
+    /// Nothing of it is in the database; the handler itself had ended it, so that another session could commit it, and
+    /// the store has rolled it back.
+    Ended,
     /// Nothing of it is in the database; the handler had run COMMIT, which the database refused.
     CommitRefused,
     /// The claim, and the writes in the transaction, are committed.

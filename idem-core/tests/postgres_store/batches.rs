@@ -1,6 +1,8 @@
 //! Handlers that share a transaction: what they may not do to it, and what one of them leaves to the next.
 
-use idem_core::store::{ClaimState, Claims, CommitResult, Transactions, TxnState};
+use std::time::Duration;
+
+use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, RollbackResult, RowKind, Transactions, TxnState};
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::sessions::{narrow, state};
@@ -19,7 +21,7 @@ async fn a_batch_is_committed_by_nobody_but_idem() {
     let Some(mut world) = world().await else { return };
     let claims = format!("{}.processed_messages", world.schema);
     let disabled = format!("ALTER TABLE {claims} DISABLE TRIGGER ALL; COMMIT");
-    let ends: [&[&str]; 16] = [
+    let ends: [&[&str]; 17] = [
         &["COMMIT"],
         &["END"],
         &["COMMIT AND CHAIN"],
@@ -36,6 +38,7 @@ async fn a_batch_is_committed_by_nobody_but_idem() {
         &["SET ROLE pg_monitor", "COMMIT"],
         &["SET TRANSACTION READ ONLY", "COMMIT"],
         &["RESET ALL; COMMIT"],
+        &["SET LOCAL session_replication_role = replica", "COMMIT"],
     ];
     let prepares: i32 = sqlx::query_scalar("SELECT current_setting('max_prepared_transactions')::int")
         .fetch_one(&mut world.other)
@@ -53,9 +56,35 @@ async fn a_batch_is_committed_by_nobody_but_idem() {
         let by_the_server = prepares == 0 && refused.contains("prepared transactions are disabled");
         assert!(by_the_server || named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
         let undone = world.store.rollback(txn).await.unwrap();
-        assert_ne!(undone, idem_core::store::RollbackResult::CommittedEarly, "{statements:?}");
+        assert_ne!(undone, RollbackResult::CommittedEarly, "{statements:?}");
         assert_eq!(world.claims().await, 0, "{statements:?}");
     }
+    world.end().await;
+}
+
+/// Beside claims of other transactions, and when rows start.
+#[tokio::test]
+async fn a_batch_is_committed_by_nobody_but_idem_however_it_begins() {
+    let Some(mut world) = world().await else { return };
+    let mut beside = world.store.begin(DEADLINE).await.unwrap();
+    raw(&mut beside, "SELECT 1").await;
+    let ids = ["a", "b"].map(|key| world.identity(key));
+    world.store.claim_many(&mut beside, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
+
+    world.schedule("c", Ok(Duration::ZERO)).await;
+    world.schedule("d", Ok(Duration::ZERO)).await;
+    let rows = world.take(RowKind::Ordinary, 2).await;
+    let mut rows_start = world.store.begin(DEADLINE).await.unwrap();
+    let started = world.store.start_many(&mut rows_start, &rows.iter().collect::<Vec<_>>()).await.unwrap();
+    assert_eq!(started, [true, true]);
+
+    for mut txn in [beside, rows_start] {
+        let refused = handler_connection(&mut txn).execute(sqlx::raw_sql("COMMIT")).await.unwrap_err().to_string();
+        assert!(refused.contains("let idem commit"), "{refused}");
+        assert_eq!(world.store.rollback(txn).await.unwrap(), RollbackResult::Ended);
+    }
+    assert_eq!(world.number("SELECT count(*) FROM processed_messages WHERE processed_at IS NOT NULL").await, 0);
+    assert_eq!(world.number("SELECT count(*) FROM inbox_messages").await, 2);
     world.end().await;
 }
 

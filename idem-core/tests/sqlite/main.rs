@@ -8,5 +8,6 @@ mod inbox;
 mod nested;
 mod open;
 mod prune;
+mod sessions;
 mod world;
 mod writer;

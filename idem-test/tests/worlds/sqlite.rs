@@ -44,6 +44,7 @@ impl World for SqliteWorld {
         suicide: None,
         lost_race: None,
         check_constraints: None,
+        prepares: None,
         long: LONG,
         stuck: LONG,
         lasts: "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT count(*) FROM n",

@@ -13,7 +13,7 @@ use crate::{place, process};
 /// PostgreSQL: user `idem`, a superuser, with password `secret` and a database `idem`.
 ///
 /// It is configured as in production: fsync is on, and the password is required (scram-sha-256). There is no Unix
-/// socket. PREPARE TRANSACTION is allowed, so that tests can show that idem refuses it to handlers.
+/// socket. PREPARE TRANSACTION is allowed, so that tests can show what idem does when handlers run it.
 ///
 /// If `IDEM_POSTGRES_BIN` is set, it is the directory of the programs to run (`initdb` and others), so that tests can
 /// run against a version other than the installed one.
@@ -24,7 +24,7 @@ const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 300
-max_prepared_transactions = 2
+max_prepared_transactions = 32
 shared_buffers = 256MB
 fsync = on
 synchronous_commit = on

@@ -10,6 +10,7 @@ use super::clean::PREPARED;
 use super::connection::Answer;
 use super::guard::{CHANGED, ENDED, check};
 use super::limits::OWN;
+use super::prepared;
 use super::txn::{Txn, not_answered};
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
@@ -69,6 +70,9 @@ fn question(txn: &Txn) -> (String, usize) {
 
 /// Handles an error of the server in the guard or COMMIT.
 async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
+    // The guard has refused, so COMMIT was not run: the end of the transaction can be asked for on another connection.
+    let ticket = txn.ticket().map(Box::new);
+    let unknown = |error| CommitResult::NotSent(StoreError::ConnectionLost(error), ticket);
     let says = |text: &str| matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(text));
     let ended = says(ENDED);
     if says(CHANGED) {
@@ -84,7 +88,7 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
         "22P02" if ended => match fate(txn).await {
             Fate::Undone | Fate::Ended => CommitResult::RolledBack,
             Fate::Committed => CommitResult::CommittedEarly,
-            Fate::Unknown(error) => CommitResult::Unknown(StoreError::ConnectionLost(error)),
+            Fate::Unknown(error) => unknown(error),
         },
         "25P02" if txn.xid.is_none() => closed(txn, finished, |_| CommitResult::Swallowed, failure).await,
         // The aborted transaction may be another one, begun after the handler ended this one.
@@ -92,7 +96,7 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
             Fate::Undone => CommitResult::Swallowed,
             Fate::Ended => CommitResult::RolledBack,
             Fate::Committed => CommitResult::CommittedEarly,
-            Fate::Unknown(error) => CommitResult::Unknown(StoreError::ConnectionLost(error)),
+            Fate::Unknown(error) => unknown(error),
         },
         // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
         // nothing was written (PostgreSQL manual, 20.11.1).
@@ -132,7 +136,7 @@ async fn closed(
 enum Fate {
     /// It was open, and was rolled back.
     Undone,
-    /// The handler ended it by ROLLBACK.
+    /// The handler ended it by ROLLBACK, or prepared it, which was undone.
     Ended,
     /// The handler ended it by COMMIT.
     Committed,
@@ -175,7 +179,12 @@ async fn fate(mut txn: Txn) -> Fate {
             Fate::Undone
         }
         Some("committed") => Fate::Committed,
-        // Prepared for two-phase commit, or too old to be known.
+        Some("in progress") => match prepared::roll_back(&mut txn.connection, &xid).await {
+            Ok(true) => Fate::Ended,
+            Ok(false) => Fate::Unknown("the handler ended its transaction, which still runs".into()),
+            Err(failure) => Fate::Unknown(failure.into_error()),
+        },
+        // Too old to be known.
         other => {
             let state = other.unwrap_or("not known");
             Fate::Unknown(format!("the transaction was ended by its handler, and is {state}").into())

@@ -8,6 +8,7 @@ use crate::store::{Fate, StoreError, Ticket};
 use super::Postgres;
 use super::answer::Failure;
 use super::connection::Connection;
+use super::prepared;
 
 const STATUS: &str = "SELECT pg_catalog.pg_xact_status($1::text::pg_catalog.xid8)";
 
@@ -20,7 +21,7 @@ const END: &str = "
 
 impl Postgres {
     /// Returns the fate of a transaction of another connection. A transaction that is still running is terminated: its
-    /// client is gone, and it holds the claim.
+    /// client is gone, and it holds the claim. So does one that its handler has prepared, which is rolled back.
     pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         let mut connection = self.pool().own().await?;
         let rows = match connection.autocommit(sqlx::query(STATUS).bind(&ticket.number)).await {
@@ -40,6 +41,15 @@ impl Postgres {
             _ => Fate::RolledBack,
         };
         if fate == Fate::Running {
+            match prepared::roll_back(&mut connection, &ticket.number).await {
+                Ok(true) => {
+                    connection.put_back();
+                    return Ok(Fate::Ended);
+                }
+                Ok(false) => {}
+                Err(Failure::Refused(_)) => return Ok(fate),
+                Err(lost) => return Err(lost.into()),
+            }
             let end = sqlx::query(END).bind(&ticket.number).bind(ticket.session);
             // If the role lacks the privilege, the caller waits for the transaction to end.
             if let Err(failure) = connection.autocommit(end).await {

@@ -11,7 +11,7 @@
 //! | `answer` | the meaning of the server's errors |
 //! | `transactions`, `txn`, `begin`, `guard`, `commit` | transactions: begin, guard and commit, roll back |
 //! | `clean` | removing a handler's state from a session |
-//! | `fate` | the fate of a transaction whose connection was lost |
+//! | `fate`, `prepared` | the fate of a transaction whose connection was lost, or that its handler has prepared |
 //! | `register`, `register_sql` | handlers as small integers |
 //! | `claims`, `claims_sql` | claims |
 //! | `inbox_rows`, `inbox_sql`, `rows` | inbox rows |
@@ -48,6 +48,7 @@ mod ping;
 #[cfg(test)]
 mod plans;
 mod pool;
+mod prepared;
 mod prune;
 mod prune_sql;
 mod ready;

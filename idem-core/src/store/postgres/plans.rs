@@ -212,6 +212,7 @@ async fn a_bounded_look_reads_no_more_under_an_old_snapshot() {
             take,
             "('{1,2}', 5, gen_random_uuid(), 10, 1000000, BACK)",
         ),
+        ("suspect", inbox_sql::take(inbox_sql::SUSPECT, 0), take, "('{1,2}', 1, gen_random_uuid(), 10, 1000000, BACK)"),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();

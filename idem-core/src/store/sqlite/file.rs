@@ -12,8 +12,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard, oneshot};
 
-use super::answer;
 use super::watch::Watch;
+use super::{answer, session};
 use crate::store::StoreError;
 
 /// All connections of this process to one file, shared by all handles and prefixes.
@@ -39,6 +39,8 @@ struct Slot {
 struct Writer {
     connection: SqliteConnection,
     watch: Arc<Watch>,
+    /// Its state before any handler used it.
+    state: String,
 }
 
 /// Interrupts the running statement; the connection's thread then closes the connection.
@@ -137,7 +139,8 @@ impl Writer {
         // transaction is forgotten instead of ended.
         std::mem::forget(connection.begin().await?);
         sqlx::query("ROLLBACK").execute(&mut connection).await?;
-        Ok((Self { connection, watch }, closed))
+        let state = session::state(&mut connection).await?;
+        Ok((Self { connection, watch, state }, closed))
     }
 }
 
@@ -157,7 +160,14 @@ impl Connection {
         sqlx::query(statement).execute(self.raw()).await.map(|_| ())
     }
 
-    /// Passes the connection to the next task in the queue. No transaction may be open.
+    /// Returns whether the connection is as it was before any handler used it.
+    pub(super) async fn is_unchanged(&mut self) -> bool {
+        let state = session::state(self.raw()).await;
+        state.is_ok_and(|state| state == self.writer.state)
+    }
+
+    /// Passes the connection to the next task in the queue. No transaction may be open, and nothing may be left of a
+    /// handler.
     pub(super) fn give_back(self) {
         let Self { writer, mut slot } = self;
         slot.idle = Some(writer);

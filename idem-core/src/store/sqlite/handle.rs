@@ -18,8 +18,12 @@ use crate::store::{ConnectionShares, StoreError};
 /// Unlike in PostgreSQL, a failed statement does not abort its transaction: if a handler swallows an error and returns
 /// `Ok`, its successful statements are committed. A statement that rolls back when it fails (`INSERT OR ROLLBACK`, a
 /// full disk) ends the transaction: the message then counts as rolled back by its handler, and the handler's later
-/// statements fail, so that none of its writes persist. Foreign keys are enforced. The connection is reused, so
-/// temporary tables, attached databases and pragmas of one handler are visible to the next one.
+/// statements fail, so that none of its writes persist. Foreign keys are enforced.
+///
+/// Handlers share the connection, so it is compared after each of them. A connection on which a handler leaves a
+/// temporary table, view or trigger, an attached database or a changed pragma is closed, and the next message gets
+/// another one. A batch in which one does so is split until each message runs alone. A handler that drops, detaches and
+/// restores these itself avoids both.
 ///
 /// Clones share their connections.
 ///

@@ -6,6 +6,7 @@
 //! | `options` | how a store is opened |
 //! | `migrate` | the tables |
 //! | `file` | the single writer of a file, and its queue |
+//! | `session` | what a handler can leave on its connection |
 //! | `watch` | hooks that track a connection's transactions |
 //! | `transactions`, `txn` | begin, guard, commit, rollback |
 //! | `claims` | claims |
@@ -27,6 +28,7 @@ mod operator;
 mod options;
 mod prune;
 mod register;
+mod session;
 mod sql;
 mod transactions;
 mod txn;
@@ -74,6 +76,6 @@ impl Sqlite {
 
 impl HasConnection<SqliteConnection> for Sqlite {
     fn connection(txn: &mut Txn) -> &mut SqliteConnection {
-        txn.connection()
+        txn.lend()
     }
 }

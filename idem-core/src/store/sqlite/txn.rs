@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::answer::{BUSY, CONSTRAINT, ERROR, LOCKED, code, unknown};
 use super::file::Connection;
 use super::handle::Sqlite;
+use super::session::CHANGED;
 use crate::Key;
 use crate::store::{CommitResult, HandlerId, RollbackResult, StoreError};
 
@@ -22,6 +23,10 @@ pub struct Txn {
     pub(super) connection: Connection,
     /// The claim that was inserted, or whose row was started, before the handler got the connection.
     guarded: Option<(HandlerId, Key)>,
+    /// Whether a handler has used the connection.
+    lent: bool,
+    /// Whether several handlers share it.
+    shared: bool,
 }
 
 impl fmt::Debug for Txn {
@@ -31,9 +36,25 @@ impl fmt::Debug for Txn {
 }
 
 impl Txn {
-    /// The connection.
+    /// The connection, for one of idem's own statements.
     pub(super) fn connection(&mut self) -> &mut SqliteConnection {
         self.connection.raw()
+    }
+
+    /// The connection, for a handler.
+    pub(super) fn lend(&mut self) -> &mut SqliteConnection {
+        self.lent = true;
+        self.connection.raw()
+    }
+
+    /// Records that another handler follows.
+    pub(super) fn share(&mut self) {
+        self.shared = true;
+    }
+
+    /// Returns whether the next message would find the connection as it was before this one.
+    async fn is_clean(&mut self) -> bool {
+        !self.lent || self.connection.is_unchanged().await
     }
 
     /// Returns whether the handler ran COMMIT.
@@ -62,12 +83,13 @@ pub(super) async fn begin(store: &Sqlite, handler_timeout: Duration) -> Result<T
         return Err(fault);
     }
     connection.watch().limit(handler_timeout);
-    Ok(Txn { connection, guarded: None })
+    Ok(Txn { connection, guarded: None, lent: false, shared: false })
 }
 
 pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
     // The handler timeout ends before COMMIT starts.
     txn.connection.watch().unlimited();
+    let clean = txn.is_clean().await;
     if let Some(claim) = txn.guarded {
         match txn.connection.run(r#"RELEASE "idem_guard""#).await {
             Ok(()) => txn.connection.watch().release(),
@@ -75,8 +97,17 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
             Err(error) => return CommitResult::Unknown(unknown(store.file.path(), error)),
         }
     }
+    if txn.shared && !clean {
+        TELL.call_once(|| {
+            tracing::warn!("{CHANGED}: such batches are split until each message is alone; undo it in the handler")
+        });
+        // Dropping the connection rolls back.
+        return CommitResult::Refused(CHANGED.into());
+    }
     let Err(error) = txn.connection.run("COMMIT").await else {
-        txn.connection.give_back();
+        if clean {
+            txn.connection.give_back();
+        }
         return CommitResult::Done;
     };
     let committed = match code(&error) {
@@ -86,11 +117,14 @@ pub(super) async fn commit(store: &Sqlite, mut txn: Txn) -> CommitResult {
         // After a failed write or fsync the frames may still be in the WAL, and become valid after a crash.
         _ => return CommitResult::Unknown(unknown(store.file.path(), error)),
     };
-    if txn.connection.run("ROLLBACK").await.is_ok() {
+    if txn.connection.run("ROLLBACK").await.is_ok() && clean {
         txn.connection.give_back();
     }
     committed
 }
+
+/// Warns only once that a batch was split.
+static TELL: std::sync::Once = std::sync::Once::new();
 
 /// The handler ended the transaction: by a statement, or silently by a failing `INSERT OR ROLLBACK`, a full disk or an
 /// interrupt. The connection is closed, because its state is unknown.
@@ -128,7 +162,10 @@ pub(super) async fn rollback(store: &Sqlite, mut txn: Txn) -> Result<RollbackRes
     };
     match answer {
         Ok(()) => {
-            txn.connection.give_back();
+            // Temporary objects that were made in the transaction are gone.
+            if txn.is_clean().await {
+                txn.connection.give_back();
+            }
             Ok(RollbackResult::RolledBack)
         }
         // There is no transaction, or not the one begun here: the handler has ended it.

@@ -149,6 +149,8 @@ macro_rules! pipeline_suite {
             a_commit_that_is_not_looked_at_harms_no_other_message
             a_commit_that_is_cut_off_harms_no_other_message
             a_commit_on_a_connection_that_is_lost_harms_no_other_message
+            a_transaction_that_its_handler_prepared_is_rolled_back
+            a_table_that_a_handler_leaves_hides_nothing_from_the_others
             a_handler_checks_its_constraints_among_others
             a_statement_that_outlives_its_handler_is_charged_once
             a_failure_is_recorded_again_and_the_handler_not_run_again

@@ -138,6 +138,30 @@ pub async fn a_commit_on_a_connection_that_is_lost_harms_no_other_message<W: Wor
     }
 }
 
+/// A prepared transaction keeps its claim locked until somebody ends it. It is rolled back, its message is dead, and the
+/// others go on.
+pub async fn a_transaction_that_its_handler_prepared_is_rolled_back<W: World>(world: W) {
+    let Some(prepares) = W::FEATURES.prepares else { return };
+    let line = Line::new(world).await;
+    if line.world.number(prepares).await == 0 {
+        return;
+    }
+    for (round, act) in [Act::Prepare, Act::PrepareFail, Act::PrepareHang].into_iter().enumerate() {
+        let id = format!("{act:?}");
+        among_others(&line, round, Order::new(&id, &[act]), round + 1).await;
+        let dead = &line.dead().await[0];
+        assert_eq!((dead.reason, dead.attempts, line.effects(&id).await), (Some(Reason::RolledBack), 1, 0), "{act:?}");
+    }
+}
+
+/// A temporary table stays in its session, and hides a table of the same name.
+pub async fn a_table_that_a_handler_leaves_hides_nothing_from_the_others<W: World>(world: W) {
+    let line = Line::new(world).await;
+    // Before the others in the order of a batch.
+    among_others(&line, 0, Order::new("! hides", &[Act::Hide]), 0).await;
+    assert_eq!(line.effects("! hides").await, 1);
+}
+
 /// A handler may check its deferred constraints before it ends.
 pub async fn a_handler_checks_its_constraints_among_others<W: World>(world: W) {
     if W::FEATURES.check_constraints.is_none() {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::Publication;
 use crate::conformance::store::{End, World};
 
-use super::panicky::{Extracted, panics};
+use super::panicky::{Bomb, Extracted, panics};
 
 /// How long a slow handler runs.
 const SLOW: Duration = Duration::from_millis(300);
@@ -62,6 +62,14 @@ pub(super) enum Act {
     CommitWait,
     /// Commits, ignores the result, and writes again.
     CommitWrite,
+    /// Prepares its transaction for another session to commit, and ignores the result.
+    Prepare,
+    /// Does that, then fails.
+    PrepareFail,
+    /// Does that, then exceeds the handler timeout.
+    PrepareHang,
+    /// Leaves a temporary table that hides the table of effects, where that is not named with its schema.
+    Hide,
     /// Checks its deferred constraints before it ends.
     Constraints,
     /// Runs a statement beyond its time limit, which the database does not cancel by itself.
@@ -207,6 +215,7 @@ impl<W: World, const REFUND: bool> Handler for Orders<W, REFUND> {
             }
             Act::Wait => desk.wait().await?,
             Act::Swallow => drop(W::execute(tx, "INSERT INTO there_is_no_such_table VALUES (1)").await),
+            Act::Hide => W::execute(tx, "CREATE TEMP TABLE effects (name VARCHAR(200) NOT NULL)").await?,
             Act::Constraints => W::execute(tx, W::FEATURES.check_constraints.unwrap()).await?,
             Act::Stuck => W::execute(tx, W::FEATURES.stuck).await?,
             Act::WaitFail => {
@@ -277,16 +286,15 @@ async fn end<W: World>(act: Act, desk: &Desk, name: &str, tx: &mut W::Connection
             let _ = W::execute(tx, "COMMIT").await;
             desk.write::<W>(&["behind its COMMIT"], tx).await?;
         }
+        Act::Prepare | Act::PrepareFail | Act::PrepareHang => {
+            drop(W::execute(tx, &format!("PREPARE TRANSACTION '{}'", uuid::Uuid::new_v4())).await);
+            match act {
+                Act::PrepareFail => return Err("failed behind its own PREPARE".into()),
+                Act::PrepareHang => std::future::pending().await,
+                _ => {}
+            }
+        }
         act => unreachable!("{act:?} ends no transaction"),
     }
     Ok(())
-}
-
-/// Panics when dropped, as the guards of some libraries do.
-struct Bomb;
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        assert!(std::thread::panicking(), "dropped before its end");
-    }
 }

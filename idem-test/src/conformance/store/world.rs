@@ -79,6 +79,9 @@ pub struct Features {
     pub lost_race: Option<&'static str>,
     /// A statement that checks constraints deferred until COMMIT.
     pub check_constraints: Option<&'static str>,
+    /// A query for how many transactions can be prepared at once for another session to commit (PREPARE TRANSACTION), if
+    /// the database has that.
+    pub prepares: Option<&'static str>,
     /// A statement that runs for at least 30 seconds.
     pub long: &'static str,
     /// A statement that runs that long regardless of the session's limits.
