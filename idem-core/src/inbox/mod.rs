@@ -5,14 +5,15 @@
 //! | `runner` | takes due rows and starts them |
 //! | `looks`, `memory` | how far back a poll searches, and how many bytes are taken |
 //! | `row` | runs one row |
-//! | `result` | records the result of a row |
+//! | `result` | records and reports the result of a row |
 //! | `rows` | runs rows that were taken together as a batch |
 //! | `suspects` | reserves suspects and runs them in isolation |
 //! | `fan_out` | replayed rows that several handlers take |
 //! | `preparing` | rows whose codec has to prepare |
-//! | `storing`, `stored` | collects deliveries to be stored, and stores a batch of them |
+//! | `storing`, `stored`, `arrived` | collects deliveries to be stored, and stores a batch of them |
 //! | `operator` | list, replay, discard |
 
+mod arrived;
 mod fan_out;
 mod looks;
 mod memory;

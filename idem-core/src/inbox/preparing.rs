@@ -12,7 +12,7 @@ use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation};
 use crate::store::{Row, RowResult};
 use crate::{Outcome, PrepareError, Reason, Store};
 
-use super::row::rejected;
+use super::result::rejected;
 
 impl<S: Store> Pipeline<S> {
     /// Leaves a row that cannot be decoded yet to its codec's preparation, which runs outside the slots: a registry

@@ -1,10 +1,12 @@
-//! Records the results of rows.
+//! Records and reports the results of rows.
 
-use tracing::Span;
+use std::time::Duration;
 
-use crate::Store;
-use crate::runtime::{Pipeline, warn_of_refusal};
-use crate::store::{Row, RowResult};
+use tracing::{Instrument, Span};
+
+use crate::runtime::{Pipeline, Progress, warn_of_refusal};
+use crate::store::{Row, RowResult, StoreError};
+use crate::{Outcome, Reason, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
     /// Records the result of a row. Returns `false` if that was not written: the row is another process's by now, the
@@ -31,4 +33,57 @@ impl<S: Store> Pipeline<S> {
         }
         noted
     }
+
+    /// Does the work for a taken row, and reports its outcome, if it has one.
+    pub(super) async fn conclude_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
+        let span = telemetry::span(self.system, &self.consumer, &row.delivery);
+        span.record("idem.handler", row.handler.as_str());
+        span.record("idem.key", tracing::field::display(&row.identity.key));
+        async {
+            if let Some(outcome) = work.await {
+                self.refusals.forget(row.id);
+                self.wrote(&outcome);
+                self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
+            }
+        }
+        .instrument(span)
+        .await;
+        self.rows.ran(&row.identity);
+    }
+
+    /// Makes a row dead that can never run as it is.
+    pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
+        let note = RowResult::Dead { reason, error };
+        let noted = self.record_result(row, &note).await;
+        rejected(row, noted, note)
+    }
+
+    /// Gives back a row that was not run. One that the database refuses waits longer each time.
+    pub(super) async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
+        let due = match self.outage.hold_for(fault) {
+            Progress::Refused { error, .. } => {
+                let (tries, wait) = self.refusals.count(row.id);
+                warn_of_refusal(&row.delivery, tries, error.as_ref());
+                wait
+            }
+            _ => Duration::from_millis(100),
+        };
+        self.record_result(row, &RowResult::GivenBack { due }).await;
+        None
+    }
+
+    pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
+        tracing::debug!(id = row.id, "the lease was lost before the row could begin");
+        if let Err(fault) = self.store.refund_start(row).await {
+            tracing::debug!(%fault, "the start was not refunded");
+        }
+        None
+    }
+}
+
+/// Logs a row that was rejected, if that was noted.
+pub(super) fn rejected(row: &Row, noted: bool, note: RowResult) -> Option<Outcome> {
+    let (true, RowResult::Dead { reason, error }) = (noted, note) else { return None };
+    telemetry::tell(Some(row.id), row.attempts, Err(reason), &error);
+    Some(Outcome::Dead { reason })
 }

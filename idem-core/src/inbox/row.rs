@@ -5,14 +5,13 @@ use std::slice;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use crate::batch::Verdict;
 use crate::execute::{Charge, Conclusion};
 use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Isolated, Pipeline, Progress, warn_of_refusal};
+use crate::runtime::{Isolated, Pipeline};
 use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
@@ -55,23 +54,6 @@ impl<S: Store> Pipeline<S> {
             }
         });
         self.conclude_row(row, work).await;
-    }
-
-    /// Does the work for a taken row, and reports its outcome, if it has one.
-    pub(super) async fn conclude_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
-        let span = telemetry::span(self.system, &self.consumer, &row.delivery);
-        span.record("idem.handler", row.handler.as_str());
-        span.record("idem.key", tracing::field::display(&row.identity.key));
-        async {
-            if let Some(outcome) = work.await {
-                self.refusals.forget(row.id);
-                self.wrote(&outcome);
-                self.emit(self.routes.meters(row.identity.handler), &row.delivery, &outcome);
-            }
-        }
-        .instrument(span)
-        .await;
-        self.rows.ran(&row.identity);
     }
 
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
@@ -223,27 +205,6 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Makes a row dead that can never run as it is.
-    pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
-        let note = RowResult::Dead { reason, error };
-        let noted = self.record_result(row, &note).await;
-        rejected(row, noted, note)
-    }
-
-    /// Gives back a row that was not run. One that the database refuses waits longer each time.
-    pub(super) async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
-        let due = match self.outage.hold_for(fault) {
-            Progress::Refused { error, .. } => {
-                let (tries, wait) = self.refusals.count(row.id);
-                warn_of_refusal(&row.delivery, tries, error.as_ref());
-                wait
-            }
-            _ => Duration::from_millis(100),
-        };
-        self.record_result(row, &RowResult::GivenBack { due }).await;
-        None
-    }
-
     /// Another process has the row now. Our start of it was not a crash, and is refunded.
     async fn lease_lost(&self, row: &Row, txn: S::Txn) -> Option<Outcome> {
         if let Err(fault) = self.store.rollback(txn).await {
@@ -251,25 +212,10 @@ impl<S: Store> Pipeline<S> {
         }
         self.refund_start(row).await
     }
-
-    pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
-        tracing::debug!(id = row.id, "the lease was lost before the row could begin");
-        if let Err(fault) = self.store.refund_start(row).await {
-            tracing::debug!(%fault, "the start was not refunded");
-        }
-        None
-    }
 }
 
 /// Returns the delays after which a row that lost its connection runs again: short ones, since the cause is mostly an
 /// outage.
 fn break_policy() -> RetryPolicy {
     RetryPolicy::new().min_delay(Duration::from_millis(100)).factor(2.0).max_delay(Duration::from_secs(10))
-}
-
-/// Logs a row that was rejected, if that was noted.
-pub(super) fn rejected(row: &Row, noted: bool, note: RowResult) -> Option<Outcome> {
-    let (true, RowResult::Dead { reason, error }) = (noted, note) else { return None };
-    telemetry::tell(Some(row.id), row.attempts, Err(reason), &error);
-    Some(Outcome::Dead { reason })
 }

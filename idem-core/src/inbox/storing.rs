@@ -12,6 +12,8 @@ use tokio::time::Instant;
 use crate::runtime::{Arrival, Pipeline, Queue, at, extend_all, is_urgent};
 use crate::{Acker, Delivery, Store};
 
+use super::arrived::Arrived;
+
 /// The maximum number of deliveries in a batch, and about the maximum number of bytes, since they are in memory twice
 /// while they are sent.
 const MOST: usize = 100;
@@ -114,44 +116,9 @@ async fn extend<A: Acker>(waiting: &mut VecDeque<Arrived<A>>) {
     waiting.iter_mut().for_each(|arrived| arrived.since = Instant::now());
 }
 
-/// A delivery to be stored.
-pub(super) struct Arrived<A> {
-    pub(super) delivery: Delivery,
-    pub(super) acker: A,
-    /// When its lease began.
-    since: Instant,
-    pub(super) counted: Counted,
-}
-
-impl<A> Arrived<A> {
-    fn new<S: Store>(pipeline: &Pipeline<S>, delivery: Delivery, acker: A) -> Self {
-        Self::again(delivery, acker, Counted::new(&pipeline.metrics.in_flight))
-    }
-
-    /// Wraps a delivery that comes back from a batch.
-    pub(super) fn again(delivery: Delivery, acker: A, counted: Counted) -> Self {
-        Self { delivery, acker, since: Instant::now(), counted }
-    }
-}
-
-/// Counts a delivery as in flight for as long as it lives.
-pub(super) struct Counted(metrics::Gauge);
-
-impl Counted {
-    fn new(in_flight: &metrics::Gauge) -> Self {
-        in_flight.increment(1);
-        Self(in_flight.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.decrement(1);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::arrived::Counted;
     use super::*;
 
     #[tokio::test]
@@ -161,7 +128,7 @@ mod tests {
             [("a", None), ("b", Some(1)), ("c", Some(4)), ("d", Some(5)), ("e", None), ("f", Some(20))]
         {
             let delivery = Delivery::new("orders", payload).with_delivery_count(count);
-            wait(&mut waiting, Arrived::again(delivery, (), Counted(metrics::Gauge::noop())));
+            wait(&mut waiting, Arrived::again(delivery, (), Counted::new(&metrics::Gauge::noop())));
         }
         let stored = next(&mut waiting);
         let stored: Vec<_> = stored.iter().map(|arrived| &arrived.delivery.payload()[..]).collect();

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use crate::delivery::Refused;
 use crate::registry::NoJob;
-use crate::runtime::{
-    Held, HoldReason, KeyTicket, Pipeline, Progress, extended, hold_wait, is_urgent, warn_of_refusal,
-};
+use crate::runtime::{Held, HoldReason, KeyTicket, Pipeline, Progress, extended, is_urgent, warn_of_refusal};
 use crate::store::{Identity, StoreError};
 use crate::{Acker, Delivery, Outcome, Store};
 
@@ -145,17 +143,5 @@ impl<S: Store> Pipeline<S> {
             }
             Err(fault) => tracing::debug!(%fault, "what was stored ahead of its turn is looked for later"),
         }
-    }
-
-    /// Makes a row due that this process or an earlier one stored ahead of its turn.
-    pub(super) async fn make_due(&self, identity: &Identity) {
-        let mut holds = 0;
-        while let Err(fault) = self.store.make_due(identity, Duration::ZERO).await {
-            drop(self.outage.hold_for(fault));
-            self.outage.over().await;
-            tokio::time::sleep(hold_wait(holds)).await;
-            holds += 1;
-        }
-        self.scheduled.notify_one();
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `waiting` | holds deliveries that wait |
+//! | `waiting`, `holding` | deliveries that wait, and what holds them |
 //! | `turn` | the wait for a turn, or for the inbox row of a message |
 //! | `ahead` | stores redelivered messages ahead of their turn |
 //! | `preparing` | the wait for a codec |
@@ -23,11 +23,12 @@
 
 mod ahead;
 mod fan_out;
+pub(crate) mod holding;
 mod preparing;
 mod room;
 mod set_aside;
 mod turn;
-pub(crate) mod waiting;
+mod waiting;
 
 use std::pin::pin;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::runtime::{KeyTicket, Pipeline, jittered, kept};
+use crate::runtime::{KeyTicket, Pipeline, hold_wait, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Store};
 
@@ -45,6 +45,18 @@ impl<S: Store> Pipeline<S> {
             }
         };
         self.unless_over(acker, done).await
+    }
+
+    /// Makes a row due that this process or an earlier one stored ahead of its turn.
+    async fn make_due(&self, identity: &Identity) {
+        let mut holds = 0;
+        while let Err(fault) = self.store.make_due(identity, Duration::ZERO).await {
+            drop(self.outage.hold_for(fault));
+            self.outage.over().await;
+            tokio::time::sleep(hold_wait(holds)).await;
+            holds += 1;
+        }
+        self.scheduled.notify_one();
     }
 
     pub(super) async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {

@@ -1,16 +1,11 @@
 //! Deliveries that wait: ordered ones, those whose key is in progress, those that the database refuses, and those whose
-//! codec has to prepare. They use memory but no lane: lanes are for deliveries that can run.
+//! codec has to prepare.
 
-use std::sync::Arc;
+use tracing::Span;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use tracing::{Instrument, Span};
-
-use crate::runtime::{Arrival, KeyTicket, Pipeline, Queue, Unwinding, refused_wait};
+use crate::runtime::KeyTicket;
 use crate::store::Identity;
-use crate::{Acker, Delivery, Outcome, Store, telemetry};
-
-use super::ahead::Ahead;
+use crate::{Delivery, Outcome};
 
 /// A delivery that cannot run now.
 #[allow(clippy::large_enum_variant, reason = "most are of the large kind, and a box would be an allocation for each")]
@@ -38,115 +33,4 @@ pub(crate) struct RowWait<A> {
     pub(crate) identity: Box<Identity>,
     pub(crate) outcome: Outcome,
     pub(crate) span: Span,
-}
-
-/// Holds waiting deliveries, extends their leases, and passes each one to the lanes when its turn comes. Returns once
-/// `waiting` is closed and empty and no delivery waits, which the worker's drain brings about.
-pub(crate) async fn run<S: Store, A: Acker>(
-    pipeline: Arc<Pipeline<S>>,
-    waiting: Queue<Waiting<A>>,
-    lanes: Queue<Arrival<A>>,
-) {
-    let mut waits = FuturesUnordered::new();
-    let mut open = true;
-    while open || !waits.is_empty() {
-        tokio::select! {
-            received = waiting.recv(), if open => match received {
-                Some(wait) => waits.push(pipeline.defect.task("waiting", pipeline.wait(wait))),
-                None => open = false,
-            },
-            Some(ended) = waits.next() => ended.flatten().into_iter().for_each(|arrival| lanes.push(arrival)),
-        }
-    }
-}
-
-impl<S: Store> Pipeline<S> {
-    /// Waits until the delivery can run, and returns it; `None` if nothing is left to run.
-    pub(crate) async fn wait<A: Acker>(&self, waiting: Waiting<A>) -> Option<Arrival<A>> {
-        match waiting {
-            Waiting::Turn(delivery, acker, place) if delivery.redelivered() => {
-                let _unwinding = Unwinding(&self.draining);
-                let span = telemetry::span(self.system, &self.consumer, &delivery);
-                self.store_and_wait(delivery, acker, place).instrument(span).await;
-            }
-            Waiting::Turn(delivery, mut acker, place) => {
-                let _unwinding = Unwinding(&self.draining);
-                if self.turn(&mut acker, &place).await {
-                    return Some((delivery, acker, Some(place)));
-                }
-                self.give_up(acker).await;
-            }
-            Waiting::Key(delivery, mut acker, place, key) => {
-                let _unwinding = Unwinding(&self.draining);
-                if self.turn(&mut acker, &key).await {
-                    // Without its place: in a batch it may run with others of its key.
-                    return Some((delivery, acker, place));
-                }
-                self.give_up(acker).await;
-            }
-            Waiting::Refused(delivery, mut acker, place) => {
-                let _unwinding = Unwinding(&self.draining);
-                if self.refused(&mut acker, refused_wait(delivery.refused.tries().saturating_sub(1))).await {
-                    return Some((delivery, acker, place));
-                }
-                self.give_up(acker).await;
-            }
-            Waiting::Preparation(mut delivery, mut acker, place) => {
-                let _unwinding = Unwinding(&self.draining);
-                let span = telemetry::span(self.system, &self.consumer, &delivery);
-                if self.prepared(&mut delivery, &mut acker).instrument(span).await {
-                    return Some((delivery, acker, place));
-                }
-                self.give_up(acker).await;
-            }
-            Waiting::Row(row) => {
-                let span = row.span.clone();
-                self.wait_for_row(*row).instrument(span).await;
-            }
-        }
-        None
-    }
-
-    /// Stores a redelivered delivery before it waits for its turn. It then needs no lane, since it runs from the inbox.
-    async fn store_and_wait<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: KeyTicket) {
-        match self.store_ahead(&mut delivery, &mut acker).await {
-            Some(Ahead::Row(outcome, identity)) => {
-                if !self.turn_of_row(&mut acker, &place, (&outcome, &identity)).await {
-                    return self.give_up(acker).await;
-                }
-                let (place, span) = (Some(place), Span::current());
-                self.wait_for_row(RowWait { delivery, acker, place, identity, outcome, span }).await;
-            }
-            Some(Ahead::Dead(outcome)) => {
-                self.settle(acker).await;
-                self.emit(self.meters(&delivery), &delivery, &outcome);
-            }
-            None => self.give_up(acker).await,
-        }
-    }
-
-    async fn wait_for_row<A: Acker>(&self, wait: RowWait<A>) {
-        let RowWait { delivery, mut acker, place, identity, outcome, .. } = wait;
-        let _unwinding = Unwinding(&self.draining);
-        let known = outcome == Outcome::Duplicate;
-        if !known {
-            self.emit(self.meters(&delivery), &delivery, &outcome);
-        }
-        if !self.row_done(&mut acker, &identity).await {
-            return self.give_up(acker).await;
-        }
-        self.settle(acker).await;
-        if known {
-            self.emit(self.meters(&delivery), &delivery, &outcome);
-        }
-        drop(place);
-    }
-
-    /// Ends a wait without success: the worker drains, or the delivery is lost.
-    async fn give_up<A: Acker>(&self, acker: A) {
-        if acker.is_live() {
-            return self.release(acker).await;
-        }
-        tracing::debug!("the delivery was lost; the broker redelivers it");
-    }
 }
