@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
-    Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed,
+    Filter, HandlerId, History, Identity, InboxRows, Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed,
     RollbackResult, Row, Stats, StoreError, Transactions, Waiting,
 };
 use idem::{Error, Key};
@@ -58,8 +58,8 @@ impl Claims for Nothing {
         Ok(())
     }
 
-    async fn has_history(&self, _: &str) -> Answer<bool> {
-        Ok(false)
+    async fn histories(&self, _: &str) -> Answer<Vec<History>> {
+        Ok(Vec::new())
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Answer<Vec<Option<Duration>>> {

@@ -58,10 +58,7 @@ impl Unregistered<'_> {
         } else {
             format!("and which no worker has had for {}: nobody runs them", ago(*seen))
         };
-        let others = match names {
-            [] | [_] => String::new(),
-            [first, others @ ..] => format!(" (or, in the place of {first:?}, to one of {others:?})"),
-        };
+        let others = others(names);
         format!(
             "the inbox has rows of {consumer:?} for the handler {handler:?}, which this worker does not have, {seen}. If a \
              release was rolled back, its next start runs them. If the handler has another name now, let it keep the old \
@@ -75,14 +72,22 @@ impl Unregistered<'_> {
     }
 }
 
+/// Names the handlers to which one could be renamed instead of the first.
+pub(super) fn others(names: &[&str]) -> String {
+    match names {
+        [] | [_] => String::new(),
+        [first, others @ ..] => format!(" (or, in the place of {first:?}, to one of {others:?})"),
+    }
+}
+
 /// Formats a duration, from two minutes on without its seconds.
-fn ago(time: Duration) -> FormattedDuration {
+pub(super) fn ago(time: Duration) -> FormattedDuration {
     let seconds = time.as_secs();
     format_duration(Duration::from_secs(if seconds < 120 { seconds } else { seconds / 60 * 60 }))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
@@ -103,7 +108,7 @@ mod tests {
     }
 
     /// Returns the text logged by `work`.
-    fn logged(work: impl FnOnce()) -> String {
+    pub(in crate::worker) fn logged(work: impl FnOnce()) -> String {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
@@ -112,12 +117,12 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    fn cures(handler: &str, new: &str) -> Cures {
+    pub(in crate::worker) fn cures(handler: &str, new: &str) -> Cures {
         let cure = |what| format!("{what} {handler} {new}");
         Cures { rename: cure("RENAME"), part: cure("PART"), dead_letter: cure("BURY") }
     }
 
-    fn waiting(handler: &str, seen: Duration) -> Waiting {
+    pub(in crate::worker) fn waiting(handler: &str, seen: Duration) -> Waiting {
         Waiting { handler: handler.to_owned(), seen }
     }
 

@@ -233,6 +233,7 @@ macro_rules! pipeline_suite {
             a_codec_that_forgets_its_preparation_is_tried_again
             a_drain_releases_what_its_codec_prepares_for
             // handlers that a worker does not have
+            a_renamed_handler_without_rows_is_named_with_its_update
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts
             rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure
