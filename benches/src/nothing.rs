@@ -136,8 +136,8 @@ impl InboxRows for Nothing {
         Ok(())
     }
 
-    async fn dead_letter_crashed(&self, _: &[HandlerId], _: Duration) -> Answer<u64> {
-        Ok(0)
+    async fn dead_letter_crashed(&self, _: &[HandlerId], _: Duration) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
     }
 }
 

@@ -4,10 +4,11 @@
 use std::slice;
 use std::time::{Duration, Instant};
 
-use crate::Store;
-use crate::runtime::Isolated;
-use crate::store::{Isolation, Kind, Limit, Note, Row, StoreError};
+use crate::runtime::{Isolated, Pipeline};
+use crate::store::{Isolation, Kind, Limit, MAX_STARTS, Note, Row, StoreError};
+use crate::{Reason, Store};
 
+use super::row::rejected;
 use super::runner::{POLL_DUE, Runner};
 
 impl<S: Store> Runner<S> {
@@ -83,5 +84,18 @@ impl<S: Store> Runner<S> {
             }
         }
         Ok(begins)
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// Reports a row that the inbox has made dead because processes ended on it.
+    pub(super) async fn tell_of_crash(&self, row: &Row) {
+        let error = format!(
+            "the process ended {MAX_STARTS} times while the message with the key {} ran, the last two times while nothing ran \
+             beside it",
+            row.identity.key
+        );
+        let note = Note::Dead { reason: Reason::Crashed, error };
+        self.conclude_row(row, async { rejected(row, true, note) }).await;
     }
 }

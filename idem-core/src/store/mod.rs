@@ -51,7 +51,7 @@ pub use limit::{DueRows, Kind, Limit, Since};
 pub use migration::Migration;
 pub use operator::Operator;
 pub use replayed::{Page, Replayed, ReplayedAll};
-pub use row::{Isolation, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row};
+pub use row::{Isolation, JUDGE_AT_ONCE, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
 pub use waiting::{Cures, History, SEEN_RECENTLY, Waiting};
