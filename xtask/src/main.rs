@@ -13,6 +13,7 @@ mod license;
 mod matrix;
 mod mutants;
 mod package;
+mod readme;
 mod services;
 mod test;
 mod tree;
