@@ -19,14 +19,20 @@ impl Renamed<'_> {
     /// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
     /// causes no warning after its retention.
     pub(super) fn check(&self, histories: &[History], waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) {
+        for text in self.texts(histories, waiting, cures) {
+            tracing::warn!("{text}");
+        }
+    }
+
+    /// Returns the warning for each handler that may have another name now.
+    fn texts(&self, histories: &[History], waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> Vec<String> {
         let is_new = |name: &&str| histories.iter().all(|history| history.handler != *name);
         let new: Vec<&str> = self.names.iter().copied().filter(is_new).collect();
-        let [first, ..] = new[..] else { return };
+        let [first, ..] = new[..] else { return Vec::new() };
         let is_told = |handler: &str| waiting.iter().any(|row| row.handler == handler);
         let lacks = |old: &&History| !self.names.contains(&old.handler.as_str()) && !is_told(&old.handler);
-        for old in histories.iter().filter(|old| old.has_claims).filter(lacks) {
-            tracing::warn!("{}", self.text(old, &new, &cures(&old.handler, first).rename));
-        }
+        let old = histories.iter().filter(|old| old.has_claims).filter(lacks);
+        old.map(|old| self.text(old, &new, &cures(&old.handler, first).rename)).collect()
     }
 
     fn text(&self, old: &History, new: &[&str], rename: &str) -> String {
@@ -48,9 +54,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use super::super::unregistered::tests::{cures, logged, waiting};
 
     const OURS: Renamed<'_> = Renamed { consumer: "billing", names: &["orders", "invoices", "bills"] };
+
+    fn cures(handler: &str, new: &str) -> Cures {
+        Cures { rename: format!("RENAME {handler} {new}"), ..Cures::default() }
+    }
 
     fn history(handler: &str, has_claims: bool) -> History {
         History { handler: handler.to_owned(), seen: Duration::from_secs(180), has_claims }
@@ -58,22 +67,21 @@ mod tests {
 
     #[test]
     fn claims_of_a_handler_that_is_gone_are_a_warning_with_the_rename() {
-        let log = logged(|| OURS.check(&[history("orders", true), history("refunds", true)], &[], cures));
-        assert_eq!(log.matches("WARN").count(), 1, "{log}");
+        let texts = OURS.texts(&[history("orders", true), history("refunds", true)], &[], cures);
+        let [text] = &texts[..] else { panic!("{texts:?}") };
         for part in ["\"billing\"", "\"refunds\"", "3m ago", "RENAME refunds invoices", "[\"bills\"]", "count as new"] {
-            assert!(log.contains(part), "{part:?} is not in {log:?}");
+            assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
     }
 
     #[test]
     fn nothing_is_said_where_no_name_is_new_or_nothing_would_be_new() {
         let all = ["orders", "invoices", "bills", "refunds"].map(|name| history(name, true));
-        let rows = [waiting("refunds", Duration::ZERO)];
+        let rows = [Waiting::new("refunds", Duration::ZERO)];
         let cases: [(&[History], &[Waiting]); 4] =
             [(&all, &[]), (&all[..1], &[]), (&[history("refunds", false)], &[]), (&all[3..], &rows)];
         for (histories, waiting) in cases {
-            let log = logged(|| OURS.check(histories, waiting, cures));
-            assert!(log.is_empty(), "{histories:?}: {log}");
+            assert_eq!(OURS.texts(histories, waiting, cures), Vec::<String>::new(), "{histories:?}");
         }
     }
 }

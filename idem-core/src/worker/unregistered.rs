@@ -87,7 +87,7 @@ pub(super) fn ago(time: Duration) -> FormattedDuration {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
@@ -108,7 +108,7 @@ pub(super) mod tests {
     }
 
     /// Returns the text logged by `work`.
-    pub(in crate::worker) fn logged(work: impl FnOnce()) -> String {
+    fn logged(work: impl FnOnce()) -> String {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
@@ -117,12 +117,12 @@ pub(super) mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    pub(in crate::worker) fn cures(handler: &str, new: &str) -> Cures {
+    fn cures(handler: &str, new: &str) -> Cures {
         let cure = |what| format!("{what} {handler} {new}");
         Cures { rename: cure("RENAME"), part: cure("PART"), dead_letter: cure("BURY") }
     }
 
-    pub(in crate::worker) fn waiting(handler: &str, seen: Duration) -> Waiting {
+    fn waiting(handler: &str, seen: Duration) -> Waiting {
         Waiting { handler: handler.to_owned(), seen }
     }
 
