@@ -164,6 +164,7 @@ macro_rules! pipeline_suite {
             a_row_of_the_inbox_is_never_too_old
             a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs
             a_broker_that_keeps_messages_for_longer_refuses_the_start
+            a_broker_that_keeps_messages_without_a_limit_is_a_warning
             // panics
             a_key_or_fingerprint_that_panics_is_a_dead_letter
             a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message
