@@ -216,7 +216,7 @@ async fn a_conflict_is_a_line_with_its_row_and_its_key() {
         let (file, messages) = (tempfile::tempdir().unwrap(), vec![message("a", false), message("a", true)]);
         let (_, lines) = run_on(&url(&file), messages, |worker| set(worker, batch, inbox), 0).await;
         let conflict = lines.line("reason=conflict");
-        assert!(conflict.contains("another message was taken over under the key a before"), "{conflict:?}");
+        assert!(conflict.contains("another message was already claimed under the key a"), "{conflict:?}");
         assert!(conflict.contains(" id="), "{conflict:?}");
     }
 }

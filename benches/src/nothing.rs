@@ -5,8 +5,8 @@ use std::time::Duration;
 use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
-    Filter, HandlerId, History, Identity, InboxRows, Kind, Limit, NewRow, Note, Operator, Page, Pruned, Replayed,
-    RollbackResult, Row, Stats, StoreError, Transactions, Waiting,
+    Filter, HandlerId, History, Identity, InboxRows, NewRow, Operator, Page, Pruned, Replayed, RollbackResult, Row,
+    RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions, Waiting,
 };
 use idem::{Error, Key};
 use uuid::Uuid;
@@ -54,7 +54,7 @@ impl Claims for Nothing {
         Ok((1..).map(HandlerId).take(names.len()).collect())
     }
 
-    async fn seen(&self, _: &[HandlerId]) -> Answer<()> {
+    async fn record_seen(&self, _: &[HandlerId]) -> Answer<()> {
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl Claims for Nothing {
         Ok(Claimed::New { pruned_through: None })
     }
 
-    async fn standing(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<ExistingClaim>> {
+    async fn existing_claim(&self, _: &mut Nowhere, _: HandlerId, _: &Key) -> Answer<Option<ExistingClaim>> {
         Ok(None)
     }
 
@@ -100,7 +100,7 @@ impl InboxRows for Nothing {
         Ok(DueRows::default())
     }
 
-    async fn take(&self, _: &[HandlerId], _: Kind, _: Limit, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
+    async fn take(&self, _: &[HandlerId], _: RowKind, _: TakeLimit, _: Uuid, _: Duration) -> Answer<Vec<Row>> {
         Ok(Vec::new())
     }
 
@@ -116,11 +116,11 @@ impl InboxRows for Nothing {
         Ok(())
     }
 
-    async fn taken(&self, _: Uuid) -> Answer<Vec<Row>> {
+    async fn rows_by_token(&self, _: Uuid) -> Answer<Vec<Row>> {
         Ok(Vec::new())
     }
 
-    async fn record_result(&self, _: &Row, _: &Note) -> Answer<bool> {
+    async fn record_result(&self, _: &Row, _: &RowResult) -> Answer<bool> {
         Ok(false)
     }
 

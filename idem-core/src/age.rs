@@ -32,9 +32,9 @@ impl<S: Store> Routes<S> {
             format_duration(Duration::from_secs(if seconds < 600 { seconds } else { seconds / 60 * 60 }))
         };
         Some(format!(
-            "it was published {} ago, and claims of its handler that were made up to {} ago are pruned, so that nobody can \
-             tell whether it was processed. If it was not, replay it by force; if this happens again, keep claims longer, \
-             `.retention(..)` of the store, and look at the column `retention` of the table `handlers`",
+            "it was published {} ago, and this handler's claims are pruned up to {} ago, so it is unknown whether \
+             the message was processed. If it was not, replay it by force. If this recurs, raise `.retention(..)` of \
+             the store and check the column `retention` of the table `handlers`",
             ago(published),
             ago(through)
         ))
@@ -53,9 +53,9 @@ pub(crate) fn check(source: &impl Source, retention: Option<Duration>) -> Result
     let Some(retention) = retention else { return Ok(()) };
     match source.replay_window() {
         ReplayWindow::Within(window) if window > retention => Err(Error::Config(format!(
-            "{} keeps messages for {}, and can deliver them again for as long, but claims are kept for {}: a message \
-             that comes again after that would pass for a new one. Keep claims longer, `.retention(..)` of the store, or \
-             let the broker keep messages for less",
+            "{} keeps messages for {}, and can redeliver them for that long, but claims are kept for only {}: a \
+             later redelivery would count as a new message. Raise `.retention(..)` of the store, or lower the \
+             broker's retention",
             source.name(),
             format_duration(window),
             format_duration(retention)

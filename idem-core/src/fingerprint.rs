@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_is_what_is_read() {
+    fn a_stored_fingerprint_is_read_back_unchanged() {
         let (tombstone, hash) = (Fingerprint::short(b"tombstone"), Fingerprint::of(b"{}"));
         for fingerprint in [Fingerprint::none(), tombstone, hash] {
             assert_eq!(Fingerprint::stored(fingerprint.as_bytes()), fingerprint);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_broker_changes_at_each_delivery_is_no_part_of_the_message() {
+    fn values_that_the_broker_changes_are_not_part_of_the_message() {
         let delivered = |count: Option<&str>| {
             let counts = count.map(|count| ("x-count".to_owned(), count.to_owned()));
             let headers = [("trace".to_owned(), "t".to_owned())].into_iter().chain(counts).collect();

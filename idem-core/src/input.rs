@@ -61,12 +61,12 @@ impl<'a, M> IntoIterator for &'a Batch<M> {
 /// # use idem_core::{Batch, Input};
 /// # struct Reading;
 /// // The `Handler::Input` of a handler.
-/// assert!(!<Reading as Input<Reading>>::SET);
-/// assert!(<Batch<Reading> as Input<Reading>>::SET);
+/// assert!(!<Reading as Input<Reading>>::TAKES_BATCH);
+/// assert!(<Batch<Reading> as Input<Reading>>::TAKES_BATCH);
 /// ```
 pub trait Input<M>: Sized + Send + 'static {
     /// Whether it takes a batch.
-    const SET: bool;
+    const TAKES_BATCH: bool;
 
     /// Creates the input from one message.
     fn one(message: M) -> Self;
@@ -76,7 +76,7 @@ pub trait Input<M>: Sized + Send + 'static {
 }
 
 impl<M: Send + 'static> Input<M> for M {
-    const SET: bool = false;
+    const TAKES_BATCH: bool = false;
 
     fn one(message: M) -> Self {
         message
@@ -88,7 +88,7 @@ impl<M: Send + 'static> Input<M> for M {
 }
 
 impl<M: Send + 'static> Input<M> for Batch<M> {
-    const SET: bool = true;
+    const TAKES_BATCH: bool = true;
 
     fn one(message: M) -> Self {
         Self(vec![message])

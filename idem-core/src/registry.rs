@@ -42,7 +42,7 @@ pub(crate) trait Registered<S: Store>: Send + Sync {
     fn fingerprint(&self, delivery: &Delivery) -> Result<Fingerprint, Unfit>;
 
     /// Returns whether the handler takes a batch.
-    fn is_set(&self) -> bool;
+    fn takes_batch(&self) -> bool;
 
     /// Joins many jobs into one, for a batch handler. `None` if it takes one message at a time.
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>>;
@@ -112,8 +112,8 @@ where
         self.limits
     }
 
-    fn is_set(&self) -> bool {
-        H::Input::SET
+    fn takes_batch(&self) -> bool {
+        H::Input::TAKES_BATCH
     }
 
     fn join(&self, jobs: Vec<Box<dyn Job<S>>>) -> Option<Box<dyn Job<S>>> {

@@ -54,7 +54,7 @@ fn the_smallest_handler() {
 }
 
 #[test]
-fn all_arguments_and_extractors_round_the_connection() {
+fn all_arguments_and_extractors_around_the_connection() {
     let item = quote! {
         /// Documented.
         #[cfg(feature = "orders")]

@@ -35,7 +35,7 @@ async fn a_lost_ack_is_answered_sent_and_its_delivery_comes_back_with_the_loss()
 }
 
 #[tokio::test]
-async fn what_comes_back_takes_its_old_place() {
+async fn a_returned_message_takes_its_old_place() {
     let broker = Broker::new();
     ["a", "b", "c"].into_iter().for_each(|payload| broker.publish("orders", payload));
     let mut queue = open(&broker, 3).await;

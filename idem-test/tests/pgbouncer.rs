@@ -64,15 +64,15 @@ async fn a_role_whose_sessions_are_read_only_writes_nothing_behind_its_transacti
     let handler = store.register("billing", &["paid"]).await.unwrap()[0];
     store.ping().await.unwrap();
     let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
-    let deadline = Duration::from_secs(5);
-    let (mut txn, _) = store.begin_with_claim(deadline, &identity, ClaimState::Processed).await.unwrap();
+    let handler_timeout = Duration::from_secs(5);
+    let (mut txn, _) = store.begin_with_claim(handler_timeout, &identity, ClaimState::Processed).await.unwrap();
     let tx = <Postgres as idem_core::HasConnection<sqlx::PgConnection>>::connection(&mut txn);
     <PgBouncerWorld>::execute(tx, "ROLLBACK").await.unwrap();
     let sql = format!("CREATE TABLE {} (name text)", world.name("effects"));
     let refused = <PgBouncerWorld>::execute(tx, &sql).await.unwrap_err().to_string();
     assert!(refused.contains("read-only"), "{refused}");
     assert!(matches!(store.commit(txn).await, CommitResult::RolledBack));
-    let (txn, _) = store.begin_with_claim(deadline, &identity, ClaimState::Processed).await.unwrap();
+    let (txn, _) = store.begin_with_claim(handler_timeout, &identity, ClaimState::Processed).await.unwrap();
     assert!(matches!(store.commit(txn).await, CommitResult::Done));
     store.prune().await.unwrap();
     world.drop_role().await;
@@ -84,8 +84,8 @@ async fn sessions_of_the_pooler_keep_no_setting_and_no_lock() {
     let store = world.store(Setup::default()).await.unwrap();
     let handler = store.register("billing", &["paid"]).await.unwrap()[0];
     let identity = Identity { handler, key: Key::of("a").unwrap(), fingerprint: Fingerprint::none() };
-    let deadline = Duration::from_secs(5);
-    let (txn, _) = store.begin_with_claim(deadline, &identity, ClaimState::Processed).await.unwrap();
+    let handler_timeout = Duration::from_secs(5);
+    let (txn, _) = store.begin_with_claim(handler_timeout, &identity, ClaimState::Processed).await.unwrap();
     assert!(matches!(store.commit(txn).await, CommitResult::Done));
     store.prune().await.unwrap();
     let kept =

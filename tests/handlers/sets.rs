@@ -41,7 +41,7 @@ async fn has_a_like_name(_: ours::Batches, _: &mut SqliteConnection) -> Result<(
 }
 
 const fn takes_sets<H: Handler>() -> bool {
-    <H::Input as Input<H::Message>>::SET
+    <H::Input as Input<H::Message>>::TAKES_BATCH
 }
 
 #[test]

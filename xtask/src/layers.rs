@@ -54,8 +54,8 @@ mod tests {
         assert!(imports("use crate::worker::Lane;", "worker"));
         assert!(imports("use crate::{Store, worker::Lane};", "worker"));
         assert!(imports("let lane = crate::worker::lane();", "worker"));
-        assert!(imports("use crate::{\n    store::{Row, Note},\n    {worker::Lane},\n};", "worker"));
-        assert!(imports("use crate::{store::{Row, row::{self, Kind}}, runtime, worker};", "worker"));
+        assert!(imports("use crate::{\n    store::{Row, RowResult},\n    {worker::Lane},\n};", "worker"));
+        assert!(imports("use crate::{store::{Row, row::{self, RowKind}}, runtime, worker};", "worker"));
         assert!(!imports("use crate::{store::worker::Lane, runtime::{worker, Queue}};", "worker"));
         assert!(!imports("use crate::workers::Lane; // worker::Lane", "worker"));
     }

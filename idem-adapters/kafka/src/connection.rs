@@ -53,7 +53,7 @@ async fn look<T: Send + 'static>(
     match tokio::task::spawn_blocking(move || how(&config)).await {
         Ok(answer) => Ok(answer?),
         // The runtime is shutting down.
-        Err(error) => Err(Error::broker("the look at the brokers was cut off", error)),
+        Err(error) => Err(Error::broker("the request to the brokers was cancelled", error)),
     }
 }
 

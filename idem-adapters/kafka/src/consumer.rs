@@ -61,7 +61,7 @@ pub(crate) fn start(plan: Plan, shared: Arc<Shared>, asked: Asked) -> io::Result
             Err(panic) => drop(ended.send(panic)),
         }
         let what = "the subscription has ended".to_owned();
-        shared.end(Loss::Broker(what, "the consumer's thread is gone: open the source again".to_owned()));
+        shared.end(Loss::Broker(what, "the consumer thread has ended: subscribe again".to_owned()));
     })?;
     Ok(end)
 }

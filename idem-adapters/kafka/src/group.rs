@@ -37,7 +37,7 @@ impl Member {
             let begin = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
             self.shared.lock().assigned.assign(partition.clone(), begin);
             if offset == Offset::Invalid {
-                self.quarantine(consumer, &partition, "where the group begins in it could not be found out");
+                self.quarantine(consumer, &partition, "the group's start position could not be determined");
             }
         }
         self.tell();

@@ -16,10 +16,13 @@ const OWN: &[(&str, &str)] = &[
     ("enable.auto.commit", "only what is finished is committed, and idem does that"),
     ("auto.commit.enable", "only what is finished is committed, and idem does that"),
     ("auto.commit.interval.ms", "only what is finished is committed, and idem does that"),
-    ("enable.auto.offset.store", "what was only received would be committed, and lost in a crash"),
+    (
+        "enable.auto.offset.store",
+        "offsets of unfinished messages would be committed, and a crash would lose those messages",
+    ),
     (
         "auto.offset.reset",
-        "an offset out of range must not be skipped without a word; where a group begins is `.start(..)`",
+        "an offset out of range must not be skipped silently; `.start(..)` sets where a group starts",
     ),
     ("offset.store.method", "offsets are kept by the brokers"),
     ("offset.store.path", "offsets are kept by the brokers"),

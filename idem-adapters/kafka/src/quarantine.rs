@@ -32,7 +32,7 @@ impl Member {
             topic = %partition.topic,
             partition = partition.number,
             why,
-            "a partition stands still; the others go on"
+            "a partition is stalled; the others continue"
         );
         self.tell();
     }
@@ -94,7 +94,7 @@ impl Member {
             Some(_) => tracing::error!(
                 %topic,
                 partition,
-                "a partition has no leader and stands still until it has one; the others go on: see to its brokers"
+                "a partition has no leader and is stalled until it has one; the others continue: check its brokers"
             ),
             None => tracing::info!(%topic, partition, "a partition has a leader again"),
         }

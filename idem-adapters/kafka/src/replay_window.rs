@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_only_compacted_or_kept_for_ever_has_no_limit() {
+    fn a_topic_that_is_compacted_or_kept_forever_has_no_limit() {
         let week = Some(ReplayWindow::Within(Duration::from_secs(7 * 86_400)));
         assert_eq!(stated("delete", "604800000"), week);
         assert_eq!(stated("compact,delete", "604800000"), week);

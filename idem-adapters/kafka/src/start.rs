@@ -41,7 +41,8 @@ pub(crate) fn decide<C: ConsumerContext>(consumer: &BaseConsumer<C>, plan: &Plan
     let all: Vec<_> = plan.partitions().collect();
     if let Some((partition, _)) = plan.offsets.iter().find(|(partition, _)| !all.contains(partition)) {
         return Err(Loss::Refused(format!(
-            "the partition {partition}, which was given to .start_at(..), is none of {}: leave it out, or give one that exists",
+            ".start_at(..) names the partition {partition}, which {} does not have: remove it, or name an existing \
+             one",
             plan.place()
         )));
     }

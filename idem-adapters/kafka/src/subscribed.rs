@@ -119,7 +119,7 @@ impl Subscribed {
             if replay_window::of(&config, &new).await.longest(stated) != stated {
                 tracing::warn!(
                     topics = ?new,
-                    "topics that are new keep messages for longer than those before: keep claims for longer than that, too"
+                    "new topics keep messages for longer than the earlier ones: keep claims for longer than that"
                 );
             }
         });

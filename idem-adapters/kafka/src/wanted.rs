@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_topic_is_refused_by_its_name() {
+    fn an_invalid_topic_name_is_refused() {
         for asked in [&["a b"][..], &[""], &["orders", "^("], &["pay*"], &[".."]] {
             let error = several(asked).unwrap_err();
             assert!(matches!(&error, Error::Config(text) if text.contains(&format!("{:?}", asked.last().unwrap()))));

@@ -46,7 +46,7 @@ async fn leaving(work: &BTreeMap<(i32, i64), KafkaAcker>) -> i32 {
 }
 
 #[tokio::test]
-async fn what_ends_within_the_grace_is_committed_before_the_next_owner_begins() {
+async fn a_delivery_that_ends_within_the_grace_is_committed_before_the_next_owner_begins() {
     let Some(world) = World::with(2).await else { return };
     let mut one = world.open(10).await;
     let mut work = at_work(&world, &mut one).await;
@@ -72,7 +72,7 @@ async fn what_ends_within_the_grace_is_committed_before_the_next_owner_begins() 
 }
 
 #[tokio::test]
-async fn what_ends_after_the_grace_is_stale_and_commits_nothing() {
+async fn a_delivery_that_ends_after_the_grace_is_stale_and_commits_nothing() {
     let Some(world) = World::with(2).await else { return };
     let mut one = world.open(10).await;
     let mut work = at_work(&world, &mut one).await;

@@ -107,7 +107,7 @@ async fn draining_and_closing_what_was_never_opened_does_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_acked_while_it_drains_is_committed_by_the_close() {
+async fn an_ack_while_draining_is_committed_by_the_close() {
     let Some(world) = World::new().await else { return };
     for payload in ["a", "b"] {
         world.publish(payload).await;

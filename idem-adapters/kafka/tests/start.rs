@@ -89,7 +89,7 @@ async fn a_name_that_no_topic_can_have_is_refused() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_refused_before_the_group_is_joined() {
+async fn invalid_options_are_refused_before_the_group_is_joined() {
     let Some(world) = World::new().await else { return };
     let queue = subscribe_options(1).with_order(DeliveryOrder::Queue);
     let cases = [

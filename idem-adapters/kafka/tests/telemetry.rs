@@ -26,14 +26,14 @@ async fn a_partition_that_stands_still_is_an_error_in_the_log_and_counted() {
     world.publish_to(1, "one").await;
     next(&mut topic).await.1.ack().await.unwrap();
     let logged = async {
-        while !text.to_string().contains("a partition stands still") {
+        while !text.to_string().contains("a partition is stalled") {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(LONG, logged).await.expect("nothing is logged");
 
     let text = text.to_string();
-    let line = text.lines().find(|line| line.contains("a partition stands still")).unwrap();
+    let line = text.lines().find(|line| line.contains("a partition is stalled")).unwrap();
     for part in ["ERROR", &format!("topic={}", world.topic), "partition=0", "100"] {
         assert!(line.contains(part), "{part} is not in: {line}");
     }

@@ -240,7 +240,7 @@ async fn the_lag_is_told_of_each_topic_from_where_the_group_stands() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_refused_by_its_name() {
+async fn a_missing_topic_is_refused_by_name() {
     let Some(world) = World::new().await else { return };
     let kafka = options(&world.brokers).connect().await.unwrap();
     let (absent, pattern) = (format!("{}-absent", world.topic), format!("^{}-absent", world.topic));

@@ -115,8 +115,8 @@ impl Place<'_> {
     fn refuse(&self, wishes: &Wishes, left: &[Difference]) -> Error {
         let lines: String = left.iter().map(|difference| format!("\n  {difference}")).collect();
         let cure = if !left.iter().all(Difference::can_be_set) {
-            "what cannot be changed needs another consumer: give its name by .durable(..), or delete this one, whose \
-             place in the stream is then lost"
+            "some of these settings cannot be changed: use another consumer, .durable(..), or delete this one, which \
+             loses its position in the stream"
         } else if wishes.reconcile {
             "the server did not take the update: change it by hand (nats consumer edit)"
         } else {

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_held_is_due_at_a_third_and_what_is_not_never() {
+    async fn a_held_lease_is_due_at_a_third_and_a_dropped_one_never() {
         let leases = Leases::default();
         let (held, dropped, settling) = (lease(&leases, 1), lease(&leases, 2), lease(&leases, 3));
         dropped.drop_it();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_holds_counts_until_its_lease_has_run_out() {
+    async fn a_dropped_delivery_counts_until_its_lease_has_expired() {
         let leases = Leases::default();
         let (held, dropped) = (lease(&leases, 1), lease(&leases, 2));
         dropped.drop_it();

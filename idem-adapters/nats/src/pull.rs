@@ -228,7 +228,8 @@ impl Puller {
             }
             Some(status) => Err(format!("the server ended the pull: {status} {text}").into()),
             None => {
-                Err("a message came that is none of JetStream's: an account may import it under other subjects".into())
+                Err("received a message that is not from JetStream: the account may import it under other subjects"
+                    .into())
             }
         }
     }

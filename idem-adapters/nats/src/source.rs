@@ -112,8 +112,8 @@ impl Stream {
                 consumer,
                 max_ack_pending = pending,
                 max_unsettled = options.max_unsettled,
-                "all workers together may have max_ack_pending unsettled, which leaves a second one little or nothing: set \
-                 it to -1, or to max_unsettled times their number (nats consumer edit)"
+                "max_ack_pending limits all workers together, and leaves little or nothing for a second worker: set \
+                 it to -1, or to max_unsettled times the number of workers (nats consumer edit)"
             );
         }
     }
@@ -127,7 +127,7 @@ impl Stream {
         let found = match unreadable::find(&pull.connection, &pull.stream, &pull.consumer).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(stream = %self.name, error, "what cannot be read could not be looked for");
+                tracing::warn!(stream = %self.name, error, "the search for unreadable messages failed");
                 return Vec::new();
             }
         };

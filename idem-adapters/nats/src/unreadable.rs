@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_async_nats_reads_is_fit_and_all_else_is_not() {
+    fn messages_that_async_nats_reads_are_fit_and_others_are_not() {
         let fit: [&[u8]; 6] = [
             b"",
             b"NATS/1.0\r\n\r\n",

@@ -73,7 +73,7 @@ async fn an_update_leaves_the_other_settings_and_the_place_as_they_were() {
 }
 
 #[tokio::test]
-async fn what_the_server_cannot_change_is_refused_all_the_same() {
+async fn settings_that_the_server_cannot_change_are_refused_despite_reconcile() {
     let Some(world) = World::new().await else { return };
     let cases: [(&str, Change); 2] = [
         ("ack_policy: is all, must be explicit (cannot be changed)", |config| config.ack_policy = AckPolicy::All),

@@ -26,7 +26,7 @@ async fn a_handler_that_takes_longer_than_the_ack_wait_keeps_its_delivery() {
 }
 
 #[tokio::test]
-async fn what_waits_in_the_buffer_is_kept() {
+async fn buffered_deliveries_keep_their_leases() {
     let Some(world) = World::new().await else { return };
     for n in 0..4 {
         world.publish(n.to_string()).await;
@@ -122,7 +122,7 @@ async fn an_ack_after_the_lease_has_run_out_is_sent() {
 }
 
 #[tokio::test]
-async fn what_has_waited_in_the_buffer_for_longer_than_its_lease_is_not_handed_out() {
+async fn a_buffered_delivery_with_an_expired_lease_is_not_handed_out() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;
     world.publish("x").await;

@@ -25,7 +25,7 @@ async fn a_consumer_without_room_for_a_second_worker_is_named_with_the_cure() {
                 .all(|part| line.contains(part))
         };
         assert_eq!(log.lines().any(is_it), is_named, "{pending}: {log}");
-        assert_eq!(log.contains("leaves a second one little"), is_named, "{pending}: {log}");
+        assert_eq!(log.contains("little or nothing for a second worker"), is_named, "{pending}: {log}");
         world.delete_consumer().await;
     }
 }

@@ -89,7 +89,7 @@ async fn a_release_without_a_connection_fails_at_once_and_is_not_sent_later() {
 }
 
 #[tokio::test]
-async fn what_was_buffered_before_the_loss_is_handed_out_or_comes_back_at_once() {
+async fn deliveries_buffered_before_the_loss_are_handed_out_or_redelivered_at_once() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;
     for n in 0..5 {

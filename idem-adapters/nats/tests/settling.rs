@@ -45,7 +45,7 @@ async fn a_released_message_comes_back_at_once_as_redelivered() {
 }
 
 #[tokio::test]
-async fn what_is_unsettled_comes_back_at_once_after_the_close_and_is_settled_no_more() {
+async fn unsettled_deliveries_are_redelivered_after_the_close_and_cannot_be_settled() {
     let Some(world) = World::new().await else { return };
     world.publish("a").await;
     world.publish("b").await;

@@ -99,7 +99,7 @@ async fn a_new_consumer_begins_where_it_was_told_to() {
 }
 
 #[tokio::test]
-async fn the_horizon_is_the_age_limit_of_the_stream() {
+async fn the_replay_window_is_the_age_limit_of_the_stream() {
     for (age, expected) in [
         (Duration::ZERO, ReplayWindow::Unlimited),
         (Duration::from_secs(3600), ReplayWindow::Within(Duration::from_secs(3600))),

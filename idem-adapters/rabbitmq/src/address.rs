@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused_and_not_repeated() {
+    fn an_invalid_host_is_refused_and_not_repeated() {
         for text in [
             "",
             ":5672",

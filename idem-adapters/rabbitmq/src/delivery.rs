@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_string_becomes_its_text() {
+    fn values_other_than_strings_become_text() {
         let text = |value| String::from_utf8(value_bytes(&value).to_vec()).unwrap();
         assert_eq!(text(AMQPValue::Boolean(true)), "true");
         assert_eq!(text(AMQPValue::LongLongInt(i64::MIN)), "-9223372036854775808");

@@ -52,8 +52,9 @@ pub(crate) fn connecting(address: impl Display, port: u16, vhost: &str, login: &
 /// Returns the error for a message that lapin cannot parse.
 pub(crate) fn unreadable(place: &str, error: lapin::Error) -> Error {
     let what = format!(
-        "lapin cannot read a message of {place}, and has ended the connection at it: a message id, a type, a routing key or a \
-         header's name is not UTF-8. It is taken out of the queue by another connection, and is a dead letter then"
+        "lapin cannot parse a message of {place}, and closed the connection: a message id, a type, a routing key or \
+         a header name is not UTF-8. Another connection takes the message out of the queue, and it becomes a dead \
+         letter"
     );
     broker(what, error)
 }

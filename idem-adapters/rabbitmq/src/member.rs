@@ -64,8 +64,8 @@ impl Member {
         let place = self.place(address);
         let refused = match self.request.expected {
             Expected::Unverified => format!(
-                "{place} was taken on trust, so that it is not known whether it gives its messages to one consumer at a \
-                 time, which DeliveryOrder::Queue needs: grant `configure` on it and use .queue(\"{}\")",
+                "{place} was not verified, so it is unknown whether it has a single active consumer, which \
+                 DeliveryOrder::Queue needs: grant `configure` on it and use .queue(\"{}\")",
                 self.name
             ),
             Expected::Classic => format!(
@@ -100,7 +100,7 @@ impl Member {
     /// is dropped, the old one remains and is replaced the next time.
     pub(crate) async fn widen(&mut self, config: &Config, link: &Link, max_unsettled: u16) -> Result<(), Error> {
         let wide = self.wide(config, link, max_unsettled).await?;
-        tracing::info!(queue = %self.name, "as many messages have passed one at a time as were prefetched; all is taken as before");
+        tracing::info!(queue = %self.name, "the prefetched messages have passed; messages are prefetched again");
         if let Some(old) = self.subscription.replace(By::Lapin(wide)) {
             old.close().await;
         }

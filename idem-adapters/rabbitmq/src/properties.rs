@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_read_up_to_there() {
+    fn a_malformed_list_is_read_up_to_its_first_invalid_part() {
         let whole = [0b0010_0000, 0x80, 0, 0, 0, 7, 1, b'a', b'V', 1, b'b', b'?', 0, 1, b'm'];
         let read = Properties::read(&whole).unwrap_err();
         assert_eq!((read.headers, read.message_id), (vec![(&b"a"[..], &b"V"[..])], None));

@@ -86,7 +86,7 @@ async fn declare_quorum(
             AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) if is_asked_for(request, text) => {
                 return Err(other_value(name, address, text));
             }
-            AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => match judge(text) {
+            AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => match parse_refusal(text) {
                 Verdict::NoQuorumQueue => return Ok(Err(text.to_owned())),
                 // Declare without a limit, so that the answer names the queue's.
                 Verdict::Limit => arguments = quorum(request, FieldTable::default()),
@@ -106,8 +106,8 @@ async fn declare_quorum(
         }
     }
     Err(refused(format!(
-        "it cannot be found out whether queue `{name}` on {address} is a quorum queue, since RabbitMQ does not tell all \
-         of its arguments: if it is one, use .queue_unverified(\"{name}\")"
+        "cannot determine whether queue `{name}` on {address} is a quorum queue, because RabbitMQ does not report \
+         all of its arguments: if it is one, use .queue_unverified(\"{name}\")"
     )))
 }
 
@@ -159,8 +159,8 @@ fn no_quorum_queue(name: &str, address: &Address, text: &str) -> Error {
 
 fn other_value(name: &str, address: &Address, text: &str) -> Error {
     refused(format!(
-        "queue `{name}` on {address} cannot have an argument that .declare(..) asks for. Where it is there with another value, \
-         that cannot be changed: ask for the one it has, or declare a queue of another name, bind it as this one is bound, and \
+        "queue `{name}` on {address} refuses an argument that .declare(..) requests. The arguments of an existing \
+         queue cannot be changed: request the value that it has, or declare a queue of another name, bind it as this one is bound, and \
          move what is left. The server says: {text}"
     ))
 }
@@ -188,7 +188,7 @@ enum Verdict {
     Unclear,
 }
 
-fn judge(text: &str) -> Verdict {
+fn parse_refusal(text: &str) -> Verdict {
     // A quorum queue has only arguments that are valid for it, so an invalid one was learned from another type.
     if text.contains("- invalid arg '") {
         return Verdict::NoQuorumQueue;
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     fn inequivalent(rest: &str) -> Verdict {
-        judge(&format!("PRECONDITION_FAILED - inequivalent arg {rest}"))
+        parse_refusal(&format!("PRECONDITION_FAILED - inequivalent arg {rest}"))
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_unclear() {
+    fn an_unknown_refusal_is_unclear() {
         for rest in [
             "'x-a' for queue 'q' in vhost '/': received 'a' but current is 'b'",
             "'x-a' for queue 'q' in vhost '/': received the value '1' of type 'long' but current is none",
@@ -270,6 +270,6 @@ mod tests {
         ] {
             assert_eq!(inequivalent(rest), Verdict::Unclear, "{rest}");
         }
-        assert_eq!(judge("INTERNAL_ERROR"), Verdict::Unclear);
+        assert_eq!(parse_refusal("INTERNAL_ERROR"), Verdict::Unclear);
     }
 }

@@ -74,8 +74,8 @@ impl Queue {
         tracing::error!(
             queue = %self.name,
             delivery_tag = tag + 1,
-            "lapin cannot read a message; one at a time is taken until it is out of the queue, so that no other is returned \
-             again"
+            "lapin cannot parse a message; messages are taken one at a time until it has left the queue, so that no \
+             other message is returned"
         );
         error::unreadable(&self.place(), error).into()
     }
@@ -236,7 +236,7 @@ impl Source for Queue {
         let drained = timeout(DRAIN, async {
             for member in &mut self.members {
                 if let Err(error) = member.drain().await {
-                    tracing::debug!(queue = %member.name, error, "what was prefetched goes back with the connection");
+                    tracing::debug!(queue = %member.name, error, "prefetched messages return when the connection closes");
                 }
             }
         });

@@ -47,7 +47,7 @@ async fn another_value_than_the_queue_has_is_refused() {
 }
 
 #[tokio::test]
-async fn what_no_quorum_queue_can_have_is_refused() {
+async fn arguments_that_no_quorum_queue_can_have_are_refused() {
     let Some(world) = World::empty().await else { return };
     let refused = refusal(declared(&world).await.argument("x-max-priority", 3)).await;
     assert!(refused.contains("x-max-priority") && !refused.contains("is not a quorum queue"), "{refused}");

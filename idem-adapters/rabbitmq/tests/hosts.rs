@@ -86,7 +86,7 @@ async fn a_source_whose_host_dies_goes_on_at_the_next_and_comes_back() {
 
 /// A node that accepts connections but cannot serve the queue must not be retried forever.
 #[tokio::test]
-async fn where_a_subscription_ends_the_next_connection_begins_with_the_next_host() {
+async fn after_a_subscription_ends_the_next_connection_begins_with_the_next_host() {
     let Some(world) = World::new().await else { return };
     let (one, two) = (Relay::start(&world.url).await, Relay::start(&world.url).await);
     let options = RabbitMq::options(one.url(&world.url)).hosts([host(&two, &world.url)]);

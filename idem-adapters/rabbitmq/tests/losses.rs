@@ -51,7 +51,7 @@ async fn an_ack_of_before_the_loss_settles_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_was_buffered_before_the_loss_is_not_delivered() {
+async fn deliveries_buffered_before_the_loss_are_not_delivered() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;
     for n in 0..5 {

@@ -256,7 +256,7 @@ async fn a_queue_with_a_long_name_is_judged_or_left_to_the_user() {
 
     world.declare("quorum", &[]).await;
     for error in refusals(&world).await {
-        assert!(error.contains("cannot be found out") && error.contains(".queue_unverified("), "{error}");
+        assert!(error.contains("cannot determine whether") && error.contains(".queue_unverified("), "{error}");
     }
 }
 

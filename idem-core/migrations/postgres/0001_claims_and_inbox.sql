@@ -99,7 +99,7 @@ CREATE TABLE inbox_messages (
     due_at      timestamptz NOT NULL DEFAULT now(),
     died_at     timestamptz,
     -- How often the message was delivered, including the first time.
-    sightings   bigint NOT NULL DEFAULT 1,
+    deliveries   bigint NOT NULL DEFAULT 1,
     handler_id  int    NOT NULL,
     -- Runs started since the last result, failed attempts, runs since the last result that lost their connection.
     starts      int    NOT NULL DEFAULT 0,

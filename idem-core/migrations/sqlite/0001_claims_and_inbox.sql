@@ -58,7 +58,7 @@ CREATE TABLE "idem_inbox_messages" (
     due_at      INTEGER NOT NULL,
     died_at     INTEGER,
     -- How often the message was delivered, including the first time.
-    sightings   INTEGER NOT NULL DEFAULT 1,
+    deliveries   INTEGER NOT NULL DEFAULT 1,
     handler_id  INTEGER NOT NULL,
     -- Runs started since the last result, failed attempts, runs since the last result that lost their connection.
     starts      INTEGER NOT NULL DEFAULT 0,

@@ -4,7 +4,7 @@ use crate::execute::RunResult;
 use crate::runtime::Pipeline;
 use crate::{Reason, Store};
 
-use super::opening::RoundResult;
+use super::opening::TransactionResult;
 
 /// The handler call in which a run failed.
 #[derive(Clone, Copy)]
@@ -17,32 +17,32 @@ pub(super) struct Culprit<'a> {
 
 /// Attributes a failure. If the call ran one message, it is that message's; if it ran several, halving finds the
 /// message.
-fn blamed(places: &[usize]) -> RoundResult {
+fn blamed(places: &[usize]) -> TransactionResult {
     match places {
-        [only] => RoundResult::Without(vec![*only]),
-        _ => RoundResult::Split,
+        [only] => TransactionResult::Without(vec![*only]),
+        _ => TransactionResult::Split,
     }
 }
 
 impl<S: Store> Pipeline<S> {
     /// Returns what the result of a run means for its batch, in which the items at `new` hold claims. `None`: the batch
     /// is processed.
-    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<RoundResult> {
+    pub(super) fn blame(&self, ran: RunResult, culprit: Culprit<'_>, new: &[usize]) -> Option<TransactionResult> {
         Some(match ran {
             RunResult::Processed => return None,
             RunResult::Failed(failure) if failure.given_up == Some(Reason::RolledBack) => blamed(culprit.ended_by),
             RunResult::Failed(_) => blamed(culprit.places),
             // A handler that lost any other race is retried when its message runs alone.
             RunResult::Retry(error) if culprit.places.is_empty() || self.store.deadlocked(error.as_ref()) => {
-                RoundResult::Deadlock
+                TransactionResult::Deadlock
             }
             RunResult::Retry(_) => blamed(culprit.places),
-            RunResult::CommittedEarly => RoundResult::CommittedEarly(new.to_vec()),
+            RunResult::CommittedEarly => TransactionResult::CommittedEarly(new.to_vec()),
             RunResult::Broke(fault) => {
                 self.outage.report(&fault);
-                RoundResult::Broke
+                TransactionResult::Broke
             }
-            RunResult::Stopped => RoundResult::Stopped,
+            RunResult::Stopped => TransactionResult::Stopped,
         })
     }
 }

@@ -7,11 +7,11 @@ use tracing::Instrument;
 
 use crate::process::Waiting;
 use crate::runtime::{Arrival, HoldReason, Pipeline, Queue, UNANSWERED, extended_all};
-use crate::store::{Isolation, Row};
+use crate::store::{Row, SuspectIsolation};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
-use super::item::{Item, Verdict, give};
-use super::opening::{Opening, RoundResult};
+use super::item::{Item, Verdict, set_verdict};
+use super::opening::{Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
     /// Processes the available deliveries, one or a batch, and leaves `batch` empty. A delivery that has to wait goes
@@ -41,7 +41,7 @@ impl<S: Store> Pipeline<S> {
                     self.answered(&outcome);
                     done.push((delivery, acker, outcome));
                 }
-                Verdict::Alone | Verdict::Lost => alone.push((delivery, acker)),
+                Verdict::Single | Verdict::Lost => alone.push((delivery, acker)),
                 Verdict::Broke => alone.push((delivery.with_redelivered(true), acker)),
                 Verdict::Stopped => self.release(acker).await,
             }
@@ -85,19 +85,19 @@ impl<S: Store> Pipeline<S> {
 
     /// Returns the verdict of items that have not run yet while a suspect waits for running messages to end: rows are
     /// given back, and deliveries wait for the suspect, each alone. `None` if no suspect waits.
-    fn makes_way(&self, opening: Opening<'_>) -> Option<Verdict> {
+    fn yields_to_suspect(&self, opening: Opening<'_>) -> Option<Verdict> {
         let waited_for = self.suspect_lock.wanted() >= opening.stage();
         waited_for.then_some(match opening {
-            Opening::Claims => Verdict::Alone,
+            Opening::Claims => Verdict::Single,
             Opening::Rows(_) => Verdict::Stopped,
         })
     }
 
     /// Returns a verdict for each of `facts`, in their order; those that are not items are to be processed alone.
     async fn verdicts(&self, items: Vec<Item<'_, S>>, facts: &[&Delivery], opening: Opening<'_>) -> Vec<Verdict> {
-        let mut verdicts = vec![Verdict::Alone; facts.len()];
+        let mut verdicts = vec![Verdict::Single; facts.len()];
         let _turn = self.throttle.turn().await;
-        let mut rounds = Rounds { groups: vec![(items, false)], holds: 0 };
+        let mut rounds = Groups { groups: vec![(items, false)], holds: 0 };
         let (mut first, mut extended) = (true, Instant::now());
         while let Some((mut items, failed)) = rounds.groups.pop() {
             // A single item is processed alone, where failures are charged.
@@ -106,16 +106,16 @@ impl<S: Store> Pipeline<S> {
             }
             let instead = match self.draining.is_cancelled() {
                 true => Some(Verdict::Stopped),
-                false => self.makes_way(opening).filter(|_| !first),
+                false => self.yields_to_suspect(opening).filter(|_| !first),
             };
             if let Some(verdict) = instead {
-                give(&mut verdicts, &items, &verdict);
+                set_verdict(&mut verdicts, &items, &verdict);
                 continue;
             }
             first = false;
-            let round = self.run_round(&mut items, facts, opening).await;
+            let round = self.run_transaction(&mut items, facts, opening).await;
             if let Opening::Rows(rows) = opening
-                && !matches!(round, RoundResult::Done(_))
+                && !matches!(round, TransactionResult::Done(_))
                 && extended.elapsed() >= self.settings.lease / 4
             {
                 // The task that extends leases at a third of their duration skips locked rows, and may have met one of
@@ -123,39 +123,39 @@ impl<S: Store> Pipeline<S> {
                 self.extend_rows(rows).await;
                 extended = Instant::now();
             }
-            self.conclude_round(round, (items, failed), facts, &mut rounds, &mut verdicts).await;
+            self.apply_result(round, (items, failed), facts, &mut rounds, &mut verdicts).await;
         }
         verdicts
     }
 
     /// Sets verdicts, or forms new groups of these items.
-    async fn conclude_round<'a>(
+    async fn apply_result<'a>(
         &self,
-        round: RoundResult,
+        round: TransactionResult,
         (mut items, failed): Group<'a, S>,
         facts: &[&Delivery],
-        rounds: &mut Rounds<'a, S>,
+        rounds: &mut Groups<'a, S>,
         verdicts: &mut [Verdict],
     ) {
         match round {
-            RoundResult::Done(found) => {
+            TransactionResult::Done(found) => {
                 self.throttle.grow();
                 for (item, verdict) in items.chunks(1).zip(found) {
-                    give(verdicts, item, &verdict);
+                    set_verdict(verdicts, item, &verdict);
                 }
             }
-            RoundResult::Without(out) => {
+            TransactionResult::Without(out) => {
                 let mut place = 0;
                 items.retain(|_| (!out.contains(&place), place += 1).0);
                 // After a second failure the rest is halved, so that many failures do not cost one round each.
                 if failed { rounds.halve((items, true)) } else { rounds.groups.push((items, true)) }
             }
-            RoundResult::Split => rounds.halve((items, failed)),
-            RoundResult::Deadlock => {
+            TransactionResult::Split => rounds.halve((items, failed)),
+            TransactionResult::Deadlock => {
                 self.throttle.shrink();
                 rounds.halve((items, failed));
             }
-            RoundResult::Outage(fault) => {
+            TransactionResult::Outage(fault) => {
                 let hold = HoldReason::from(&fault);
                 self.outage.report(&fault);
                 self.hold(hold, rounds.holds).await;
@@ -167,16 +167,16 @@ impl<S: Store> Pipeline<S> {
                     rounds.groups.push((items, failed));
                 }
             }
-            RoundResult::Broke => give(verdicts, &items, &Verdict::Broke),
-            RoundResult::CommittedEarly(new) => {
+            TransactionResult::Broke => set_verdict(verdicts, &items, &Verdict::Broke),
+            TransactionResult::CommittedEarly(new) => {
                 for place in new {
                     let (at, attempts) = (items[place].at, items[place].attempts + 1);
                     let identity = items[place].identity.clone();
                     let outcome = self.committed_early(facts[at], &identity, attempts).await;
-                    give(verdicts, &items[place..=place], &Verdict::Done(outcome));
+                    set_verdict(verdicts, &items[place..=place], &Verdict::Done(outcome));
                 }
             }
-            RoundResult::Stopped => give(verdicts, &items, &Verdict::Stopped),
+            TransactionResult::Stopped => set_verdict(verdicts, &items, &Verdict::Stopped),
         }
     }
 }
@@ -185,13 +185,13 @@ impl<S: Store> Pipeline<S> {
 type Group<'a, S> = (Vec<Item<'a, S>>, bool);
 
 /// The groups that are still to run.
-struct Rounds<'a, S: Store> {
+struct Groups<'a, S: Store> {
     groups: Vec<Group<'a, S>>,
     /// How often a round got no response.
     holds: usize,
 }
 
-impl<'a, S: Store> Rounds<'a, S> {
+impl<'a, S: Store> Groups<'a, S> {
     fn halve(&mut self, (mut items, failed): Group<'a, S>) {
         let half = items.split_off(items.len() / 2);
         self.groups.push((half, failed));
@@ -201,10 +201,10 @@ impl<'a, S: Store> Rounds<'a, S> {
 
 impl Opening<'_> {
     /// Returns the lowest isolation of a suspect that waits for this work to end.
-    fn stage(&self) -> Isolation {
+    fn stage(&self) -> SuspectIsolation {
         match self {
-            Self::Claims => Isolation::Process,
-            Self::Rows(_) => Isolation::Inbox,
+            Self::Claims => SuspectIsolation::Process,
+            Self::Rows(_) => SuspectIsolation::Inbox,
         }
     }
 }

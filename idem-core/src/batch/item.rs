@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::registry::Job;
 use crate::routes::{Route, Work};
-use crate::runtime::{Pipeline, Place};
+use crate::runtime::{KeyTicket, Pipeline};
 use crate::store::{Identity, Row};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};
@@ -22,7 +22,7 @@ pub(super) struct Item<'a, S: Store> {
     /// Its duplicates in the same batch: they get their verdict from this one's.
     copies: Vec<usize>,
     /// Keeps out other deliveries of the key in this process while the batch is processed.
-    _flight: Option<Place>,
+    _key_lock: Option<KeyTicket>,
 }
 
 /// Returns the metrics of each handler of these items, which are sorted by handler.
@@ -36,7 +36,7 @@ pub(crate) enum Verdict {
     /// The database has responded.
     Done(Outcome),
     /// It has to be processed alone, where a failure is charged to it and to no other message.
-    Alone,
+    Single,
     /// The lease of its row was lost.
     Lost,
     /// The connection was lost during its run. It is processed alone, from the inbox.
@@ -68,8 +68,8 @@ impl<S: Store> Pipeline<S> {
         let mut works: Vec<_> = works.into_iter().map(Some).collect();
         let item = |(first, copies): (usize, Vec<usize>)| {
             let (at, Work { route, identity, job }) = works[first].take()?;
-            let flight = Some(self.key_locks.first_place((identity.handler, &identity.key))?);
-            Some(Item { at, route, identity, attempts: 0, job: Some(job), copies, _flight: flight })
+            let key_lock = Some(self.key_locks.first_place((identity.handler, &identity.key))?);
+            Some(Item { at, route, identity, attempts: 0, job: Some(job), copies, _key_lock: key_lock })
         };
         firsts.into_iter().filter_map(item).collect()
     }
@@ -86,7 +86,7 @@ impl<S: Store> Pipeline<S> {
             self.limit(&row.delivery).ok()?;
             let job = self.again(route, &row.delivery, &row.identity).ok();
             let (identity, attempts) = (row.identity.clone(), row.attempts);
-            job.is_some().then(|| Item { at, route, identity, attempts, job, copies: Vec::new(), _flight: None })
+            job.is_some().then(|| Item { at, route, identity, attempts, job, copies: Vec::new(), _key_lock: None })
         };
         let mut items: Vec<Item<'_, S>> = rows.iter().enumerate().filter_map(item).collect();
         items.sort_unstable_by(|a, b| in_order(&a.identity, &b.identity));
@@ -101,11 +101,11 @@ fn in_order(a: &Identity, b: &Identity) -> Ordering {
 }
 
 /// Sets the verdict of items and of their duplicates in the batch. A copy of a processed message is a duplicate.
-pub(super) fn give<S: Store>(verdicts: &mut [Verdict], items: &[Item<'_, S>], verdict: &Verdict) {
+pub(super) fn set_verdict<S: Store>(verdicts: &mut [Verdict], items: &[Item<'_, S>], verdict: &Verdict) {
     let copies = match verdict {
         Verdict::Done(Outcome::Processed) => &Verdict::Done(Outcome::Duplicate),
         // The message is a dead letter once; its copies only count as duplicates.
-        Verdict::Done(Outcome::Dead { .. }) => &Verdict::Alone,
+        Verdict::Done(Outcome::Dead { .. }) => &Verdict::Single,
         other => other,
     };
     for item in items {

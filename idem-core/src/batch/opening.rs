@@ -15,7 +15,7 @@ pub(super) enum Opening<'a> {
 
 /// The result of one transaction of a batch. Unless it is `Done`, `Broke` or `CommittedEarly`, nothing of it is in the
 /// database.
-pub(super) enum RoundResult {
+pub(super) enum TransactionResult {
     /// Committed: a verdict for each item, in their order.
     Done(Vec<Verdict>),
     /// The handler of this item failed, or these items cannot be in a batch: the others run again without them.

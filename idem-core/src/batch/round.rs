@@ -13,22 +13,22 @@ use crate::{Delivery, Outcome, Store};
 use super::blame::Culprit;
 use super::calls::{Call, calls};
 use super::item::{Item, Verdict, meters};
-use super::opening::{Opening, RoundResult};
+use super::opening::{Opening, TransactionResult};
 
 impl<S: Store> Pipeline<S> {
     /// Runs these items, which are sorted by handler and key, in one transaction.
-    pub(super) async fn run_round(
+    pub(super) async fn run_transaction(
         &self,
         items: &mut [Item<'_, S>],
         facts: &[&Delivery],
         opening: Opening<'_>,
-    ) -> RoundResult {
+    ) -> TransactionResult {
         // Jobs that an earlier round consumed are decoded again, before any transaction is open.
         for (place, item) in items.iter_mut().enumerate() {
             if item.job.is_none() {
                 match self.again(item.route, facts[item.at], &item.identity) {
                     Ok(job) => item.job = Some(job),
-                    Err(_) => return RoundResult::Without(vec![place]),
+                    Err(_) => return TransactionResult::Without(vec![place]),
                 }
             }
         }
@@ -50,21 +50,23 @@ impl<S: Store> Pipeline<S> {
             Ok(opened) => opened,
             Err(round) => return round,
         };
-        let new = places(&found, |found| *found == Found::New);
+        let new = places(&found, |found| *found == Opened::New);
         let calls = calls(items, &new);
         // A message that is claimed here and does not run would be lost.
         if calls.iter().map(|call| call.places.len()).sum::<usize>() != new.len() {
-            return self.undone(txn, RoundResult::Without(new)).await;
+            return self.rolled_back(txn, TransactionResult::Without(new)).await;
         }
         let last = match self.call_all(&mut txn, calls).await {
             Ok(last) => last,
             Err(Failed { unhandled, places, is_first_to_end }) => {
                 let ran = match unhandled {
                     Some(unhandled) => self.undo(txn, unhandled).await,
-                    None => return RoundResult::Broke,
+                    None => return TransactionResult::Broke,
                 };
                 let ended_by = if is_first_to_end { &*places } else { &[] };
-                return self.blame(ran, Culprit { places: &places, ended_by }, &new).unwrap_or(RoundResult::Split);
+                return self
+                    .blame(ran, Culprit { places: &places, ended_by }, &new)
+                    .unwrap_or(TransactionResult::Split);
             }
         };
         let ended = Instant::now();
@@ -74,11 +76,11 @@ impl<S: Store> Pipeline<S> {
             return round;
         }
         for (item, found) in items.iter().zip(&found) {
-            if let Found::Duplicate(age) = found {
+            if let Opened::Duplicate(age) = found {
                 item.route.meters.duplicate_age(*age);
             }
         }
-        RoundResult::Done(found.into_iter().map(Verdict::from).collect())
+        TransactionResult::Done(found.into_iter().map(Verdict::from).collect())
     }
 
     /// Begins a transaction whose statements may take this long, and claims all messages or starts their rows. An error
@@ -88,20 +90,20 @@ impl<S: Store> Pipeline<S> {
         timeout: Duration,
         messages: &[(&Identity, &Delivery)],
         rows: Option<Vec<&Row>>,
-    ) -> Result<(S::Txn, Vec<Found>), RoundResult> {
-        let mut txn = self.store.begin(timeout).await.map_err(faulty)?;
+    ) -> Result<(S::Txn, Vec<Opened>), TransactionResult> {
+        let mut txn = self.store.begin(timeout).await.map_err(failed_before_handlers)?;
         let found = match rows {
             None => self.claims(&mut txn, messages).await,
             Some(rows) => self.starts(&mut txn, &rows).await,
         };
         let found = match found {
             Ok(found) => found,
-            Err(fault) if !fault.is_answered() => return Err(RoundResult::Outage(fault)),
-            Err(fault) => return Err(self.undone(txn, faulty(fault)).await),
+            Err(fault) if !fault.is_answered() => return Err(TransactionResult::Outage(fault)),
+            Err(fault) => return Err(self.rolled_back(txn, failed_before_handlers(fault)).await),
         };
-        let odd = places(&found, |found| *found == Found::Odd);
+        let odd = places(&found, |found| *found == Opened::Single);
         if !odd.is_empty() {
-            return Err(self.undone(txn, RoundResult::Without(odd)).await);
+            return Err(self.rolled_back(txn, TransactionResult::Without(odd)).await);
         }
         Ok((txn, found))
     }
@@ -112,7 +114,7 @@ impl<S: Store> Pipeline<S> {
         let (mut before, mut was_open) = (Vec::new(), true);
         for Call { places, route, job } in calls {
             if !before.is_empty() {
-                match self.store.between(txn).await {
+                match self.store.check_between(txn).await {
                     Ok(TxnState::Open) => was_open = true,
                     // Nothing can be written behind the end of the transaction, so no later call needs to be prevented.
                     Ok(TxnState::Unknown) => was_open = false,
@@ -138,12 +140,12 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Claims all messages, and classifies those that were claimed before.
-    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Found>, StoreError> {
+    async fn claims(&self, txn: &mut S::Txn, messages: &[(&Identity, &Delivery)]) -> Result<Vec<Opened>, StoreError> {
         let identities: Vec<&Identity> = messages.iter().map(|(identity, _)| *identity).collect();
         let claimed = self.store.claim_many(txn, &identities, ClaimState::Processed).await?;
         let old = places(&claimed, |claimed| *claimed == Claimed::Found(None));
         let sought: Vec<&Identity> = old.iter().map(|place| identities[*place]).collect();
-        let known = if old.is_empty() { Vec::new() } else { self.store.known(txn, &sought).await? };
+        let known = if old.is_empty() { Vec::new() } else { self.store.unlocked_claims(txn, &sought).await? };
         let mut known = known.into_iter();
         let classified = messages.iter().zip(claimed).map(|(message, claimed)| {
             let claimed = match claimed {
@@ -152,19 +154,19 @@ impl<S: Store> Pipeline<S> {
             };
             self.classify(*message, claimed)
         });
-        Ok(classified.map(Found::from).collect())
+        Ok(classified.map(Opened::from).collect())
     }
 
     /// Starts the rows: deletes them and dates their claims.
-    async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Found>, StoreError> {
+    async fn starts(&self, txn: &mut S::Txn, rows: &[&Row]) -> Result<Vec<Opened>, StoreError> {
         let started = self.store.start_many(txn, rows).await?;
-        Ok(started.into_iter().map(|started| if started { Found::New } else { Found::Lost }).collect())
+        Ok(started.into_iter().map(|started| if started { Opened::New } else { Opened::Lost }).collect())
     }
 
-    async fn undone(&self, txn: S::Txn, round: RoundResult) -> RoundResult {
+    async fn rolled_back(&self, txn: S::Txn, round: TransactionResult) -> TransactionResult {
         match self.store.rollback(txn).await {
             Ok(_) => round,
-            Err(fault) => RoundResult::Outage(fault),
+            Err(fault) => TransactionResult::Outage(fault),
         }
     }
 }
@@ -181,17 +183,17 @@ struct Failed {
 
 /// The result of one claim of a batch.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum Opened {
     New,
     /// Processed this long ago.
     Duplicate(Duration),
     /// To be processed alone.
-    Odd,
+    Single,
     /// The lease of its row was lost.
     Lost,
 }
 
-impl From<Classified> for Found {
+impl From<Classified> for Opened {
     fn from(classified: Classified) -> Self {
         match classified {
             Classified::New => Self::New,
@@ -199,29 +201,29 @@ impl From<Classified> for Found {
             // A message that is too old and a conflict need a row, a duplicate of a message in the inbox has to be
             // counted, and a removed claim has to be inserted again.
             Classified::TooOld(_) | Classified::Duplicate(None) | Classified::Conflict(_) | Classified::Gone => {
-                Self::Odd
+                Self::Single
             }
         }
     }
 }
 
-impl From<Found> for Verdict {
-    fn from(found: Found) -> Self {
+impl From<Opened> for Verdict {
+    fn from(found: Opened) -> Self {
         match found {
-            Found::New => Self::Done(Outcome::Processed),
-            Found::Duplicate(_) => Self::Done(Outcome::Duplicate),
-            Found::Odd => Self::Alone,
-            Found::Lost => Self::Lost,
+            Opened::New => Self::Done(Outcome::Processed),
+            Opened::Duplicate(_) => Self::Done(Outcome::Duplicate),
+            Opened::Single => Self::Single,
+            Opened::Lost => Self::Lost,
         }
     }
 }
 
 /// Converts an error that occurred before any handler ran.
-fn faulty(fault: StoreError) -> RoundResult {
+fn failed_before_handlers(fault: StoreError) -> TransactionResult {
     match fault {
-        StoreError::LockTimeout | StoreError::Message(_) => RoundResult::Split,
-        StoreError::Serialization(_) => RoundResult::Deadlock,
-        StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => RoundResult::Outage(fault),
+        StoreError::LockTimeout | StoreError::Message(_) => TransactionResult::Split,
+        StoreError::Serialization(_) => TransactionResult::Deadlock,
+        StoreError::ConnectionLost(_) | StoreError::Unavailable(_) => TransactionResult::Outage(fault),
     }
 }
 

@@ -59,7 +59,7 @@ fn the_headers_of_each_binding_are_known_in_any_case() {
 }
 
 #[test]
-fn what_does_not_say_that_it_is_an_event_is_none() {
+fn a_delivery_that_does_not_claim_to_be_an_event_is_none() {
     for delivery in [
         Delivery::new("orders", "{}"),
         with_headers(&[("ce-time", "now"), ("id", "7"), ("source", "x"), ("ce-", "x"), ("c", "x")]),
@@ -70,7 +70,7 @@ fn what_does_not_say_that_it_is_an_event_is_none() {
 }
 
 #[test]
-fn what_lacks_an_attribute_says_which() {
+fn an_error_names_the_missing_attribute() {
     for missing in REQUIRED {
         let some: Vec<_> = WHOLE.into_iter().filter(|(name, _)| *name != missing).collect();
         assert!(why(&binary("ce_", &some)).ends_with(&format!("it has no `{missing}`")));
@@ -138,7 +138,7 @@ fn attributes_in_json_are_text() {
 }
 
 #[test]
-fn what_is_no_event_in_json_says_why() {
+fn an_error_says_why_json_is_not_an_event() {
     let deep = format!(r#","data":{}{}"#, "[".repeat(100_000), "]".repeat(100_000));
     assert!(read(&json(&deep)).is_some_and(|event| event.is_ok()), "what it holds is for the codec to judge");
     for (delivery, expected) in [

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_no_text_is_an_error_that_names_the_message() {
+    fn truncated_data_and_invalid_text_are_errors_that_name_the_message() {
         let mut cut = Paid { id: "e-1".to_owned(), ..Paid::default() }.encode_to_vec();
         cut.pop();
         for payload in [cut, b"\x0a\x02\xff\xfe".to_vec(), br#"{"id": "e-1"}"#.to_vec()] {

@@ -47,7 +47,7 @@ impl<S: Store> Pipeline<S> {
         };
         // The drop runs user code too, and its panic must cost no more than its message.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(run))) {
-            tracing::warn!(panic = panic_text(panic.as_ref()), "a handler that was cut off panicked as it was dropped");
+            tracing::warn!(panic = panic_text(panic.as_ref()), "a handler panicked while it was dropped");
         }
         handled
     }

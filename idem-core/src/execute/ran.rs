@@ -68,7 +68,7 @@ impl Failure {
 
     /// The handler ran COMMIT, and the database refused it.
     pub(crate) fn commit_refused() -> Self {
-        let error = "the handler ran COMMIT, which was refused, so that nothing of it stands: let idem commit";
+        let error = "the handler ran COMMIT, which was refused; nothing was written: return Ok(()), and idem commits";
         Self { error: error.to_owned(), given_up: Some(Reason::Committed), not_before: None }
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::store::{Row, Since};
+use crate::store::{LookBack, Row};
 
 /// How often the whole inbox is searched. Rows that a bounded search does not find wait for that long: those that were
 /// committed late, and those whose holder has died.
@@ -27,11 +27,11 @@ pub(super) struct Looks {
 
 impl Looks {
     /// Returns how far back the next poll has to search.
-    pub(super) fn due(&mut self, now: Instant) -> Since {
+    pub(super) fn due(&mut self, now: Instant) -> LookBack {
         if self.everything.is_none_or(|at| now.duration_since(at) >= EVERY) {
             *self = Self { everything: Some(now), ..Self::default() };
         }
-        Since { ordinary: back(self.ordinary, now), suspect: back(self.suspect, now) }
+        LookBack { ordinary: back(self.ordinary, now), suspect: back(self.suspect, now) }
     }
 
     /// Returns how far back the next take of ordinary rows has to search.
@@ -71,12 +71,12 @@ mod tests {
         let mut looks = Looks::default();
         for round in 0..3 {
             let start = round * 5;
-            assert_eq!(looks.due(at(start)), Since::default());
+            assert_eq!(looks.due(at(start)), LookBack::default());
             assert_eq!(looks.take(at(start)), None, "what an unbounded poll has found is taken by an unbounded take");
             looks.polled(at(start), false, false);
             for second in 1..5 {
                 let bound = Some(Duration::from_secs(second) + MARGIN);
-                assert_eq!(looks.due(at(start + second)), Since { ordinary: bound, suspect: bound });
+                assert_eq!(looks.due(at(start + second)), LookBack { ordinary: bound, suspect: bound });
             }
         }
     }
@@ -89,6 +89,10 @@ mod tests {
         looks.polled(now, true, true);
         assert_eq!(looks.take(now), None);
         looks.taken(now, &[]);
-        assert_eq!(looks.due(now), Since { ordinary: Some(MARGIN), suspect: None }, "suspects are still to be found");
+        assert_eq!(
+            looks.due(now),
+            LookBack { ordinary: Some(MARGIN), suspect: None },
+            "suspects are still to be found"
+        );
     }
 }

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_taken_is_missing_until_its_permit_is_dropped() {
+    async fn taken_memory_is_missing_until_its_permit_is_dropped() {
         let memory = Memory::default();
         let mut permit = memory.some().await.unwrap();
         assert_eq!(memory.left(&permit), BYTES);

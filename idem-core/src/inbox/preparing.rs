@@ -9,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation};
-use crate::store::{Note, Row};
+use crate::store::{Row, RowResult};
 use crate::{Outcome, PrepareError, Reason, Store};
 
 use super::row::rejected;
@@ -28,7 +28,7 @@ impl<S: Store> Pipeline<S> {
             self.warn_of_unprepared(&row.delivery, tries, FORGOTTEN);
         }
         let Some(room) = self.preparations.room(row.identity.handler).filter(|_| !forgotten) else {
-            self.record_result(row, &Note::GivenBack { due: wait }).await;
+            self.record_result(row, &RowResult::GivenBack { due: wait }).await;
             return None;
         };
         let lease = self.settings.lease;
@@ -58,7 +58,7 @@ impl<S: Store> Pipeline<S> {
         let (tries, wait) = self.refusals.count(row.id);
         match self.preparations.room(row.identity.handler) {
             Some(room) => self.preparations.want(WantedPreparation { row: row.clone(), tries, wait, room }),
-            None => drop(self.record_result(row, &Note::Released { due: wait }).await),
+            None => drop(self.record_result(row, &RowResult::Released { due: wait }).await),
         }
         true
     }
@@ -89,7 +89,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 Some(Err(PrepareError::Undecodable(error))) => {
                     let (reason, error) = (Reason::Undecodable, crate::error::text(error.as_ref()));
-                    let note = Note::Dead { reason, error };
+                    let note = RowResult::Dead { reason, error };
                     let noted = self.record_prepared(&row, &note).await;
                     return rejected(&row, noted, note);
                 }
@@ -99,7 +99,7 @@ impl<S: Store> Pipeline<S> {
                 }
                 None => Duration::ZERO,
             };
-            self.record_prepared(&row, &Note::Released { due }).await;
+            self.record_prepared(&row, &RowResult::Released { due }).await;
             None
         });
         self.conclude_row(&row, work).await;
@@ -135,7 +135,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Records the result of a preparation on the inbox's own connection, since these rows have no slot.
-    async fn record_prepared(&self, row: &Row, note: &Note) -> bool {
+    async fn record_prepared(&self, row: &Row, note: &RowResult) -> bool {
         let write = || async {
             let _own = self.own_statements.lock().await;
             self.store.record_result(row, note).await

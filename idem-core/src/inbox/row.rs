@@ -13,7 +13,7 @@ use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
 use crate::runtime::{Isolated, Pipeline, Progress, warn_of_refusal};
-use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Note, Row, StoreError};
+use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
@@ -27,7 +27,7 @@ impl<S: Store> Pipeline<S> {
     /// connection, and the row was not running when a process ended, other work resumes before that: the run is over,
     /// and opening a new connection to write with takes a while.
     pub(super) async fn run_isolated(&self, row: &Row, quiet: &mut Option<Isolated>) {
-        self.finish_row_in(row, Verdict::Alone, quiet).await;
+        self.finish_row_in(row, Verdict::Single, quiet).await;
     }
 
     /// Records the result that a batch has left to record for a row, or runs the row.
@@ -39,8 +39,8 @@ impl<S: Store> Pipeline<S> {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
             match verdict {
-                Verdict::Alone if !row.identity.has_key() => self.readmit(row).await,
-                Verdict::Alone => self.rerun(row, quiet).await,
+                Verdict::Single if !row.identity.has_key() => self.readmit(row).await,
+                Verdict::Single => self.rerun(row, quiet).await,
                 Verdict::Done(outcome) => {
                     let meters = self.routes.meters(row.identity.handler);
                     row.waited.into_iter().for_each(|waited| meters.inbox_wait.record(waited));
@@ -49,7 +49,7 @@ impl<S: Store> Pipeline<S> {
                 Verdict::Lost => self.refund_start(row).await,
                 Verdict::Broke => self.broke(row, "the connection was lost with a batch").await,
                 Verdict::Stopped => {
-                    self.record_result(row, &Note::GivenBack { due: Duration::ZERO }).await;
+                    self.record_result(row, &RowResult::GivenBack { due: Duration::ZERO }).await;
                     None
                 }
             }
@@ -118,7 +118,7 @@ impl<S: Store> Pipeline<S> {
                     self.broke(row, &crate::error::text(&fault)).await
                 }
                 Conclusion::Stopped => {
-                    self.record_result(row, &Note::GivenBack { due: Duration::ZERO }).await;
+                    self.record_result(row, &RowResult::GivenBack { due: Duration::ZERO }).await;
                     None
                 }
             };
@@ -187,9 +187,9 @@ impl<S: Store> Pipeline<S> {
     /// Records a failure of the row.
     async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
         let Charge { attempts, next, error } = charge;
-        let note = Note::Failed { next, error };
+        let note = RowResult::Failed { next, error };
         let noted = self.record_result(row, &note).await;
-        if let (true, Note::Failed { error, .. }) = (noted, &note) {
+        if let (true, RowResult::Failed { error, .. }) = (noted, &note) {
             telemetry::tell(Some(row.id), attempts, next, error);
         }
         noted.then_some(match next {
@@ -202,7 +202,7 @@ impl<S: Store> Pipeline<S> {
     /// connection repeatedly. If the run had committed after all, the row is gone, and its claim is dated.
     async fn broke(&self, row: &Row, error: &str) -> Option<Outcome> {
         let due = break_policy().wait(row.breaks + 1);
-        if self.record_result(row, &Note::Broke { due, error: crate::error::clean(error) }).await {
+        if self.record_result(row, &RowResult::Broke { due, error: crate::error::clean(error) }).await {
             let given_up = row.breaks + 1 >= MAX_BREAKS;
             if given_up {
                 telemetry::tell(Some(row.id), row.attempts, Err(Reason::BrokeConnection), error);
@@ -211,12 +211,12 @@ impl<S: Store> Pipeline<S> {
         }
         let read = || async {
             let mut txn = self.store.begin(self.settings.handler_timeout).await?;
-            let standing = self.store.standing(&mut txn, row.identity.handler, &row.identity.key).await?;
+            let existing_claim = self.store.existing_claim(&mut txn, row.identity.handler, &row.identity.key).await?;
             self.store.rollback(txn).await?;
-            Ok(standing)
+            Ok(existing_claim)
         };
-        let standing = self.outage.insist(&self.stop, read).await.flatten();
-        standing.is_some_and(|standing| standing.age.is_some()).then_some(Outcome::Processed)
+        let existing_claim = self.outage.insist(&self.stop, read).await.flatten();
+        existing_claim.is_some_and(|existing_claim| existing_claim.age.is_some()).then_some(Outcome::Processed)
     }
 
     /// Handles a row that can never run as it is, or cannot run yet.
@@ -229,7 +229,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a row dead that can never run as it is.
     pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
-        let note = Note::Dead { reason, error };
+        let note = RowResult::Dead { reason, error };
         let noted = self.record_result(row, &note).await;
         rejected(row, noted, note)
     }
@@ -244,7 +244,7 @@ impl<S: Store> Pipeline<S> {
             }
             _ => Duration::from_millis(100),
         };
-        self.record_result(row, &Note::GivenBack { due }).await;
+        self.record_result(row, &RowResult::GivenBack { due }).await;
         None
     }
 
@@ -259,12 +259,12 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         tracing::debug!(id = row.id, "the lease was lost before the row could begin");
         if let Err(fault) = self.store.refund_start(row).await {
-            tracing::debug!(%fault, "the start was not given back");
+            tracing::debug!(%fault, "the start was not refunded");
         }
         None
     }
 
-    pub(super) async fn record_result(&self, row: &Row, note: &Note) -> bool {
+    pub(super) async fn record_result(&self, row: &Row, note: &RowResult) -> bool {
         let noted = self.outage.insist(&self.stop, || self.store.record_result(row, note)).await.unwrap_or(false);
         if !noted {
             Span::current().record("idem.outcome", "unknown");
@@ -280,8 +280,8 @@ fn break_policy() -> RetryPolicy {
 }
 
 /// Logs a row that was rejected, if that was noted.
-pub(super) fn rejected(row: &Row, noted: bool, note: Note) -> Option<Outcome> {
-    let (true, Note::Dead { reason, error }) = (noted, note) else { return None };
+pub(super) fn rejected(row: &Row, noted: bool, note: RowResult) -> Option<Outcome> {
+    let (true, RowResult::Dead { reason, error }) = (noted, note) else { return None };
     telemetry::tell(Some(row.id), row.attempts, Err(reason), &error);
     Some(Outcome::Dead { reason })
 }

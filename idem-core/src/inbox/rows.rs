@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::Store;
 use crate::batch::Verdict;
 use crate::runtime::Pipeline;
-use crate::store::{Isolation, Row};
+use crate::store::{Row, SuspectIsolation};
 
 impl<S: Store> Pipeline<S> {
     /// Runs rows that were taken from the inbox, none of them a suspect, in one transaction. In every case each row is
@@ -39,8 +39,8 @@ impl<S: Store> Pipeline<S> {
         let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = async |_slot: Option<SemaphorePermit<'_>>| {
             while let Some((row, verdict)) = next() {
-                let stops = self.draining.is_cancelled() || self.suspect_lock.wanted() >= Isolation::Inbox;
-                let verdict = if verdict == Verdict::Alone && stops { Verdict::Stopped } else { verdict };
+                let stops = self.draining.is_cancelled() || self.suspect_lock.wanted() >= SuspectIsolation::Inbox;
+                let verdict = if verdict == Verdict::Single && stops { Verdict::Stopped } else { verdict };
                 self.finish_row(row, verdict).await;
             }
         };

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Pipeline, jittered};
-use crate::store::{HandlerId, JUDGE_AT_ONCE, Kind, Limit, Row, StoreError};
+use crate::store::{HandlerId, JUDGE_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
 use super::memory::Memory;
@@ -112,8 +112,8 @@ impl<S: Store> Runner<S> {
         let size = self.pipeline.throttle.size();
         let began = Instant::now();
         let (bytes, since) = (self.memory.left(&room_in_memory), self.looks.take(began));
-        let wanted = Limit { rows: slots.len() * size, bytes, since };
-        let rows = self.take(Kind::Ordinary, wanted).await?;
+        let wanted = TakeLimit { rows: slots.len() * size, bytes, since };
+        let rows = self.take(RowKind::Ordinary, wanted).await?;
         self.looks.taken(began, &rows);
         let bytes = rows.iter().map(Row::bytes).sum();
         let all = rows.len() == wanted.rows || bytes >= wanted.bytes;
@@ -138,7 +138,7 @@ impl<S: Store> Runner<S> {
 
     /// Takes rows. The token is generated before the take, so that rows whose take got no response are found by it once
     /// the database is back, and can then begin.
-    pub(super) async fn take(&self, kind: Kind, limit: Limit) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn take(&self, kind: RowKind, limit: TakeLimit) -> Result<Vec<Row>, StoreError> {
         let store = &self.pipeline.store;
         let token = Uuid::new_v4();
         let own = self.pipeline.own_statements.lock().await;
@@ -146,14 +146,14 @@ impl<S: Store> Runner<S> {
         drop(own);
         let mut rows = match answer {
             // The take was refused, so nothing is taken, unless the disk failed: then it may have been written.
-            Err(fault @ StoreError::Unavailable(_)) => match store.taken(token).await {
+            Err(fault @ StoreError::Unavailable(_)) => match store.rows_by_token(token).await {
                 Ok(rows) if !rows.is_empty() => Ok(rows),
                 _ => Err(fault),
             },
             Err(fault @ StoreError::ConnectionLost(_)) => {
                 self.pipeline.outage.report(&fault);
                 tokio::select! {
-                    () = self.pipeline.outage.over() => store.taken(token).await,
+                    () = self.pipeline.outage.over() => store.rows_by_token(token).await,
                     () = self.pipeline.draining.cancelled() => Ok(Vec::new()),
                 }
             }

@@ -7,7 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use crate::record::{Classified, Known};
-use crate::runtime::{HoldReason, Pipeline, Place, Progress, extended_all};
+use crate::runtime::{HoldReason, KeyTicket, Pipeline, Progress, extended_all};
 use crate::{Acker, Outcome, Store, telemetry};
 
 use super::storing::{Arrived, Counted};
@@ -19,7 +19,7 @@ struct Item<A> {
     acker: A,
     counted: Counted,
     /// Keeps out other deliveries of the key in this process, if there are lanes that run them.
-    _flight: Option<Place>,
+    _key_lock: Option<KeyTicket>,
 }
 
 impl<A> Item<A> {
@@ -68,15 +68,15 @@ impl<S: Store> Pipeline<S> {
         let span = telemetry::span(self.system, &self.consumer, &arrived.delivery);
         let identity = span.in_scope(|| self.decode(&arrived.delivery).map(|work| work.identity));
         let Ok(identity) = identity else { return Err(arrived) };
-        let flight = match self.settings.inbox {
+        let key_lock = match self.settings.inbox {
             true => None,
             false => match self.key_locks.first_place((identity.handler, &identity.key)) {
                 None => return Err(arrived),
-                flight => flight,
+                key_lock => key_lock,
             },
         };
         let Arrived { delivery, acker, counted, .. } = arrived;
-        Ok(Item { message: Known { delivery, identity }, span, acker, counted, _flight: flight })
+        Ok(Item { message: Known { delivery, identity }, span, acker, counted, _key_lock: key_lock })
     }
 
     /// Stores sorted messages in one transaction, and retries until the database has responded. If a claim is held up,

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_delivered_five_times_is_stored_before_all_else() {
+    async fn a_message_delivered_five_times_is_stored_first() {
         let mut waiting = VecDeque::new();
         for (payload, count) in
             [("a", None), ("b", Some(1)), ("c", Some(4)), ("d", Some(5)), ("e", None), ("f", Some(20))]

@@ -5,7 +5,7 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use crate::runtime::{Isolated, Pipeline};
-use crate::store::{Isolation, Kind, Limit, MAX_STARTS, Note, Row, StoreError};
+use crate::store::{MAX_STARTS, Row, RowKind, RowResult, StoreError, SuspectIsolation, TakeLimit};
 use crate::{Reason, Store};
 
 use super::row::rejected;
@@ -26,7 +26,7 @@ impl<S: Store> Runner<S> {
         let (began, mut quiet, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
         while !draining.is_cancelled() {
             // Reserved before the process goes quiet for it, so that no other process of the fleet does.
-            let Some(mut row) = self.take(Kind::Suspect, Limit::rows(1)).await?.pop() else { break };
+            let Some(mut row) = self.take(RowKind::Suspect, TakeLimit::rows(1)).await?.pop() else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
                 (quiet, any) = (None, true);
                 // However many of them wait for a registry, ordinary rows get their turn.
@@ -37,12 +37,12 @@ impl<S: Store> Runner<S> {
             }
             let held = self.pipeline.leases.hold(slice::from_ref(&row));
             let isolation = row.isolation();
-            let (isolated, since) = match quiet.take().filter(|_| isolation == Isolation::Inbox) {
+            let (isolated, since) = match quiet.take().filter(|_| isolation == SuspectIsolation::Inbox) {
                 Some(kept) => kept,
                 None => tokio::select! {
                     isolated = turn.isolate(isolation) => (isolated, Instant::now()),
                     () = draining.cancelled() => {
-                        self.pipeline.record_result(&row, &Note::Released { due: Duration::ZERO }).await;
+                        self.pipeline.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await;
                         break;
                     }
                 },
@@ -54,7 +54,7 @@ impl<S: Store> Runner<S> {
                 Err(fault) => {
                     // Released first, so that others do not wait: this may take as long as the outage.
                     drop((isolated, turn));
-                    self.pipeline.record_result(&row, &Note::Released { due: Duration::ZERO }).await;
+                    self.pipeline.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await;
                     return Err(fault);
                 }
             }
@@ -63,7 +63,7 @@ impl<S: Store> Runner<S> {
             self.pipeline.run_isolated(&row, &mut isolated).await;
             any = true;
             match isolated {
-                Some(isolated) if isolation == Isolation::Inbox && since.elapsed() < POLL_DUE => {
+                Some(isolated) if isolation == SuspectIsolation::Inbox && since.elapsed() < POLL_DUE => {
                     quiet = Some((isolated, since));
                 }
                 _ => break,
@@ -79,8 +79,12 @@ impl<S: Store> Runner<S> {
         let begins = self.pipeline.store.count_start(row, self.pipeline.settings.lease).await?;
         if begins {
             row.starts += 1;
-            if row.isolation() == Isolation::Process {
-                tracing::warn!(id = row.id, starts = row.starts, "a message runs on which the process may have ended");
+            if row.isolation() == SuspectIsolation::Process {
+                tracing::warn!(
+                    id = row.id,
+                    starts = row.starts,
+                    "a suspect runs: its earlier runs may have ended the process"
+                );
             }
         }
         Ok(begins)
@@ -95,7 +99,7 @@ impl<S: Store> Pipeline<S> {
              beside it",
             row.identity.key
         );
-        let note = Note::Dead { reason: Reason::Crashed, error };
+        let note = RowResult::Dead { reason: Reason::Crashed, error };
         self.conclude_row(row, async { rejected(row, true, note) }).await;
     }
 }

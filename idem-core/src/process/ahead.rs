@@ -72,7 +72,7 @@ impl<S: Store> Pipeline<S> {
                 return (self.dead_letter(delivery, unfit).await, None);
             }
         };
-        let _flight = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
+        let _key_lock = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
         let _room = self.single_stores.acquire().await;
         let step = self.store_for_later(delivery, &work.identity, DROPPED).await;
         (step, Some(Box::new(work.identity)))

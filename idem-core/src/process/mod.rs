@@ -39,7 +39,7 @@ use crate::execute::{Charge, Conclusion};
 use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{HoldReason, Pipeline, Place, Progress, UNANSWERED, Unwinding, extended, unanswered};
+use crate::runtime::{HoldReason, KeyTicket, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered};
 use crate::store::{ClaimState, Identity};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -52,7 +52,7 @@ impl<S: Store> Pipeline<S> {
         &self,
         delivery: Delivery,
         acker: A,
-        place: Option<Place>,
+        place: Option<KeyTicket>,
     ) -> Option<Waiting<A>> {
         self.deliver_in(None, delivery, acker, place).await
     }
@@ -63,27 +63,27 @@ impl<S: Store> Pipeline<S> {
         room: Option<&Semaphore>,
         delivery: Delivery,
         acker: A,
-        place: Option<Place>,
+        place: Option<KeyTicket>,
     ) -> Option<Waiting<A>> {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
-        pin!(self.drive(room, delivery, acker, place)).instrument(span).await
+        pin!(self.process(room, delivery, acker, place)).instrument(span).await
     }
 
     /// Retries until the database has responded, then settles.
-    async fn drive<A: Acker>(
+    async fn process<A: Acker>(
         &self,
         room: Option<&Semaphore>,
         mut delivery: Delivery,
         mut acker: A,
-        place: Option<Place>,
+        place: Option<KeyTicket>,
     ) -> Option<Waiting<A>> {
         // Declared after `place`, and so dropped before it.
         let _unwinding = Unwinding(&self.draining);
         let mut holds = 0;
         let outcome = loop {
             if !acker.is_live() {
-                tracing::debug!("the delivery is no longer ours; the broker delivers it again");
+                tracing::debug!("the delivery was lost; the broker redelivers it");
                 return None;
             }
             if self.draining.is_cancelled() {
@@ -195,7 +195,7 @@ impl<S: Store> Pipeline<S> {
             let txn = match claimed {
                 Ok((txn, Classified::New)) => txn,
                 Ok((txn, Classified::TooOld(dead))) => {
-                    return Ok(self.bury_too_old(txn, delivery, identity, &dead.error).await);
+                    return Ok(self.dead_letter_too_old(txn, delivery, identity, &dead.error).await);
                 }
                 Ok((txn, known)) => return Ok(self.answer(txn, route, &known).await),
                 Err(step) => return Ok(step),

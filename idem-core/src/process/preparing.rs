@@ -1,6 +1,6 @@
 //! Deliveries whose codec has to fetch something before it can decode them.
 
-use crate::runtime::{FORGOTTEN, Pipeline, Place, refused_wait};
+use crate::runtime::{FORGOTTEN, KeyTicket, Pipeline, refused_wait};
 use crate::{Acker, BoxError, Delivery, PrepareError, Store};
 
 use super::Waiting;
@@ -12,7 +12,7 @@ impl<S: Store> Pipeline<S> {
         &self,
         delivery: Delivery,
         acker: A,
-        place: Option<Place>,
+        place: Option<KeyTicket>,
     ) -> Option<Waiting<A>> {
         self.meters(&delivery).held();
         if self.draining.is_cancelled() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Held, Pipeline, Place, warn_of_refusal};
+use crate::runtime::{Held, KeyTicket, Pipeline, warn_of_refusal};
 use crate::{Acker, BoxError, Delivery, Store};
 
 use super::Waiting;
@@ -14,7 +14,7 @@ impl<S: Store> Pipeline<S> {
         &self,
         mut delivery: Delivery,
         acker: A,
-        place: Option<Place>,
+        place: Option<KeyTicket>,
         ran: bool,
         error: BoxError,
     ) -> Option<Waiting<A>> {

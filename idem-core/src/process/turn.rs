@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Pipeline, Place, jittered, kept};
+use crate::runtime::{KeyTicket, Pipeline, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Store};
 
 impl<S: Store> Pipeline<S> {
     /// Waits for the turn of a delivery within its ordering key. Returns `false` if the worker drains or the delivery
     /// is lost.
-    pub(crate) async fn turn<A: Acker>(&self, acker: &mut A, place: &Place) -> bool {
+    pub(crate) async fn turn<A: Acker>(&self, acker: &mut A, place: &KeyTicket) -> bool {
         self.unless_over(acker, place.turn()).await
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tracing::{Instrument, Span};
 
-use crate::runtime::{Arrival, Pipeline, Place, Queue, Unwinding, refused_wait};
+use crate::runtime::{Arrival, KeyTicket, Pipeline, Queue, Unwinding, refused_wait};
 use crate::store::Identity;
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -16,12 +16,12 @@ use super::ahead::Ahead;
 #[allow(clippy::large_enum_variant, reason = "most are of the large kind, and a box would be an allocation for each")]
 pub(crate) enum Waiting<A> {
     /// Another delivery of its ordering key comes first.
-    Turn(Delivery, A, Place),
+    Turn(Delivery, A, KeyTicket),
     /// The database refuses its row but accepts others. It stays unacked, keeps its place if it has one, and is tried
     /// again later.
-    Refused(Delivery, A, Option<Place>),
+    Refused(Delivery, A, Option<KeyTicket>),
     /// Its codec has to fetch something before it can decode it. It stays unacked and keeps its place if it has one.
-    Preparation(Delivery, A, Option<Place>),
+    Preparation(Delivery, A, Option<KeyTicket>),
     /// Its message is in the inbox. It stays unacked and keeps its place until the row is processed or dead.
     Row(Box<RowWait<A>>),
 }
@@ -31,7 +31,7 @@ pub(crate) struct RowWait<A> {
     pub(crate) delivery: Delivery,
     pub(crate) acker: A,
     /// Held, so that no other delivery of its ordering key starts.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<KeyTicket>,
     pub(crate) identity: Box<Identity>,
     pub(crate) outcome: Outcome,
     pub(crate) span: Span,
@@ -97,7 +97,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Stores a redelivered delivery before it waits for its turn. It then needs no lane, since it runs from the inbox.
-    async fn store_and_wait<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: Place) {
+    async fn store_and_wait<A: Acker>(&self, mut delivery: Delivery, mut acker: A, place: KeyTicket) {
         match self.store_ahead(&mut delivery, &mut acker).await {
             Some(Ahead::Row(outcome, identity)) => {
                 if !self.turn(&mut acker, &place).await {
@@ -136,6 +136,6 @@ impl<S: Store> Pipeline<S> {
         if acker.is_live() {
             return self.release(acker).await;
         }
-        tracing::debug!("the delivery is no longer ours; the broker delivers it again");
+        tracing::debug!("the delivery was lost; the broker redelivers it");
     }
 }

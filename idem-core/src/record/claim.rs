@@ -44,7 +44,7 @@ impl<S: Store> Pipeline<S> {
         if claimed.is_new() || matches!(classified, Classified::Duplicate(Some(_))) {
             return Ok(classified);
         }
-        let existing = self.store.standing(txn, identity.handler, &identity.key).await?;
+        let existing = self.store.existing_claim(txn, identity.handler, &identity.key).await?;
         let mut classified = self.classify(message, Claimed::Found(existing));
         match &mut classified {
             Classified::Duplicate(None) => self.store.count_duplicate(txn, identity).await?,

@@ -52,7 +52,7 @@ pub(crate) fn classify(
         Claimed::Found(None) => Classified::Gone,
         Claimed::Found(Some(claim)) if claim.fingerprint == identity.fingerprint => Classified::Duplicate(claim.age),
         Claimed::Found(Some(_)) => {
-            let error = format!("another message was taken over under the key {} before", identity.key);
+            let error = format!("another message was already claimed under the key {}", identity.key);
             Classified::Conflict(DeadByClaim::new(error))
         }
     }
@@ -110,7 +110,7 @@ mod tests {
         let pruned = Claimed::New { pruned_through: Some(SystemTime::UNIX_EPOCH) };
         let dead = |error: &str| DeadByClaim::new(error.to_owned());
         let old = || Classified::TooOld(dead("old"));
-        let conflict = || Classified::Conflict(dead("another message was taken over under the key a before"));
+        let conflict = || Classified::Conflict(dead("another message was already claimed under the key a"));
         let table = [
             (new, Classified::New),
             (pruned, old()),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_to_run_has_its_outcome_by_its_claim_alone() {
+    fn the_claim_decides_the_outcome_of_a_message_that_does_not_run() {
         let meters = Meters::new("billing", "orders");
         let dead = |reason| Some(Outcome::Dead { reason });
         let table = [

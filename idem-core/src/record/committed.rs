@@ -13,7 +13,7 @@ pub(crate) fn committed(result: CommitResult) -> Result<(), StoreError> {
         | CommitResult::RolledBack
         | CommitResult::CommittedEarly
         | CommitResult::CommitRefused => {
-            Err(StoreError::Unavailable("the transaction was ended by somebody else".into()))
+            Err(StoreError::Unavailable("the transaction ended although idem had not ended it".into()))
         }
     }
 }

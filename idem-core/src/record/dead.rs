@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
     /// were not written. It therefore retries until the database has responded, also while the worker stops, for as
     /// long as that permits.
     pub(crate) async fn committed_early(&self, delivery: &Delivery, identity: &Identity, attempts: u32) -> Outcome {
-        let error = "the handler ended the transaction by COMMIT, so that effects may stand: let idem commit";
+        let error = "the handler ran COMMIT, so its writes may be committed: return Ok(()), and idem commits";
         let row = NewRow { identity, delivery, attempts, state: Err(Reason::Committed), error };
         let write = || async {
             let mut txn = self.store.begin(self.settings.handler_timeout).await?;

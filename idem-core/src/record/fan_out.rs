@@ -107,7 +107,7 @@ impl<S: Store> Pipeline<S> {
         shares: &Shares,
     ) -> Result<Written, StoreError> {
         let known: Vec<&Known> = shares.known.iter().collect();
-        let classified = if known.is_empty() { Vec::new() } else { self.keep_many(txn, &known).await? };
+        let classified = if known.is_empty() { Vec::new() } else { self.insert_claims_and_rows(txn, &known).await? };
         let mut rows = Vec::with_capacity(shares.unfit.len());
         for (handler, unfit) in &shares.unfit {
             let identity = claimless(*handler, delivery);

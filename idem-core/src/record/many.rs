@@ -43,7 +43,7 @@ impl<S: Store> Pipeline<S> {
         let claimed = self.store.claim_many(txn, &firsts, state).await?;
         let is_found = |at: &usize| !claimed[*at].is_new();
         let found: Vec<&Identity> = (0..firsts.len()).filter(is_found).map(|at| firsts[at]).collect();
-        let existing = if found.is_empty() { Vec::new() } else { self.store.standing_many(txn, &found).await? };
+        let existing = if found.is_empty() { Vec::new() } else { self.store.existing_claims(txn, &found).await? };
         let mut existing = existing.into_iter();
 
         let (mut answers, mut duplicates) = (Vec::with_capacity(messages.len()), Vec::new());
@@ -76,7 +76,7 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn store_many(&self, messages: &[&Known]) -> Result<Vec<Classified>, Progress> {
         let mut txn =
             self.store.begin(self.settings.handler_timeout).await.map_err(|fault| self.outage.hold_for(fault))?;
-        let kept = match self.keep_many(&mut txn, messages).await {
+        let kept = match self.insert_claims_and_rows(&mut txn, messages).await {
             Ok(kept) => kept,
             Err(fault) => return Err(self.abandon(txn, fault).await),
         };
@@ -88,7 +88,11 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Claims sorted messages, and inserts the rows of those that are new.
-    pub(super) async fn keep_many(&self, txn: &mut S::Txn, messages: &[&Known]) -> Result<Vec<Classified>, StoreError> {
+    pub(super) async fn insert_claims_and_rows(
+        &self,
+        txn: &mut S::Txn,
+        messages: &[&Known],
+    ) -> Result<Vec<Classified>, StoreError> {
         let mut classified = self.classify_many(txn, messages, ClaimState::Waiting).await?;
         let mut rows = Vec::with_capacity(messages.len());
         for (message, classified) in messages.iter().zip(&mut classified) {

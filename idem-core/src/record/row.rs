@@ -46,7 +46,7 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a message dead that is too old. The claim of this transaction marks the message as processed, so another
     /// transaction takes it over.
-    pub(crate) async fn bury_too_old(
+    pub(crate) async fn dead_letter_too_old(
         &self,
         txn: S::Txn,
         delivery: &Delivery,

@@ -25,7 +25,7 @@ pub(crate) enum Turn<'a> {
     /// Concurrently with other batches.
     Shared { _guard: RwLockReadGuard<'a, ()> },
     /// Exclusively among the worker's batches.
-    Alone { _guard: RwLockWriteGuard<'a, ()> },
+    Exclusive { _guard: RwLockWriteGuard<'a, ()> },
 }
 
 /// A deadlock costs as much time as about a hundred batches, and running several at once saves about half of a batch's
@@ -56,7 +56,7 @@ impl BatchThrottle {
         if self.narrow.load(Relaxed) == 0 {
             Turn::Shared { _guard: self.turns.read().await }
         } else {
-            Turn::Alone { _guard: self.turns.write().await }
+            Turn::Exclusive { _guard: self.turns.write().await }
         }
     }
 
@@ -102,9 +102,9 @@ mod tests {
         assert!(matches!(throttle.turn().await, Turn::Shared { .. }));
         throttle.shrink();
         assert_eq!(throttle.size(), 50);
-        assert!(matches!(throttle.turn().await, Turn::Alone { .. }));
+        assert!(matches!(throttle.turn().await, Turn::Exclusive { .. }));
         for _ in 0..FIRST_PATIENCE {
-            assert!(matches!(throttle.turn().await, Turn::Alone { .. }));
+            assert!(matches!(throttle.turn().await, Turn::Exclusive { .. }));
             throttle.grow();
         }
         assert_eq!(throttle.size(), 100);

@@ -53,9 +53,9 @@ impl Brake {
         drop(last);
         let why = format!(
             "{unfits} of the last {of} deliveries became dead letters because no handler could be called for them, and \
-             none was processed. The last one: {}, {}. Compare the event types, the header of `.event_type(..)`, the \
-             keys of the handlers and the codec with what the producers send; the dead letters are in the inbox. \
-             Consumption goes on after `Health::resume`, or a restart; `.unfit_limit(..)` sets the limit",
+             none was processed. The last one: {}, {}. Check that event types, the `.event_type(..)` header, keys \
+             and codec match the producers' messages; the dead letters are in the inbox. Consumption resumes after \
+             `Health::resume` or a restart; `.unfit_limit(..)` sets the limit",
             unfit.reason, unfit.error
         );
         tracing::error!(why, "consumption pauses");

@@ -24,8 +24,8 @@ impl Count {
         if full {
             tracing::error!(
                 held = self.most,
-                "the database refuses every message that is held, and no further one can be taken: look at constraints and \
-                 triggers on idem's tables"
+                "the database refuses every held message, and no more messages can be received: check the \
+                 constraints and triggers on idem's tables"
             );
         }
         full

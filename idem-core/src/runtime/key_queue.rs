@@ -33,7 +33,7 @@ struct Turn {
 
 impl KeyQueue {
     /// Returns the last place in the queue of this key.
-    pub(crate) fn place(&self, key: impl Hash) -> Place {
+    pub(crate) fn place(&self, key: impl Hash) -> KeyTicket {
         let key = self.0.hash.hash_one(key);
         let turn = match self.0.lock().entry(key) {
             Entry::Vacant(queue) => {
@@ -46,21 +46,21 @@ impl KeyQueue {
                 Some(turn)
             }
         };
-        Place { queue: self.0.clone(), key, turn }
+        KeyTicket { queue: self.0.clone(), key, turn }
     }
 
     /// Returns a place in the queue of this key if the queue has none.
-    pub(crate) fn first_place(&self, key: impl Hash) -> Option<Place> {
+    pub(crate) fn first_place(&self, key: impl Hash) -> Option<KeyTicket> {
         let key = self.0.hash.hash_one(key);
         match self.0.lock().entry(key) {
             Entry::Occupied(_) => return None,
             Entry::Vacant(queue) => queue.insert(VecDeque::new()),
         };
-        Some(Place { queue: self.0.clone(), key, turn: None })
+        Some(KeyTicket { queue: self.0.clone(), key, turn: None })
     }
 
     /// Waits until all earlier places have left the queue of this key. Cancel safe.
-    pub(crate) async fn enter(&self, key: impl Hash) -> Place {
+    pub(crate) async fn enter(&self, key: impl Hash) -> KeyTicket {
         // Created before the wait, so that a dropped waiter leaves its queue as well.
         let place = self.place(key);
         place.turn().await;
@@ -75,14 +75,14 @@ impl Shared {
 }
 
 /// A place in the queue of a key. Dropping it advances the queue.
-pub(crate) struct Place {
+pub(crate) struct KeyTicket {
     queue: Arc<Shared>,
     key: u64,
     /// `None` if the queue was empty.
     turn: Option<Arc<Turn>>,
 }
 
-impl Place {
+impl KeyTicket {
     /// Waits until all earlier places have left the queue. Cancel safe.
     pub(crate) async fn turn(&self) {
         let Some(turn) = &self.turn else { return };
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for KeyTicket {
     fn drop(&mut self) {
         let mut queues = self.queue.lock();
         let Entry::Occupied(mut queue) = queues.entry(self.key) else { return };

@@ -51,7 +51,7 @@ pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
 pub(crate) use defect::{Defect, Unwinding};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
-pub(crate) use key_queue::{KeyQueue, Place};
+pub(crate) use key_queue::{KeyQueue, KeyTicket};
 pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;

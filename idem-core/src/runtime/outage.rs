@@ -94,7 +94,7 @@ impl Outage {
         if told.is_none_or(|told| told.elapsed() >= TELL) {
             *told = Some(Instant::now());
             let error = crate::error::text(error);
-            tracing::warn!(error, "a connection to the database was lost; what it was for is tried again");
+            tracing::warn!(error, "a connection to the database was lost; the operation is retried");
         }
     }
 

@@ -8,8 +8,8 @@ use crate::{Delivery, PrepareError, Store};
 use super::pipeline::Pipeline;
 
 /// The error of a codec that does not find what it has fetched.
-pub(crate) const FORGOTTEN: &str =
-    "its codec asks again for a preparation that has succeeded: `decode` must find what `prepare` keeps";
+pub(crate) const FORGOTTEN: &str = "the codec requested another preparation although the last one succeeded: `decode` must use the data that \
+     `prepare` cached";
 
 impl<S: Store> Pipeline<S> {
     /// Lets the codec prepare for a delivery, within the timeout. A codec that hangs is waiting for another system,
@@ -31,7 +31,7 @@ impl<S: Store> Pipeline<S> {
             position = delivery.position(),
             tries,
             error,
-            "what the codec needs to decode a message is not available; the message is held and tried again"
+            "the codec cannot fetch the data it needs to decode a message; the message is held and retried"
         );
     }
 }

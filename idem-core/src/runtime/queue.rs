@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_in_a_closed_queue_is_taken_and_nothing_gets_in() {
+    async fn items_in_a_closed_queue_are_taken_and_none_is_added() {
         let queue = Queue::new();
         queue.push(1);
         queue.push(2);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_woken_by_the_close() {
+    async fn a_waiter_is_woken_by_the_close() {
         let queue = Queue::<u8>::new();
         let wait = tokio::spawn({
             let queue = queue.clone();

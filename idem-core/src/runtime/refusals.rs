@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_too_many_rows_are_refused_a_further_one_waits_longest_and_all_others_as_before() {
+    fn beyond_the_remembered_rows_a_refused_row_waits_longest_and_others_as_before() {
         let refusals = Refusals::default();
         let most = i64::try_from(MOST).unwrap();
         for id in 0..most {

@@ -10,7 +10,7 @@ use super::outage::Outage;
 pub(crate) const UNANSWERED: usize = 3;
 
 pub(crate) fn unanswered() -> BoxError {
-    "there was no answer, again and again, although the database answers others".into()
+    "the database repeatedly did not answer for this message, although it answers for others".into()
 }
 
 /// A delivery that counts as refused while this exists.
@@ -41,6 +41,6 @@ pub(crate) fn warn_of_refusal(delivery: &Delivery, tries: usize, error: &(dyn st
         position = delivery.position(),
         tries,
         error = crate::error::text(error),
-        "the database refuses what idem writes for a message; it is held, unacked, and tried again"
+        "the database refuses the rows of a message; the message is held unacked and retried"
     );
 }

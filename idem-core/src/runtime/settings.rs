@@ -148,20 +148,20 @@ impl Settings {
         }
         if self.batch > 1 && self.order != DeliveryOrder::None {
             return refuse(
-                "`.batch(..)` and `.order(..)` cannot be had together: a failure in a batch would let later messages \
-                 pass; take out one of them",
+                "`.batch(..)` and `.order(..)` cannot be combined: after a failure in a batch, later messages would \
+                 run first; remove one of them",
             );
         }
         if self.inbox && self.order != DeliveryOrder::None {
             return refuse(
-                "`.inbox()` runs messages side by side as they become due, which no order survives: take out `.inbox()` or \
-                 the order",
+                "`.inbox()` and `.order(..)` cannot be combined: the inbox runs messages concurrently as they become \
+                 due; remove one of them",
             );
         }
         if self.fan_out && self.order != DeliveryOrder::None {
             return refuse(
-                "`.fan_out()` and `.order(..)` cannot be had together: each handler takes a message at its own time, and a \
-                 later one could pass it; take out one of them",
+                "`.fan_out()` and `.order(..)` cannot be combined: each handler runs a message independently, so a \
+                 later message could run first; remove one of them",
             );
         }
         if self.inbox_concurrency() == 0 {

@@ -40,7 +40,10 @@ impl<S: Store> Pipeline<S> {
             Ok(Settled::Stale) => self.metrics.stale.increment(1),
             Err(error) => {
                 self.metrics.stale.increment(1);
-                tracing::debug!(error, "the ack was not sent; the broker delivers again, and the claim answers");
+                tracing::debug!(
+                    error,
+                    "the ack was not sent; the broker redelivers the message, and the claim identifies the duplicate"
+                );
             }
         }
     }

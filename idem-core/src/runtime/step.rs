@@ -3,10 +3,10 @@
 use crate::store::{HandlerId, Identity, StoreError};
 use crate::{BoxError, Delivery, Outcome};
 
-use super::key_queue::Place;
+use super::key_queue::KeyTicket;
 
 /// A delivery that can run, with its place in the queue of its ordering key, of which it is the first.
-pub(crate) type Arrival<A> = (Delivery, A, Option<Place>);
+pub(crate) type Arrival<A> = (Delivery, A, Option<KeyTicket>);
 
 /// The outcome of a delivery for each of its handlers.
 pub(crate) struct Shared {

@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 
 use tokio::sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-use crate::store::Isolation;
+use crate::store::SuspectIsolation;
 
 static PROCESS: LazyLock<SuspectLock> = LazyLock::new(SuspectLock::new);
 
 /// Isolates a suspect, a message that may have crashed a process, from other work in its process, across all workers,
-/// so that no other message is blamed. [`Isolation`] defines from which work.
+/// so that no other message is blamed. [`SuspectIsolation`] defines from which work.
 ///
 /// All workers of a process share one lock. Tests that simulate several processes in one give each its own lock.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ impl SuspectLock {
             turn: Arc::default(),
             inbox: Arc::default(),
             direct: Arc::default(),
-            wanted: AtomicU8::new(Isolation::None as u8),
+            wanted: AtomicU8::new(SuspectIsolation::None as u8),
             exclusive: AtomicUsize::new(0),
         }))
     }
@@ -79,11 +79,11 @@ impl SuspectLock {
     }
 
     /// Returns the work that a suspect waits for. No more of that work starts.
-    pub(crate) fn wanted(&self) -> Isolation {
+    pub(crate) fn wanted(&self) -> SuspectIsolation {
         match self.0.wanted.load(Relaxed) {
-            0 => Isolation::None,
-            1 => Isolation::Inbox,
-            _ => Isolation::Process,
+            0 => SuspectIsolation::None,
+            1 => SuspectIsolation::Inbox,
+            _ => SuspectIsolation::Process,
         }
     }
 
@@ -96,12 +96,12 @@ impl SuspectLock {
 impl Turn {
     /// Waits until all work that must not run beside the suspect has ended; none of it starts meanwhile. Both locks are
     /// awaited at the same time, which is safe because no task holds one of them while it waits for the other.
-    pub(crate) async fn isolate(&self, isolation: Isolation) -> Isolated {
+    pub(crate) async fn isolate(&self, isolation: SuspectIsolation) -> Isolated {
         let inner = &self.lock.0;
         inner.wanted.store(isolation as u8, Relaxed);
         let _wanted = Wanted(&inner.wanted);
         let inbox = inner.inbox.clone().write_owned();
-        if isolation < Isolation::Process {
+        if isolation < SuspectIsolation::Process {
             return Isolated { _inbox: inbox.await, _direct: None };
         }
         let (inbox, direct) = tokio::join!(inbox, inner.direct.clone().write_owned());
@@ -115,7 +115,7 @@ struct Wanted<'a>(&'a AtomicU8);
 
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
-        self.0.store(Isolation::None as u8, Relaxed);
+        self.0.store(SuspectIsolation::None as u8, Relaxed);
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
         let lock = SuspectLock::new();
         let direct = lock.direct().await;
         let turn = lock.turn().await;
-        let isolated = turn.isolate(Isolation::Inbox).await;
+        let isolated = turn.isolate(SuspectIsolation::Inbox).await;
         assert!(!waits(lock.direct()).await);
         assert!(waits(lock.inbox()).await);
         assert!(waits(lock.turn()).await, "one suspect per process");
@@ -149,11 +149,11 @@ mod tests {
         let lock = SuspectLock::new();
         let turn = lock.turn().await;
         for room in [lock.direct().await, lock.inbox().await] {
-            assert!(waits(turn.isolate(Isolation::Process)).await);
-            assert_eq!(lock.wanted(), Isolation::None, "who gives up no longer waits");
+            assert!(waits(turn.isolate(SuspectIsolation::Process)).await);
+            assert_eq!(lock.wanted(), SuspectIsolation::None, "who gives up no longer waits");
             drop(room);
         }
-        let isolated = turn.isolate(Isolation::Process).await;
+        let isolated = turn.isolate(SuspectIsolation::Process).await;
         assert!(waits(lock.direct()).await);
         assert!(waits(lock.inbox()).await);
         drop(isolated);
@@ -166,9 +166,9 @@ mod tests {
         let lock = SuspectLock::new();
         let running = lock.inbox().await;
         let turn = lock.turn().await;
-        let mut isolate = Box::pin(turn.isolate(Isolation::Process));
+        let mut isolate = Box::pin(turn.isolate(SuspectIsolation::Process));
         assert!(waits(&mut isolate).await);
-        assert_eq!(lock.wanted(), Isolation::Process);
+        assert_eq!(lock.wanted(), SuspectIsolation::Process);
         assert!(waits(lock.inbox()).await);
         assert!(waits(lock.direct()).await);
         drop(running);

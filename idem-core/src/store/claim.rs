@@ -92,7 +92,7 @@ pub enum RollbackResult {
     CommitRefused,
 }
 
-/// The state of a transaction behind a handler, as [`between`](super::Transactions::between) finds it.
+/// The state of a transaction behind a handler, as [`check_between`](super::Transactions::check_between) finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxnState {

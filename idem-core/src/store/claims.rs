@@ -18,7 +18,7 @@ pub trait Claims: Transactions {
 
     /// Records that a worker has these handlers now. It never waits for another worker that does the same: it skips a
     /// handler whose row another worker has locked, or has updated within the last half minute.
-    fn seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns the handlers of this consumer that have, or have had, a claim.
     fn histories(&self, consumer: &str) -> impl Future<Output = Result<Vec<History>, StoreError>> + Send;
@@ -62,7 +62,7 @@ pub trait Claims: Transactions {
 
     /// Reads the claim and locks it against deletion until the transaction ends (`FOR KEY SHARE`). `None` if there is
     /// no claim, or no longer one.
-    fn standing(
+    fn existing_claim(
         &self,
         txn: &mut Self::Txn,
         handler: HandlerId,
@@ -90,30 +90,30 @@ pub trait Claims: Transactions {
         }
     }
 
-    /// Does [`standing`](Self::standing) for several messages, sorted as for [`claim_many`](Self::claim_many); the
+    /// Does [`existing_claim`](Self::existing_claim) for several messages, sorted as for [`claim_many`](Self::claim_many); the
     /// results are in the order given.
-    fn standing_many(
+    fn existing_claims(
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
     ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send {
         async move {
-            let mut standing = Vec::with_capacity(identities.len());
+            let mut existing_claim = Vec::with_capacity(identities.len());
             for identity in identities {
-                standing.push(self.standing(txn, identity.handler, &identity.key).await?);
+                existing_claim.push(self.existing_claim(txn, identity.handler, &identity.key).await?);
             }
-            Ok(standing)
+            Ok(existing_claim)
         }
     }
 
-    /// Reads the claims as [`standing_many`](Self::standing_many) does, but without locking them. This is enough to
+    /// Reads the claims as [`existing_claims`](Self::existing_claims) does, but without locking them. This is enough to
     /// recognize a copy, and needs no write and so no disk flush at commit.
-    fn known(
+    fn unlocked_claims(
         &self,
         txn: &mut Self::Txn,
         identities: &[&Identity],
     ) -> impl Future<Output = Result<Vec<Option<ExistingClaim>>, StoreError>> + Send {
-        self.standing_many(txn, identities)
+        self.existing_claims(txn, identities)
     }
 
     /// Sets the claim back to waiting, because an inbox row is about to own it.

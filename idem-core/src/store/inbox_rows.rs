@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{DueRows, HandlerId, Identity, Kind, Limit, NewRow, Note, Row, Since, StoreError, Transactions};
+use super::{
+    DueRows, HandlerId, Identity, LookBack, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit, Transactions,
+};
 
 /// The inbox rows of a store. A method with a transaction as its argument is part of it; all others commit by
 /// themselves.
@@ -86,7 +88,7 @@ pub trait InboxRows: Transactions {
         &self,
         handlers: &[HandlerId],
         lease: Duration,
-        _since: Since,
+        _since: LookBack,
     ) -> impl Future<Output = Result<DueRows, StoreError>> + Send {
         self.poll_due(handlers, lease)
     }
@@ -97,8 +99,8 @@ pub trait InboxRows: Transactions {
     fn take(
         &self,
         handlers: &[HandlerId],
-        kind: Kind,
-        limit: Limit,
+        kind: RowKind,
+        limit: TakeLimit,
         token: Uuid,
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
@@ -116,10 +118,10 @@ pub trait InboxRows: Transactions {
     fn extend(&self, token: Uuid, ids: &[i64], lease: Duration) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns the rows that have this token: those taken by a take whose response was lost.
-    fn taken(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
+    fn rows_by_token(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Records the result of a taken row, and clears its token. `false` if the row no longer has this token.
-    fn record_result(&self, row: &Row, note: &Note) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn record_result(&self, row: &Row, note: &RowResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns whether this message has a scheduled inbox row, even if it is taken or running. It never waits for a
     /// lock.

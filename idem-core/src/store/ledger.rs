@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_newer_is_refused_unless_all_of_it_supports_this_version() {
+    fn newer_migrations_are_refused_unless_all_support_this_version() {
         for accepted in [&[][..], &[(1, 1)], &[(1, 1), (2, 1)], &[(1, 1), (2, 2)], &[(1, 1), (2, 2), (3, 2), (4, 1)]] {
             check("it", 2, &applied(accepted)).unwrap();
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Which due rows to take.
 // Exhaustive: a store that did not look for a new kind of row would leave those rows forever, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RowKind {
     /// Ordinary rows: no start, and at most 1 break. Taking them counts their start.
     Ordinary,
     /// Suspects, which may have ended a process or a connection: 1 to 3 starts, or at least 2 breaks (and fewer than 4
@@ -16,7 +16,7 @@ pub enum Kind {
 /// How many rows to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limit {
+pub struct TakeLimit {
     /// The maximum number of rows.
     pub rows: usize,
     /// The approximate maximum size of all rows together, which the last row may exceed.
@@ -25,18 +25,18 @@ pub struct Limit {
     pub since: Option<Duration>,
 }
 
-/// How far back polling has to look, if that makes it faster; `None`: back to the oldest row. `Since::default()` looks
+/// How far back polling has to look, if that makes it faster; `None`: back to the oldest row. `LookBack::default()` looks
 /// at everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Since {
+pub struct LookBack {
     /// For ordinary rows.
     pub ordinary: Option<Duration>,
     /// For suspects.
     pub suspect: Option<Duration>,
 }
 
-impl Limit {
+impl TakeLimit {
     /// At most this many rows, of any size.
     pub fn rows(rows: usize) -> Self {
         Self { rows, bytes: usize::MAX, since: None }

@@ -46,12 +46,12 @@ pub use error::StoreError;
 pub use filter::Filter;
 pub use handler_id::HandlerId;
 pub use inbox_rows::InboxRows;
-pub use limit::{DueRows, Kind, Limit, Since};
+pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use migration::Migration;
 pub use operator::Operator;
 pub use replayed::{Page, Replayed, ReplayedAll};
-pub use row::{Isolation, JUDGE_AT_ONCE, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Note, Row};
+pub use row::{JUDGE_AT_ONCE, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
 pub use waiting::{Cures, History, SEEN_RECENTLY, Waiting};

@@ -71,7 +71,7 @@ pub struct Row {
     /// Runs since the last result that lost their database connection.
     pub breaks: u32,
     /// How often the message was delivered, including the first time.
-    pub sightings: u64,
+    pub deliveries: u64,
     /// Why it is dead; `None` while it is scheduled.
     pub reason: Option<Reason>,
     /// The error of the last attempt.
@@ -98,7 +98,7 @@ impl Row {
             starts: 0,
             attempts: 0,
             breaks: 0,
-            sightings: 1,
+            deliveries: 1,
             reason: None,
             error: String::new(),
             created_at,
@@ -109,11 +109,11 @@ impl Row {
     }
 
     /// Returns what must not run concurrently with it.
-    pub fn isolation(&self) -> Isolation {
+    pub fn isolation(&self) -> SuspectIsolation {
         match (self.starts, self.breaks) {
-            (2.., _) => Isolation::Process,
-            (1, _) | (_, 2..) => Isolation::Inbox,
-            _ => Isolation::None,
+            (2.., _) => SuspectIsolation::Process,
+            (1, _) | (_, 2..) => SuspectIsolation::Inbox,
+            _ => SuspectIsolation::None,
         }
     }
 
@@ -127,7 +127,7 @@ impl Row {
 // Exhaustive: a store that treated a new case like one of these would run a row beside others that it can
 // take down with it, so it must not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isolation {
+pub enum SuspectIsolation {
     /// Nothing: it is an ordinary row.
     None,
     /// Other inbox rows in its process: it has 1 start without a result, or at least 2 breaks. A killed process leaves
@@ -142,7 +142,7 @@ pub enum Isolation {
 // Exhaustive: a store that ignored a new result or a new part of one would run a message too often or lose it, so it
 // must not compile.
 #[derive(Debug, Clone)]
-pub enum Note {
+pub enum RowResult {
     /// The run failed: attempts + 1, starts 0, breaks 0; due after this time, or dead for this reason.
     Failed {
         /// The time until it runs again, or the reason why it does not.

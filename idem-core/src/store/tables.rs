@@ -16,7 +16,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 4] = [
             "created_at",
             "due_at",
             "died_at",
-            "sightings",
+            "deliveries",
             "handler_id",
             "starts",
             "attempts",

@@ -35,7 +35,7 @@ pub trait Transactions: Clone + Send + Sync + 'static {
     /// Called between two handlers that share a transaction, to prepare it for the next one. Returns whether the
     /// previous handler has left the transaction open. A store in which nothing can be written outside a transaction
     /// may leave this check to the guard.
-    fn between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<TxnState, StoreError>> + Send {
+    fn check_between(&self, _txn: &mut Self::Txn) -> impl Future<Output = Result<TxnState, StoreError>> + Send {
         async { Ok(TxnState::Unknown) }
     }
 

@@ -18,7 +18,8 @@ pub(super) fn keys<S: Store>(
         let needs = handler.needs();
         if needs.cloud_event && !settings.cloud_events {
             return Err(Error::Config(format!(
-                "the key of the handler {:?} is the id of a CloudEvent, and the worker reads none: give it `.cloud_events()`",
+                "the key of the handler {:?} is the id of a CloudEvent, but the worker does not read CloudEvents: \
+                 add `.cloud_events()`",
                 handler.name()
             )));
         }
@@ -88,8 +89,8 @@ fn apart((name, pattern): (&str, &str), (earlier, other): (&str, &str)) -> Resul
         return Ok(());
     }
     Err(Error::Config(format!(
-        "the handlers {earlier:?} and {name:?} take the subjects {other:?} and {pattern:?}, and there are subjects of both: \
-         give them patterns that have none in common, or let each of them handle those messages, `.fan_out()`"
+        "the handlers {earlier:?} and {name:?} take the subjects {other:?} and {pattern:?}, and some subjects match \
+         both: use patterns that do not overlap, or let each handler take those messages, `.fan_out()`"
     )))
 }
 
@@ -113,8 +114,8 @@ pub(super) fn subjects(source: &impl Source, by: &RouteBy) -> Result<(), Error> 
         return Ok(());
     }
     Err(Error::Config(format!(
-        "the subject is to choose the handler, and {} ({}) has no subjects: take out `.route_by_subject()`, and tell the type \
-         of event in a header, `.event_type(..)`",
+        "`.route_by_subject()` needs subjects, but {} ({}) has no subjects: remove it, and name the header that has \
+         the event type, `.event_type(..)`",
         source.name(),
         source.system()
     )))

@@ -37,11 +37,11 @@ pub(crate) async fn stats<S: Store>(pipeline: &Pipeline<S>) {
             }
             Ok(Err(fault)) => {
                 wait = (wait * 2).min(SELDOM);
-                tracing::warn!(error = crate::error::text(&fault), next = ?wait, "the gauges of the inbox are not known");
+                tracing::warn!(error = crate::error::text(&fault), next = ?wait, "the inbox gauges could not be read");
             }
             Err(_) => {
                 wait = (wait * 2).min(SELDOM);
-                tracing::warn!(limit = ?COUNT, next = ?wait, "counting the inbox took too long for its gauges");
+                tracing::warn!(limit = ?COUNT, next = ?wait, "reading the inbox gauges timed out");
             }
         }
         tokio::time::sleep(wait).await;
@@ -60,7 +60,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
             Ok(pruned) if pruned.claims > 0 => tracing::debug!(claims = pruned.claims, "old claims are pruned"),
             Ok(_) => {}
             Err(fault @ (StoreError::ConnectionLost(_) | StoreError::Unavailable(_))) => pipeline.outage.report(&fault),
-            Err(fault) => tracing::debug!(%fault, "pruning goes on later"),
+            Err(fault) => tracing::debug!(%fault, "pruning failed; it is retried later"),
         }
     }
 }
@@ -69,12 +69,12 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
 /// rows to them. Once an hour it checks for rows that no worker runs; otherwise only a start would report them.
 ///
 /// Nothing depends on it until a day has passed, so its failure is not an outage.
-pub(crate) async fn seen<S: Store>(pipeline: &Pipeline<S>) {
+pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     let handlers = pipeline.routes.ids();
     for minute in 1_u64.. {
         // The first time without a wait: the registration of the handlers skipped locked rows.
-        if let Err(fault) = pipeline.store.seen(&handlers).await {
-            tracing::debug!(%fault, "that the handlers are alive is written later");
+        if let Err(fault) = pipeline.store.record_seen(&handlers).await {
+            tracing::debug!(%fault, "the handlers' last-seen time was not written; it is retried later");
         }
         if minute % REMIND == 0 && !pipeline.settings.allow_unregistered_rows {
             remind(pipeline).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::process::Waiting;
-use crate::runtime::{Arrival, LeasedAcker, Pipeline, Place, Queue};
+use crate::runtime::{Arrival, KeyTicket, LeasedAcker, Pipeline, Queue};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -39,7 +39,11 @@ pub(crate) async fn run<S: Store, Src: Source>(
         let left = ended.is_none();
         match ended {
             Some(error) => {
-                tracing::warn!(source = name, error, "the broker is lost; it delivers again what was not acked")
+                tracing::warn!(
+                    source = name,
+                    error,
+                    "the connection to the broker was lost; unacked messages are redelivered"
+                )
             }
             None => {
                 tracing::warn!(
@@ -117,7 +121,7 @@ impl<A> Arrivals<A> {
         self.redelivered.close();
     }
 
-    fn push(&self, delivery: Delivery, acker: A, place: Option<Place>) {
+    fn push(&self, delivery: Delivery, acker: A, place: Option<KeyTicket>) {
         warn_of_many(&delivery);
         match place {
             Some(place) if delivery.redelivered() || !place.is_first() => {
@@ -139,8 +143,8 @@ fn warn_of_many(delivery: &Delivery) {
             message_id = delivery.message_id(),
             position = delivery.position(),
             count,
-            "the broker has delivered a message again and again without an answer, and drops it where it has a limit: see why \
-             workers or connections end (memory, a deploy in a loop, a consumer timeout)"
+            "the broker has redelivered a message many times, and drops it if the queue has a delivery limit: find \
+             out why workers or connections end (out of memory, a crash loop, a consumer timeout)"
         );
     }
 }

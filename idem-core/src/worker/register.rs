@@ -36,7 +36,7 @@ pub(super) async fn register<S: Store>(
     let retentions = store.retention(&ids).await.map_err(failed)?;
     // Recorded before any check can fail: if two workers would each refuse because of the other's rows, the one that
     // starts second succeeds.
-    store.seen(&ids).await.map_err(failed)?;
+    store.record_seen(&ids).await.map_err(failed)?;
     let (cures, mut waiting) = (|handler: &str, new: &str| store.cures(consumer, handler, new), Vec::new());
     if !settings.allow_unregistered_rows {
         waiting = store.waiting(consumer).await.map_err(failed)?;

@@ -32,9 +32,9 @@ pub async fn shutdown_signal() {
 /// Completes at the signal; never if it cannot be listened for.
 async fn heard(signal: impl Future<Output = io::Result<()>>, name: &str) {
     match signal.await {
-        Ok(()) => tracing::info!(signal = name, "the process is asked to end"),
+        Ok(()) => tracing::info!(signal = name, "received a shutdown signal"),
         Err(error) => {
-            tracing::error!(signal = name, %error, "the signal cannot be listened for, and does not drain the worker");
+            tracing::error!(signal = name, %error, "cannot listen for the signal, so it will not drain the worker");
             pending().await
         }
     }

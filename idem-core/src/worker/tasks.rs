@@ -83,7 +83,7 @@ fn look_after<S: Store>(pipeline: &Arc<Pipeline<S>>) -> JoinSet<()> {
     let at = pipeline.clone();
     spawn(&mut beside, pipeline, "pruning", async move { housekeeping::prune(&at).await });
     let at = pipeline.clone();
-    spawn(&mut beside, pipeline, "signs of life", async move { housekeeping::seen(&at).await });
+    spawn(&mut beside, pipeline, "signs of life", async move { housekeeping::record_seen(&at).await });
     beside
 }
 

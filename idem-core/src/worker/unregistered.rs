@@ -63,9 +63,9 @@ impl Unregistered<'_> {
             "the inbox has rows of {consumer:?} for the handler {handler:?}, which this worker does not have, {seen}. If a \
              release was rolled back, its next start runs them. If the handler has another name now, let it keep the old \
              one, `#[idempotent(name = {handler:?})]`, or stop the workers of {consumer:?} and rename it{others}: {rename}. \
-             If another service or worker has it, give each a consumer name of its own, and let the handler take its \
-             claims along while its workers are stopped: {part}. If nobody needs the rows, make dead letters of those that \
-             are scheduled: {dead_letter}; and discard them, `Inbox::list` with \
+             If another service or worker has the handler, give each its own consumer name, stop its workers, and \
+             move the handler with its claims: {part}. If the rows are not needed, turn the scheduled ones into dead \
+             letters: {dead_letter}; then discard them, `Inbox::list` with \
              `Filter::new().handler({handler:?})` and `Inbox::discard`. To leave them where they are, start with \
              `.allow_unregistered_rows()`"
         )
@@ -130,7 +130,7 @@ mod tests {
     const LATE: Duration = SEEN_RECENTLY.saturating_add(Duration::from_secs(1));
 
     #[test]
-    fn what_was_seen_within_a_day_is_a_warning_with_each_cure() {
+    fn a_handler_seen_within_a_day_is_a_warning_with_each_remedy() {
         let rows = [waiting("refunds", SEEN_RECENTLY), waiting("orders", LATE), waiting("", LATE)];
         let log = logged(|| OURS.check(&rows, cures).unwrap());
         assert_eq!(log.matches("WARN").count(), 1, "{log}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_for_a_day_is_refused_with_each_cure() {
+    fn a_handler_not_seen_for_a_day_is_refused_with_each_remedy() {
         let rows = [waiting("gone", LATE), waiting("refunds", Duration::ZERO)];
         let refused = OURS.check(&rows, cures).unwrap_err().to_string();
         for part in ["\"gone\"", "no worker has had for 1day", "RENAME gone orders", "PART gone", "BURY gone"] {

@@ -4,7 +4,7 @@ use idem_core::store::{ClaimState, Claims, CommitResult, Transactions, TxnState}
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::sessions::{narrow, state};
-use crate::world::{DEADLINE, World, lend, raw, world, world_with};
+use crate::world::{DEADLINE, World, handler_connection, raw, world, world_with};
 
 /// Begins and makes three claims at once, as a batch does.
 async fn batch(world: &World, name: &str) -> idem_core::store::postgres::Txn {
@@ -45,9 +45,10 @@ async fn a_batch_is_committed_by_nobody_but_idem() {
         let mut txn = batch(&world, "ended").await;
         let (last, before) = statements.split_last().unwrap();
         for statement in before {
-            lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
+            handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
         }
-        let refused = lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*last))).await.unwrap_err().to_string();
+        let refused =
+            handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*last))).await.unwrap_err().to_string();
         let named = ["let idem commit", "pending trigger events", "permission denied", "read-only"];
         let by_the_server = prepares == 0 && refused.contains("prepared transactions are disabled");
         assert!(by_the_server || named.iter().any(|text| refused.contains(text)), "{statements:?}: {refused}");
@@ -72,7 +73,7 @@ async fn a_handler_in_a_batch_looks_at_its_constraints_and_idem_commits() {
     for (n, statements) in looks.into_iter().enumerate() {
         let mut txn = batch(&world, &n.to_string()).await;
         for statement in statements {
-            lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
+            handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(*statement))).await.unwrap();
         }
         let answer = world.store.commit(txn).await;
         assert!(matches!(answer, CommitResult::Done), "{statements:?}: {answer:?}");
@@ -87,7 +88,7 @@ async fn first_of_two(world: &World, key: &str, does: &'static str) -> idem_core
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     raw(&mut txn, does).await;
-    assert_ne!(world.store.between(&mut txn).await.unwrap(), TxnState::Ended);
+    assert_ne!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     txn
 }
 
@@ -139,7 +140,7 @@ async fn a_batch_can_reset_between_its_messages() {
         assert_eq!(state(&mut txn).await, state_of_one, "{change}");
         for (setting, value) in [("statement_timeout", "30s"), ("idle_in_transaction_session_timeout", "40s")] {
             let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
-            assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
+            assert_eq!(asked.fetch_one(handler_connection(&mut txn)).await.unwrap(), value, "{setting}");
         }
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done), "{change}");
     }
@@ -148,7 +149,7 @@ async fn a_batch_can_reset_between_its_messages() {
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
     raw(&mut txn, "ROLLBACK").await;
-    assert_eq!(world.store.between(&mut txn).await.unwrap(), TxnState::Ended);
+    assert_eq!(world.store.check_between(&mut txn).await.unwrap(), TxnState::Ended);
     world.store.rollback(txn).await.unwrap();
     world.end().await;
 }

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
 use crate::connect::{SENTINEL, told};
 use crate::sessions::state;
-use crate::world::{DEADLINE, fresh, lend, url};
+use crate::world::{DEADLINE, fresh, handler_connection, url};
 
 /// The source of the credentials: what the callback does next.
 #[derive(Clone)]
@@ -112,7 +112,7 @@ async fn logins(store: &Postgres, schema: &str, many: usize) {
     let mut open = Vec::new();
     for _ in 0..many {
         let mut txn = store.begin(DEADLINE).await.unwrap();
-        crate::world::effect(schema, lend(&mut txn)).await;
+        crate::world::effect(schema, handler_connection(&mut txn)).await;
         open.push(txn);
     }
     for txn in open {
@@ -230,11 +230,11 @@ async fn settings_of_the_callback_are_those_of_the_session_and_idems_come_after_
     let mut clean = None;
     for abuse in ["SET app.tenant = 'other'", "RESET ROLE; SELECT 1", "SET LOCAL ROLE NONE", "RESET ALL"] {
         let mut txn = store.begin(DEADLINE).await.unwrap();
-        let found: String = sqlx::query_scalar(asked).fetch_one(lend(&mut txn)).await.unwrap();
+        let found: String = sqlx::query_scalar(asked).fetch_one(handler_connection(&mut txn)).await.unwrap();
         assert_eq!(found, expected, "before {abuse}");
         let now = state(&mut txn).await;
         assert_eq!(clean.get_or_insert_with(|| now.clone()), &now);
-        lend(&mut txn).execute(sqlx::raw_sql(abuse)).await.unwrap();
+        handler_connection(&mut txn).execute(sqlx::raw_sql(abuse)).await.unwrap();
         let _ = store.commit(txn).await;
     }
     drop(store);

@@ -3,7 +3,7 @@
 use idem_core::store::{ClaimState, Claims, Fate, Ticket, Transactions};
 use sqlx::Executor;
 
-use crate::world::{DEADLINE, backend, gone, lend, raw, world};
+use crate::world::{DEADLINE, backend, gone, handler_connection, raw, world};
 
 #[tokio::test]
 async fn a_commit_of_the_handler_is_known_on_another_connection() {
@@ -39,8 +39,8 @@ async fn a_statement_that_goes_on_without_its_client_is_ended() {
     let mut txn = world.claimed("a").await;
     let ticket = world.store.ticket(&txn).unwrap();
     raw(&mut txn, "SET LOCAL statement_timeout = 0; SET LOCAL client_connection_check_interval = 0").await;
-    let pid = backend(lend(&mut txn)).await;
-    let sleep = lend(&mut txn).execute("SELECT pg_sleep(600)");
+    let pid = backend(handler_connection(&mut txn)).await;
+    let sleep = handler_connection(&mut txn).execute("SELECT pg_sleep(600)");
     let begun = async {
         let asked = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'";
         while sqlx::query_scalar::<_, i64>(asked).bind(pid).fetch_one(&mut world.other).await.unwrap() == 0 {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_core::store::postgres::Txn;
-use idem_core::store::{ClaimState, Claims, CommitResult, InboxRows, Kind, Limit, NewRow, StoreError, Transactions};
+use idem_core::store::{
+    ClaimState, Claims, CommitResult, InboxRows, NewRow, RowKind, StoreError, TakeLimit, Transactions,
+};
 use idem_core::{Delivery, Reason};
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -24,9 +26,9 @@ fn raises(code: &str) -> String {
 }
 
 /// Makes a claim and stores its row.
-async fn store(world: &World, key: &str, deadline: Duration) -> Result<Txn, StoreError> {
+async fn store(world: &World, key: &str, handler_timeout: Duration) -> Result<Txn, StoreError> {
     let (identity, delivery) = (world.identity(key), Delivery::new("orders", key.as_bytes().to_vec()));
-    let mut txn = world.store.begin(deadline).await?;
+    let mut txn = world.store.begin(handler_timeout).await?;
     world.store.claim(&mut txn, &identity, ClaimState::Waiting).await?;
     let row = NewRow::new(&identity, &delivery, Ok(Duration::ZERO));
     world.store.insert(&mut txn, &row).await?;
@@ -147,7 +149,7 @@ async fn an_answer_to_a_statement_about_no_message_is_the_databases_fault() {
     world.schedule("dead", Err(Reason::Permanent)).await;
     world.other.execute("ALTER TABLE inbox_messages ADD CONSTRAINT none CHECK (token IS NULL)").await.unwrap();
     let (handlers, token) = ([world.handler], uuid::Uuid::new_v4());
-    let taken = world.store.take(&handlers, Kind::Ordinary, Limit::rows(1), token, LEASE).await;
+    let taken = world.store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(1), token, LEASE).await;
     assert_eq!(whose(&taken.unwrap_err()), "the database's");
     world.end().await;
 }

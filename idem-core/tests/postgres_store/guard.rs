@@ -4,13 +4,13 @@ use futures_util::FutureExt;
 use idem_core::store::{CommitResult, InboxRows, RollbackResult, StoreError, Transactions};
 use sqlx::{Connection, Executor};
 
-use crate::world::{DEADLINE, World, backend, effect, lend, raw, world};
+use crate::world::{DEADLINE, World, backend, effect, handler_connection, raw, world};
 
 /// Asserts that the store's next transaction works, whatever happened before.
 async fn the_store_goes_on(world: &mut World) {
     let before = (world.claims().await, world.effects().await);
     let mut txn = world.claimed("afterwards").await;
-    let mut inner = lend(&mut txn).begin().await.unwrap();
+    let mut inner = handler_connection(&mut txn).begin().await.unwrap();
     effect(&world.schema, &mut inner).await;
     inner.commit().await.unwrap();
     assert_eq!((world.claims().await, world.effects().await), before, "a nested commit committed the claim");
@@ -25,7 +25,7 @@ macro_rules! abuse {
             let Some(mut world) = world().await else { return };
             let mut txn = world.claimed("abused").await;
             // Errors are ignored, as a careless handler does.
-            let _ = lend(&mut txn).execute(sqlx::raw_sql($sql)).await;
+            let _ = handler_connection(&mut txn).execute(sqlx::raw_sql($sql)).await;
             let answer = world.store.commit(txn).await;
             assert!(matches!(answer, $answer), "{answer:?}");
             assert_eq!(world.claims().await, $claims);
@@ -77,7 +77,7 @@ abuse! {
 async fn a_dropped_nested_transaction_does_not_hide_that_the_handler_committed() {
     let Some(mut world) = world().await else { return };
     let mut txn = world.claimed("abused").await;
-    let mut inner = lend(&mut txn).begin().await.unwrap();
+    let mut inner = handler_connection(&mut txn).begin().await.unwrap();
     inner.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
     drop(inner);
     let answer = world.store.commit(txn).await;
@@ -91,7 +91,7 @@ async fn a_dropped_nested_transaction_does_not_hide_that_the_handler_committed()
 async fn two_dropped_nested_transactions_do_not_hide_that_the_handler_committed() {
     let Some(mut world) = world().await else { return };
     let mut txn = world.claimed("abused").await;
-    let mut outer = lend(&mut txn).begin().await.unwrap();
+    let mut outer = handler_connection(&mut txn).begin().await.unwrap();
     let mut inner = outer.begin().await.unwrap();
     inner.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
     drop(inner);
@@ -108,8 +108,8 @@ async fn a_copy_that_failed_does_not_answer_for_the_commit() {
     let Some(mut world) = world().await else { return };
     for commits in [true, false] {
         let mut txn = world.claimed("copies").await;
-        effect(&world.schema, lend(&mut txn)).await;
-        assert!(lend(&mut txn).copy_out_raw("COPY there_is_no_such_table TO STDOUT").await.is_err());
+        effect(&world.schema, handler_connection(&mut txn)).await;
+        assert!(handler_connection(&mut txn).copy_out_raw("COPY there_is_no_such_table TO STDOUT").await.is_err());
         if commits {
             let answer = world.store.commit(txn).await;
             assert!(matches!(answer, CommitResult::Swallowed), "{answer:?}");
@@ -138,7 +138,7 @@ async fn a_copy_that_nobody_waited_for_does_not_answer_for_the_commit() {
             .await;
         }
         let text = format!("COPY {}.effects FROM STDIN", world.schema);
-        let mut copy = lend(&mut txn).copy_in_raw(&text).await.unwrap();
+        let mut copy = handler_connection(&mut txn).copy_in_raw(&text).await.unwrap();
         copy.send(&b"effect\n"[..]).await.unwrap();
         assert!(copy.finish().now_or_never().is_none());
         let answer = world.store.commit(txn).await;
@@ -158,16 +158,16 @@ async fn a_copy_that_nobody_waited_for_does_not_answer_for_the_commit() {
 async fn nested_transactions_commit_roll_back_and_drop_inside_the_claims() {
     let Some(mut world) = world().await else { return };
     let mut txn = world.claimed("nested").await;
-    let mut kept = lend(&mut txn).begin().await.unwrap();
+    let mut kept = handler_connection(&mut txn).begin().await.unwrap();
     effect(&world.schema, &mut kept).await;
     kept.commit().await.unwrap();
-    let mut undone = lend(&mut txn).begin().await.unwrap();
+    let mut undone = handler_connection(&mut txn).begin().await.unwrap();
     effect(&world.schema, &mut undone).await;
     undone.rollback().await.unwrap();
-    let mut dropped = lend(&mut txn).begin().await.unwrap();
+    let mut dropped = handler_connection(&mut txn).begin().await.unwrap();
     effect(&world.schema, &mut dropped).await;
     drop(dropped);
-    let mut failed = lend(&mut txn).begin().await.unwrap();
+    let mut failed = handler_connection(&mut txn).begin().await.unwrap();
     failed.execute(sqlx::raw_sql("SELECT 1/0")).await.unwrap_err();
     failed.rollback().await.unwrap();
     assert_eq!((world.claims().await, world.effects().await), (0, 0));
@@ -181,7 +181,7 @@ async fn nested_transactions_commit_roll_back_and_drop_inside_the_claims() {
 async fn a_nested_transaction_left_open_is_rolled_back_with_the_claim() {
     let Some(mut world) = world().await else { return };
     let mut txn = world.claimed("left").await;
-    let mut inner = lend(&mut txn).begin().await.unwrap();
+    let mut inner = handler_connection(&mut txn).begin().await.unwrap();
     effect(&world.schema, &mut inner).await;
     drop(inner);
     world.store.rollback(txn).await.unwrap();
@@ -195,7 +195,7 @@ async fn a_connection_killed_in_the_handler_is_lost_at_rollback_and_unknown_at_c
     let Some(mut world) = world().await else { return };
     for commit in [true, false] {
         let mut txn = world.claimed("killed").await;
-        let pid = backend(lend(&mut txn)).await;
+        let pid = backend(handler_connection(&mut txn)).await;
         let killed = sqlx::query("SELECT pg_terminate_backend($1)").bind(pid);
         killed.execute(&mut world.other).await.unwrap();
         crate::world::gone(&mut world.other, pid).await;
@@ -216,7 +216,7 @@ async fn a_connection_killed_in_the_handler_is_lost_at_rollback_and_unknown_at_c
 async fn a_transaction_of_our_own_that_was_aborted_does_not_pass_for_committed() {
     let Some(world) = world().await else { return };
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    let _ = lend(&mut txn).execute(sqlx::raw_sql("SELECT 1/0")).await;
+    let _ = handler_connection(&mut txn).execute(sqlx::raw_sql("SELECT 1/0")).await;
     let answer = world.store.commit(txn).await;
     assert!(matches!(answer, CommitResult::Swallowed), "{answer:?}");
     let txn = world.store.begin(DEADLINE).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_transaction_of_our_own_that_was_aborted_does_not_pass_for_committed()
 async fn a_started_row_is_guarded_as_a_claim_is() {
     let Some(mut world) = world().await else { return };
     world.schedule("row", Ok(std::time::Duration::ZERO)).await;
-    let row = world.take(idem_core::store::Kind::Ordinary, 1).await.remove(0);
+    let row = world.take(idem_core::store::RowKind::Ordinary, 1).await.remove(0);
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut txn, &row).await.unwrap());
     raw(&mut txn, "ROLLBACK").await;

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use idem_core::store::{
-    ClaimState, Claimed, Claims, CommitResult, DueRows, Filter, InboxRows, Kind, Limit, Note, Operator, Page, Replayed,
-    Transactions,
+    ClaimState, Claimed, Claims, CommitResult, DueRows, Filter, InboxRows, Operator, Page, Replayed, RowKind,
+    RowResult, TakeLimit, Transactions,
 };
 use idem_core::{Key, Reason};
 
@@ -33,14 +33,14 @@ async fn a_row_that_runs_past_its_lease_is_left_alone() {
     let Some(mut world) = world().await else { return };
     world.schedule("slow", Ok(NOW)).await;
     assert_eq!(due(&world).await, DueRows { ordinary: true, suspect: false, crashed: false });
-    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     for (starts, leases) in [(1, 1.0), (4, 5.0)] {
         started(&mut world, starts).await;
         leases_pass(&mut world, leases).await;
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         assert!(world.store.start(&mut txn, &row).await.unwrap());
         assert_eq!(due(&world).await, DueRows::default(), "a running row is nothing to be done");
-        assert!(world.take(Kind::Suspect, 1).await.is_empty());
+        assert!(world.take(RowKind::Suspect, 1).await.is_empty());
         assert_eq!(world.store.dead_letter_crashed(&[world.handler], LEASE).await.unwrap().len(), 0);
         world.store.rollback(txn).await.unwrap();
     }
@@ -54,13 +54,13 @@ async fn a_suspect_behind_a_running_one_is_taken() {
     let Some(mut world) = world().await else { return };
     world.schedule("first", Ok(NOW)).await;
     world.schedule("second", Ok(NOW)).await;
-    let rows = world.take(Kind::Ordinary, 2).await;
+    let rows = world.take(RowKind::Ordinary, 2).await;
     assert_eq!(rows.len(), 2);
     leases_pass(&mut world, 1.0).await;
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut txn, &rows[0]).await.unwrap());
     assert!(due(&world).await.suspect);
-    let taken = world.take(Kind::Suspect, 1).await;
+    let taken = world.take(RowKind::Suspect, 1).await;
     assert_eq!(taken.iter().map(|row| row.id).collect::<Vec<_>>(), [rows[1].id]);
     assert_eq!(taken[0].starts, 1);
     world.store.rollback(txn).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_suspect_behind_a_running_one_is_taken() {
 async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
     let Some(world) = world().await else { return };
     world.schedule("slow", Ok(NOW)).await;
-    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut run, &row).await.unwrap());
     let mut duplicate = world.store.begin(DEADLINE).await.unwrap();
@@ -79,8 +79,9 @@ async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
     let identity = world.identity("slow");
     let claimed = world.store.claim(&mut duplicate, &identity, ClaimState::Processed).await.unwrap();
     assert!(matches!(claimed, Claimed::Found(Some(_))), "{claimed:?}");
-    let standing = world.store.standing(&mut duplicate, identity.handler, &identity.key).await.unwrap().unwrap();
-    assert_eq!((standing.fingerprint, standing.age), (identity.fingerprint, None));
+    let existing_claim =
+        world.store.existing_claim(&mut duplicate, identity.handler, &identity.key).await.unwrap().unwrap();
+    assert_eq!((existing_claim.fingerprint, existing_claim.age), (identity.fingerprint, None));
     assert!(begun.elapsed() < Duration::from_millis(900), "it waited for the run: {:?}", begun.elapsed());
     world.store.rollback(duplicate).await.unwrap();
     assert!(matches!(world.store.commit(run).await, CommitResult::Done));
@@ -91,7 +92,7 @@ async fn a_claim_that_an_inbox_run_is_dating_answers_a_duplicate_at_once() {
 async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     let Some(mut world) = world().await else { return };
     world.schedule("lost", Ok(NOW)).await;
-    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     let mut run = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut run, &row).await.unwrap());
     world.store.refund_start(&row).await.unwrap();
@@ -100,8 +101,8 @@ async fn giving_a_start_back_neither_waits_for_a_run_nor_goes_below_none() {
     world.store.refund_start(&row).await.unwrap();
     let taken = "SELECT count(*) FROM inbox_messages WHERE starts = 0 AND token IS NOT NULL";
     assert_eq!(world.number(taken).await, 1);
-    assert!(world.store.record_result(&row, &Note::GivenBack { due: NOW }).await.unwrap());
-    assert!(!world.store.record_result(&row, &Note::GivenBack { due: NOW }).await.unwrap());
+    assert!(world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());
+    assert!(!world.store.record_result(&row, &RowResult::GivenBack { due: NOW }).await.unwrap());
     world.end().await;
 }
 
@@ -118,7 +119,7 @@ async fn takers_at_once_share_rows_without_taking_one_twice_or_more_than_they_ma
             let mut ids = Vec::new();
             loop {
                 let token = uuid::Uuid::new_v4();
-                let rows = store.take(&[handler], Kind::Ordinary, Limit::rows(7), token, LEASE).await.unwrap();
+                let rows = store.take(&[handler], RowKind::Ordinary, TakeLimit::rows(7), token, LEASE).await.unwrap();
                 assert!(rows.len() <= 7);
                 assert!(rows.iter().all(|row| row.token == Some(token) && row.starts == 1));
                 match rows.is_empty() && !store.poll_due(&[handler], LEASE).await.unwrap().ordinary {
@@ -144,10 +145,10 @@ async fn a_row_taken_without_an_answer_is_found_by_its_token() {
     let Some(world) = world().await else { return };
     world.schedule("a", Ok(NOW)).await;
     world.schedule("b", Ok(NOW)).await;
-    let row = world.take(Kind::Ordinary, 1).await.remove(0);
-    let found = world.store.taken(row.token.unwrap()).await.unwrap();
+    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
+    let found = world.store.rows_by_token(row.token.unwrap()).await.unwrap();
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [row.id]);
-    assert!(world.store.taken(uuid::Uuid::new_v4()).await.unwrap().is_empty());
+    assert!(world.store.rows_by_token(uuid::Uuid::new_v4()).await.unwrap().is_empty());
     world.end().await;
 }
 
@@ -160,10 +161,10 @@ async fn a_replayed_crash_runs_as_a_suspect_with_no_start() {
         assert_eq!((dead.len(), dead[0].reason), (1, Some(reason)));
         assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
         assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::NotFound);
-        assert!(world.take(Kind::Ordinary, 1).await.is_empty());
-        let row = world.take(Kind::Suspect, 1).await.remove(0);
+        assert!(world.take(RowKind::Ordinary, 1).await.is_empty());
+        let row = world.take(RowKind::Suspect, 1).await.remove(0);
         assert_eq!((row.starts, row.reason, row.died_at), (0, None, None));
-        let done = Note::Dead { reason: Reason::Permanent, error: "done".into() };
+        let done = RowResult::Dead { reason: Reason::Permanent, error: "done".into() };
         assert!(world.store.record_result(&row, &done).await.unwrap());
         assert!(world.store.discard("billing", row.id).await.unwrap());
     }
@@ -175,18 +176,22 @@ async fn the_tenth_break_is_the_last() {
     let Some(world) = world().await else { return };
     world.schedule("breaker", Ok(NOW)).await;
     for breaks in 1..=10 {
-        let kind = if breaks <= 2 { Kind::Ordinary } else { Kind::Suspect };
+        let kind = if breaks <= 2 { RowKind::Ordinary } else { RowKind::Suspect };
         let mut row = world.take(kind, 1).await.remove(0);
-        if kind == Kind::Suspect {
+        if kind == RowKind::Suspect {
             assert!(world.store.count_start(&row, LEASE).await.unwrap());
             row.starts += 1;
         }
         assert_eq!((row.breaks, row.starts), (breaks - 1, 1));
         assert!(
-            world.store.record_result(&row, &Note::Broke { due: NOW, error: format!("break {breaks}") }).await.unwrap()
+            world
+                .store
+                .record_result(&row, &RowResult::Broke { due: NOW, error: format!("break {breaks}") })
+                .await
+                .unwrap()
         );
     }
-    assert!(world.take(Kind::Suspect, 1).await.is_empty());
+    assert!(world.take(RowKind::Suspect, 1).await.is_empty());
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap().remove(0);
     assert_eq!((dead.reason, dead.breaks, dead.error.as_str()), (Some(Reason::BrokeConnection), 10, "break 10"));
     assert!(dead.died_at.unwrap() >= dead.created_at);
@@ -212,7 +217,7 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     assert_eq!(world.store.replay_as("billing", id, &key("free")).await.unwrap(), Replayed::Due);
     assert_eq!(world.store.replay_as("billing", id, &key("freer")).await.unwrap(), Replayed::NotFound);
     assert_eq!(world.claims().await, 2);
-    let row = world.take(Kind::Ordinary, 1).await.remove(0);
+    let row = world.take(RowKind::Ordinary, 1).await.remove(0);
     assert_eq!((row.identity.key, row.identity.fingerprint), (key("free"), identity.fingerprint));
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
     assert!(world.store.start(&mut txn, &row).await.unwrap());

@@ -5,13 +5,13 @@ use std::time::Duration;
 use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
 
 use crate::proxy::Proxy;
-use crate::world::{DEADLINE, backend, gone, lend, world, world_with};
+use crate::world::{DEADLINE, backend, gone, handler_connection, world, world_with};
 
 #[tokio::test]
 async fn a_dropped_transaction_closes_its_connection_and_frees_the_claim() {
     let Some(mut world) = world().await else { return };
     let mut txn = world.claimed("dropped").await;
-    let pid = backend(lend(&mut txn)).await;
+    let pid = backend(handler_connection(&mut txn)).await;
     drop(txn);
     gone(&mut world.other, pid).await;
     world.process("dropped").await;
@@ -22,8 +22,8 @@ async fn a_dropped_transaction_closes_its_connection_and_frees_the_claim() {
 async fn a_handler_dropped_in_a_long_statement_frees_the_claim() {
     let Some(mut world) = world().await else { return };
     let mut txn = world.claimed("sleeping").await;
-    let pid = backend(lend(&mut txn)).await;
-    let asleep = sqlx::query("SELECT pg_sleep(600)").execute(lend(&mut txn));
+    let pid = backend(handler_connection(&mut txn)).await;
+    let asleep = sqlx::query("SELECT pg_sleep(600)").execute(handler_connection(&mut txn));
     tokio::time::timeout(Duration::from_millis(50), asleep).await.unwrap_err();
     drop(txn);
     // Within client_connection_check_interval.
@@ -94,7 +94,7 @@ async fn one_lost_connection_empties_the_pool_and_a_ping_makes_a_new_one() {
     }
     let mut pids = Vec::new();
     for mut txn in txns {
-        pids.push(backend(lend(&mut txn)).await);
+        pids.push(backend(handler_connection(&mut txn)).await);
         world.store.rollback(txn).await.unwrap();
     }
     assert_eq!(proxy.connections(), 3 + 1, "and one of idem's own");
@@ -133,7 +133,7 @@ async fn a_server_that_answers_nothing_is_lost_and_a_commit_without_an_answer_is
 }
 
 #[tokio::test]
-async fn who_comes_when_all_connections_are_in_use_waits() {
+async fn a_caller_waits_while_all_connections_are_in_use() {
     let Some(world) = world_with(|options| options.connections(1)).await else { return };
     let txn = world.claimed("only").await;
     let waiting = tokio::spawn({

@@ -3,13 +3,13 @@
 use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
 use sqlx::Executor;
 
-use crate::world::{DEADLINE, lend, world};
+use crate::world::{DEADLINE, handler_connection, world};
 
 #[tokio::test]
 async fn a_handlers_lost_race_is_known_through_wrappers() {
     let Some(world) = world().await else { return };
     let mut txn = world.claimed("race").await;
-    let error = lend(&mut txn)
+    let error = handler_connection(&mut txn)
         .execute(sqlx::raw_sql("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40P01'; END $$"))
         .await
         .unwrap_err();
@@ -26,7 +26,8 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
     let url = format!("{}{}options=-c%20lock_timeout%3D7s", world.url, if world.url.contains('?') { '&' } else { '?' });
     world.store = idem_core::Postgres::options(&url).schema(&world.schema).connect().await.unwrap();
     let mut holder = world.claimed("held").await;
-    let lock_timeout: String = sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(&mut holder)).await.unwrap();
+    let lock_timeout: String =
+        sqlx::query_scalar("SHOW lock_timeout").fetch_one(handler_connection(&mut holder)).await.unwrap();
     assert_eq!(lock_timeout, "7s");
     let mut second = world.store.begin(DEADLINE).await.unwrap();
     let answer = world.store.claim(&mut second, &world.identity("held"), ClaimState::Processed).await;
@@ -45,8 +46,9 @@ async fn a_claim_that_another_transaction_is_inserting_is_busy_and_the_handler_h
 async fn the_handler_of_many_claims_has_its_own_lock_timeout() {
     let Some(world) = world().await else { return };
     let mut txn = world.store.begin(DEADLINE).await.unwrap();
-    let show =
-        async |txn: &mut _| -> String { sqlx::query_scalar("SHOW lock_timeout").fetch_one(lend(txn)).await.unwrap() };
+    let show = async |txn: &mut _| -> String {
+        sqlx::query_scalar("SHOW lock_timeout").fetch_one(handler_connection(txn)).await.unwrap()
+    };
     assert_eq!(show(&mut txn).await, "1s");
     let ids = [world.identity("a"), world.identity("b")];
     world.store.claim_many(&mut txn, &[&ids[0], &ids[1]], ClaimState::Processed).await.unwrap();
@@ -67,7 +69,7 @@ async fn a_transaction_has_the_limits_of_its_handler() {
         ("client_connection_check_interval", "1s"),
     ] {
         let asked = sqlx::query_scalar::<_, String>("SELECT current_setting($1)").bind(setting);
-        assert_eq!(asked.fetch_one(lend(&mut txn)).await.unwrap(), value, "{setting}");
+        assert_eq!(asked.fetch_one(handler_connection(&mut txn)).await.unwrap(), value, "{setting}");
     }
     world.store.rollback(txn).await.unwrap();
     world.end().await;

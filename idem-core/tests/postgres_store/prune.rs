@@ -49,7 +49,7 @@ async fn a_claim_that_somebody_looks_at_is_skipped() {
     old_claims(&mut world, 3, 8).await;
     let mut looking = world.store.begin(DEADLINE).await.unwrap();
     let identity = world.identity("old-8-2");
-    world.store.standing(&mut looking, identity.handler, &identity.key).await.unwrap().unwrap();
+    world.store.existing_claim(&mut looking, identity.handler, &identity.key).await.unwrap().unwrap();
     assert_eq!(world.store.prune().await.unwrap().claims, 2);
     world.store.rollback(looking).await.unwrap();
     assert_eq!(world.store.prune().await.unwrap().claims, 1);

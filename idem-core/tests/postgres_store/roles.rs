@@ -37,7 +37,7 @@ impl Role {
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_is_told_where_and_as_whom() {
+async fn a_refused_login_names_the_server_and_the_role() {
     let Some(role) = Role::create().await else { return };
     let target: sqlx::postgres::PgConnectOptions = role.url.parse().unwrap();
     let server = format!("{}:{}", target.get_host(), target.get_port());
@@ -161,7 +161,7 @@ async fn a_role_whose_commits_do_not_last_is_refused_unless_the_user_insists() {
     let store = options().allow_unsafe_durability().connect().await.unwrap();
     let mut txn = store.begin(DEADLINE).await.unwrap();
     let level = sqlx::query_scalar::<_, String>("SHOW synchronous_commit");
-    assert_eq!(level.fetch_one(crate::world::lend(&mut txn)).await.unwrap(), "off");
+    assert_eq!(level.fetch_one(crate::world::handler_connection(&mut txn)).await.unwrap(), "off");
     drop((txn, store));
     role.end(&schema).await;
 }

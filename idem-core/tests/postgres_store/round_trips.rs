@@ -1,10 +1,10 @@
 //! The cost of one message in addition to the handler's statements.
 
-use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, Kind, Transactions};
+use idem_core::store::{ClaimState, Claimed, Claims, CommitResult, InboxRows, RowKind, Transactions};
 use sqlx::Connection;
 
 use crate::proxy::Proxy;
-use crate::world::{DEADLINE, World, effect, lend, world_with};
+use crate::world::{DEADLINE, World, effect, handler_connection, world_with};
 
 /// A world whose store connects through a proxy.
 async fn watched() -> Option<(World, Proxy)> {
@@ -20,11 +20,11 @@ async fn deliver(world: &World, proxy: &Proxy, key: &str, nested: bool) -> (usiz
     let mut txn = world.claimed(key).await;
     let before = proxy.trips();
     if nested {
-        let mut inner = lend(&mut txn).begin().await.unwrap();
+        let mut inner = handler_connection(&mut txn).begin().await.unwrap();
         effect(&world.schema, &mut inner).await;
         inner.commit().await.unwrap();
     } else {
-        effect(&world.schema, lend(&mut txn)).await;
+        effect(&world.schema, handler_connection(&mut txn)).await;
     }
     let handler = proxy.trips();
     assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
@@ -75,7 +75,7 @@ async fn a_run_from_the_inbox_costs_four_round_trips_with_its_take() {
     for key in ["warm", "warmer", "hot"] {
         world.schedule(key, Ok(std::time::Duration::ZERO)).await;
         proxy.trips();
-        let row = world.take(Kind::Ordinary, 1).await.remove(0);
+        let row = world.take(RowKind::Ordinary, 1).await.remove(0);
         let mut txn = world.store.begin(DEADLINE).await.unwrap();
         assert!(world.store.start(&mut txn, &row).await.unwrap());
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));

@@ -3,7 +3,7 @@
 use idem_core::store::{ClaimState, Claims, CommitResult, StoreError, Transactions};
 use sqlx::{AssertSqlSafe, Executor};
 
-use crate::world::{DEADLINE, World, backend, lend, raw, world, world_with};
+use crate::world::{DEADLINE, World, backend, handler_connection, raw, world, world_with};
 
 /// One connection for all handlers, so that each message uses the session of the previous one.
 pub(crate) async fn narrow() -> Option<World> {
@@ -23,7 +23,7 @@ const CLEAN: &str = "
            (SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()))";
 
 pub(crate) async fn state(txn: &mut idem_core::store::postgres::Txn) -> String {
-    sqlx::query_scalar(CLEAN).fetch_one(lend(txn)).await.unwrap()
+    sqlx::query_scalar(CLEAN).fetch_one(handler_connection(txn)).await.unwrap()
 }
 
 /// Runs this in a session, and ends its message with a commit or a rollback; the next one sees nothing of it.
@@ -35,7 +35,7 @@ async fn leaves_nothing(abuse: &'static str) {
     for (n, commits) in [true, false].into_iter().enumerate() {
         let mut txn = world.claimed(&format!("abuses {n}")).await;
         // Errors are ignored, as a careless handler does.
-        let _ = lend(&mut txn).execute(sqlx::raw_sql(abuse)).await;
+        let _ = handler_connection(&mut txn).execute(sqlx::raw_sql(abuse)).await;
         if commits {
             let answer = world.store.commit(txn).await;
             assert!(!matches!(answer, CommitResult::Unknown(_)), "{abuse}: {answer:?}");
@@ -88,8 +88,8 @@ async fn the_last_value_of_a_sequence_ends_with_its_message() {
     let next = format!("SELECT nextval('{}.numbers')", world.schema);
     for commits in [true, false] {
         let mut first = world.claimed("first").await;
-        lend(&mut first).execute(sqlx::raw_sql(AssertSqlSafe(&*next))).await.unwrap();
-        let session = backend(lend(&mut first)).await;
+        handler_connection(&mut first).execute(sqlx::raw_sql(AssertSqlSafe(&*next))).await.unwrap();
+        let session = backend(handler_connection(&mut first)).await;
         if commits {
             assert!(matches!(world.store.commit(first).await, CommitResult::Done));
         } else {
@@ -97,8 +97,8 @@ async fn the_last_value_of_a_sequence_ends_with_its_message() {
         }
         world.schedule(&format!("scheduled {commits}"), Ok(DEADLINE)).await;
         let mut second = world.claimed("second").await;
-        assert_eq!(backend(lend(&mut second)).await, session);
-        let last = sqlx::query_scalar::<_, i64>("SELECT lastval()").fetch_one(lend(&mut second)).await;
+        assert_eq!(backend(handler_connection(&mut second)).await, session);
+        let last = sqlx::query_scalar::<_, i64>("SELECT lastval()").fetch_one(handler_connection(&mut second)).await;
         assert_eq!(last.unwrap_err().as_database_error().unwrap().code().unwrap(), "55000", "it is not defined");
         world.store.rollback(second).await.unwrap();
         world.other.execute(sqlx::raw_sql("DELETE FROM processed_messages")).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_handler_cannot_write_behind_a_transaction_that_it_has_ended() {
         let mut txn = world.claimed(abuse).await;
         raw(&mut txn, abuse).await;
         let text = format!("INSERT INTO {}.effects VALUES ('behind')", world.schema);
-        let refused = lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap_err();
+        let refused = handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap_err();
         assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "25006", "{abuse}");
         let _ = world.store.rollback(txn).await.unwrap();
     }
@@ -128,7 +128,7 @@ async fn a_chained_transaction_is_not_the_one_that_made_the_claim() {
     let mut txn = world.claimed("chained").await;
     raw(&mut txn, "ROLLBACK AND CHAIN").await;
     let text = format!("INSERT INTO {}.effects VALUES ('behind')", world.schema);
-    lend(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+    handler_connection(&mut txn).execute(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
     let committed = world.store.commit(txn).await;
     assert!(matches!(committed, CommitResult::RolledBack), "{committed:?}");
     assert_eq!((world.effects().await, world.claims().await), (0, 0));
@@ -147,7 +147,7 @@ async fn a_handler_cannot_make_its_commit_less_durable() {
     world.other.execute(sqlx::raw_sql(text)).await.unwrap();
     for how in ["SET LOCAL synchronous_commit = off", "SET synchronous_commit = off"] {
         let mut txn = world.claimed(how).await;
-        crate::world::effect(&world.schema, lend(&mut txn)).await;
+        crate::world::effect(&world.schema, handler_connection(&mut txn)).await;
         raw(&mut txn, how).await;
         assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
     }
@@ -196,12 +196,12 @@ async fn idle_connections_of_both_kinds_keep_to_the_number_that_was_given() {
 async fn no_handler_ever_has_a_connection_of_idems_own() {
     let Some(world) = narrow().await else { return };
     let mut first = world.claimed("first").await;
-    let pid = backend(lend(&mut first)).await;
+    let pid = backend(handler_connection(&mut first)).await;
     world.store.rollback(first).await.unwrap();
     for n in 0..3 {
         world.store.ping().await.unwrap();
         let mut txn = world.claimed(&n.to_string()).await;
-        assert_eq!(backend(lend(&mut txn)).await, pid);
+        assert_eq!(backend(handler_connection(&mut txn)).await, pid);
         world.store.rollback(txn).await.unwrap();
     }
     world.end().await;
@@ -226,16 +226,16 @@ async fn a_statement_that_was_prepared_by_sql_fails_one_run_and_no_more() {
     let Some(world) = narrow().await else { return };
     let prepare = sqlx::raw_sql("PREPARE payment AS SELECT 1");
     let (mut failed, mut first) = (0, world.claimed("first").await);
-    let session = backend(lend(&mut first)).await;
-    lend(&mut first).execute(prepare).await.unwrap();
+    let session = backend(handler_connection(&mut first)).await;
+    handler_connection(&mut first).execute(prepare).await.unwrap();
     assert!(matches!(world.store.commit(first).await, CommitResult::Done));
     let mut sessions = std::collections::HashSet::new();
     for n in 0..20 {
         let mut txn = world.claimed(&format!("next {n}")).await;
-        sessions.insert(backend(lend(&mut txn)).await);
-        let prepared = lend(&mut txn).execute(sqlx::raw_sql("PREPARE payment AS SELECT 1")).await;
+        sessions.insert(backend(handler_connection(&mut txn)).await);
+        let prepared = handler_connection(&mut txn).execute(sqlx::raw_sql("PREPARE payment AS SELECT 1")).await;
         if prepared.is_ok() {
-            lend(&mut txn).execute(sqlx::raw_sql("EXECUTE payment")).await.unwrap();
+            handler_connection(&mut txn).execute(sqlx::raw_sql("EXECUTE payment")).await.unwrap();
             assert!(matches!(world.store.commit(txn).await, CommitResult::Done));
         } else {
             failed += 1;

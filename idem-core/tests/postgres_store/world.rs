@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::postgres::{PostgresOptions, Txn};
 use idem_core::store::{
-    ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Row, Transactions,
+    ClaimState, Claims, CommitResult, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -99,8 +99,8 @@ impl World {
         committed(self.store.commit(txn).await);
     }
 
-    pub(crate) async fn take(&self, kind: Kind, limit: usize) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, Limit::rows(limit), Uuid::new_v4(), LEASE).await.unwrap()
+    pub(crate) async fn take(&self, kind: RowKind, limit: usize) -> Vec<Row> {
+        self.store.take(&[self.handler], kind, TakeLimit::rows(limit), Uuid::new_v4(), LEASE).await.unwrap()
     }
 
     pub(crate) async fn effects(&mut self) -> i64 {
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-pub(crate) fn lend(txn: &mut Txn) -> &mut PgConnection {
+pub(crate) fn handler_connection(txn: &mut Txn) -> &mut PgConnection {
     <Postgres as HasConnection<PgConnection>>::connection(txn)
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn effect(schema: &str, conn: &mut PgConnection) {
 
 /// Runs SQL as a handler might.
 pub(crate) async fn raw(txn: &mut Txn, sql: &'static str) {
-    lend(txn).execute(sqlx::raw_sql(sql)).await.unwrap();
+    handler_connection(txn).execute(sqlx::raw_sql(sql)).await.unwrap();
 }
 
 pub(crate) async fn backend(conn: &mut PgConnection) -> i32 {

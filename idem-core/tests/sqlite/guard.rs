@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use idem_core::Fingerprint;
-use idem_core::store::{Claims, CommitResult, InboxRows, Kind, Limit, Transactions};
+use idem_core::store::{Claims, CommitResult, InboxRows, RowKind, TakeLimit, Transactions};
 use sqlx::Connection;
 use uuid::Uuid;
 
@@ -120,8 +120,11 @@ async fn the_guard_stands_over_a_run_from_the_inbox_too() {
     let world = World::new().await;
     for end in ["ROLLBACK", "COMMIT"] {
         let identity = world.store(end, Ok(Duration::ZERO)).await;
-        let rows_taken =
-            world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), LONG).await.unwrap();
+        let rows_taken = world
+            .store
+            .take(&[world.handler], RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LONG)
+            .await
+            .unwrap();
         let [row] = rows_taken.as_slice() else { panic!("{rows_taken:?}") };
         assert_eq!(row.identity, identity);
         let mut txn = world.store.begin(LONG).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Claims, DueRows, Filter, InboxRows, Kind, Limit, Note, Operator, Page, Replayed, Stats, Transactions,
+    Claims, DueRows, Filter, InboxRows, Operator, Page, Replayed, RowKind, RowResult, Stats, TakeLimit, Transactions,
 };
 use idem_core::{Key, Reason};
 use uuid::Uuid;
@@ -18,13 +18,18 @@ async fn a_take_is_committed_by_itself_and_found_again_by_its_token() {
     }
     world.store("later", Ok(LONG)).await;
     let token = Uuid::new_v4();
-    let taken = world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(2), token, LONG).await.unwrap();
+    let taken = world.store.take(&[world.handler], RowKind::Ordinary, TakeLimit::rows(2), token, LONG).await.unwrap();
     assert_eq!(taken.iter().map(|row| row.delivery.payload().as_ref()).collect::<Vec<_>>(), [b"a", b"b"]);
     assert!(taken.iter().all(|row| row.starts == 1 && row.token == Some(token) && row.handler == "order_paid"));
-    let again = world.store.taken(token).await.unwrap();
+    let again = world.store.rows_by_token(token).await.unwrap();
     assert_eq!(again.iter().map(|row| row.id).collect::<Vec<_>>(), taken.iter().map(|row| row.id).collect::<Vec<_>>());
     assert_eq!(
-        world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), LONG).await.unwrap().len(),
+        world
+            .store
+            .take(&[world.handler], RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LONG)
+            .await
+            .unwrap()
+            .len(),
         1
     );
 }
@@ -42,7 +47,7 @@ async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_c
         ))
         .await;
     let token = Uuid::new_v4();
-    let rows = world.store.take(&[ids[0], ids[2]], Kind::Ordinary, Limit::rows(4), token, LONG).await.unwrap();
+    let rows = world.store.take(&[ids[0], ids[2]], RowKind::Ordinary, TakeLimit::rows(4), token, LONG).await.unwrap();
     let mut keys = rows.iter().map(|row| row.identity.key.to_string()).collect::<Vec<_>>();
     keys.sort();
     assert_eq!(keys, ["k84", "k86", "k87", "k89"]);
@@ -54,20 +59,21 @@ async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
     world.store("k", Ok(Duration::ZERO)).await;
     let handlers = [world.handler];
     let due = async |lease| world.store.poll_due(&handlers, lease).await.unwrap();
-    let take =
-        async |kind| world.store.take(&handlers, kind, Limit::rows(9), Uuid::new_v4(), Duration::ZERO).await.unwrap();
+    let take = async |kind| {
+        world.store.take(&handlers, kind, TakeLimit::rows(9), Uuid::new_v4(), Duration::ZERO).await.unwrap()
+    };
 
     assert_eq!(due(LONG).await, DueRows { ordinary: true, suspect: false, crashed: false });
-    assert_eq!(take(Kind::Suspect).await.len(), 0);
-    assert_eq!(take(Kind::Ordinary).await.len(), 1);
+    assert_eq!(take(RowKind::Suspect).await.len(), 0);
+    assert_eq!(take(RowKind::Ordinary).await.len(), 1);
     assert_eq!(due(LONG).await, DueRows { ordinary: false, suspect: true, crashed: false });
-    assert_eq!(take(Kind::Ordinary).await.len(), 0);
+    assert_eq!(take(RowKind::Ordinary).await.len(), 0);
     for starts in 1..4 {
-        let row = take(Kind::Suspect).await.remove(0);
+        let row = take(RowKind::Suspect).await.remove(0);
         assert_eq!(row.starts, starts);
         assert!(world.store.count_start(&row, Duration::ZERO).await.unwrap());
     }
-    assert_eq!(take(Kind::Suspect).await.len(), 0);
+    assert_eq!(take(RowKind::Suspect).await.len(), 0);
     assert_eq!(due(LONG).await, DueRows::default());
     assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap().len(), 0);
 
@@ -79,25 +85,26 @@ async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
 
     // A replayed row runs as a suspect: its starts are 0, and its breaks mark it.
     assert_eq!(world.store.replay("billing", dead[0].id, false).await.unwrap(), Replayed::Due);
-    assert_eq!(take(Kind::Ordinary).await.len(), 0);
-    assert_eq!(take(Kind::Suspect).await[0].starts, 0);
+    assert_eq!(take(RowKind::Ordinary).await.len(), 0);
+    assert_eq!(take(RowKind::Suspect).await[0].starts, 0);
 }
 
 #[tokio::test]
 async fn ten_breaks_are_its_death_and_a_replay_has_breaks_left() {
     let world = World::new().await;
     world.store("k", Ok(Duration::ZERO)).await;
-    let broke = Note::Broke { due: Duration::ZERO, error: "gone".to_owned() };
+    let broke = RowResult::Broke { due: Duration::ZERO, error: "gone".to_owned() };
     for n in 1..=10 {
-        let kind = if n <= 2 { Kind::Ordinary } else { Kind::Suspect };
-        let rows = world.store.take(&[world.handler], kind, Limit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
+        let kind = if n <= 2 { RowKind::Ordinary } else { RowKind::Suspect };
+        let rows = world.store.take(&[world.handler], kind, TakeLimit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
         assert!(world.store.record_result(&rows[0], &broke).await.unwrap());
         assert!(!world.store.record_result(&rows[0], &broke).await.unwrap(), "a note was taken twice");
     }
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
     assert_eq!((dead[0].reason, dead[0].starts, dead[0].breaks), (Some(Reason::BrokeConnection), 0, 10));
     world.store.replay("billing", dead[0].id, false).await.unwrap();
-    let rows = world.store.take(&[world.handler], Kind::Suspect, Limit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
+    let rows =
+        world.store.take(&[world.handler], RowKind::Suspect, TakeLimit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
     assert!(world.store.record_result(&rows[0], &broke).await.unwrap());
     assert_eq!(world.store.stats(&[world.handler]).await.unwrap().dead, 0);
 }
@@ -142,7 +149,7 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     world.store.commit(txn).await;
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
     let (id, key) = (dead[0].id, |key: &str| Key::of(key).unwrap());
-    assert_eq!(dead[0].sightings, 2);
+    assert_eq!(dead[0].deliveries, 2);
 
     assert_eq!(world.store.replay("billing", id, true).await.unwrap(), Replayed::NeedsKey);
     assert_eq!(world.store.replay_as("billing", id, &key("taken")).await.unwrap(), Replayed::KeyTaken);
@@ -150,7 +157,8 @@ async fn a_conflict_is_replayed_only_under_a_key_that_nobody_has() {
     assert_eq!(world.store.replay_as("billing", id, &key("new")).await.unwrap(), Replayed::Due);
     assert_eq!(world.store.replay_as("billing", id, &key("newer")).await.unwrap(), Replayed::NotFound);
     assert_eq!((world.dated("new").await, world.dated("k").await), (Some(false), Some(true)));
-    let rows = world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
+    let rows =
+        world.store.take(&[world.handler], RowKind::Ordinary, TakeLimit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
     assert_eq!((rows[0].identity.key, rows[0].reason), (key("new"), None));
 }
 
@@ -163,7 +171,11 @@ async fn stats_count_ordinary_rows_suspects_and_dead_ones_of_these_handlers() {
     let now = stats().await;
     assert_eq!((now.scheduled, now.dead, now.oldest_due), (1, 0, None));
     world.store("suspect", Ok(Duration::ZERO)).await;
-    world.store.take(&[world.handler], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), Duration::ZERO).await.unwrap();
+    world
+        .store
+        .take(&[world.handler], RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), Duration::ZERO)
+        .await
+        .unwrap();
     world.store("ordinary", Ok(Duration::ZERO)).await;
     world.store("dead", Err(Reason::Permanent)).await;
     world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 5000 WHERE starts > 0 OR state = 'dead'").await;

@@ -41,7 +41,7 @@ async fn urls_with_slashes_and_plain_paths_name_the_same_file() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_named_with_the_cure() {
+async fn a_file_that_cannot_be_opened_is_named_with_the_remedy() {
     let dir = Dir::new();
     says(Sqlite::connect(&format!("sqlite:{}", dir.path(""))).await, &[&dir.path(""), "is a directory", "name a file"]);
     let missing = dir.path("no/such/orders.db");
@@ -73,7 +73,7 @@ async fn settings_that_would_lose_claims_are_refused() {
         says(Sqlite::connect(url).await, &["in memory", "name a file"]);
     }
     for url in ["sqlite:a.db?mode=ro", "sqlite:a.db?immutable=1", "sqlite:a.db?cache=shared"] {
-        says(Sqlite::connect(url).await, &[url, "take it out"]);
+        says(Sqlite::connect(url).await, &[url, "remove it"]);
     }
     says(Sqlite::options("sqlite:a.db").retention(Duration::ZERO).connect().await, &["retention of zero", "give"]);
     for prefix in ["", "a\"b", "a b", "sqlite_", "SQLite_x", &"x".repeat(41), "é", "a;b"] {

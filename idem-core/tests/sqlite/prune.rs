@@ -23,7 +23,7 @@ async fn world() -> World {
 }
 
 #[tokio::test]
-async fn what_is_older_than_the_retention_goes_in_chunks_and_the_highest_date_is_written_down() {
+async fn old_claims_are_pruned_in_chunks_and_the_cutoff_is_recorded() {
     let world = world().await;
     old_claims(&world, 2500).await;
     world.process("young").await;

@@ -106,9 +106,9 @@ impl World {
     /// Whether the claim is dated; `None` if there is no claim.
     pub(crate) async fn dated(&self, key: &str) -> Option<bool> {
         let mut txn = self.store.begin(LONG).await.unwrap();
-        let standing = self.store.standing(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
+        let existing_claim = self.store.existing_claim(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
         self.store.rollback(txn).await.unwrap();
-        standing.map(|standing| standing.age.is_some())
+        existing_claim.map(|existing_claim| existing_claim.age.is_some())
     }
 }
 

@@ -14,9 +14,9 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         self.within.register(consumer, names).await
     }
 
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
+    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
         self.tap.before("seen", &[]).await?;
-        self.within.seen(handlers).await
+        self.within.record_seen(handlers).await
     }
 
     async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
@@ -56,14 +56,14 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         Ok((TappedTxn { within, tap: self.tap.clone() }, claimed))
     }
 
-    async fn standing(
+    async fn existing_claim(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         handler: HandlerId,
         key: &Key,
     ) -> Result<Option<ExistingClaim>, StoreError> {
-        self.tap.before("standing", key.as_bytes()).await?;
-        self.within.standing(&mut txn.within, handler, key).await
+        self.tap.before("existing_claim", key.as_bytes()).await?;
+        self.within.existing_claim(&mut txn.within, handler, key).await
     }
 
     async fn claim_many(
@@ -82,15 +82,15 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         Ok(claimed)
     }
 
-    async fn standing_many(
+    async fn existing_claims(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         identities: &[&Identity],
     ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
-        self.within.standing_many(&mut txn.within, identities).await
+        self.within.existing_claims(&mut txn.within, identities).await
     }
 
-    async fn known(
+    async fn unlocked_claims(
         &self,
         txn: &mut TappedTxn<S::Txn, T>,
         ids: &[&Identity],
@@ -98,7 +98,7 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         for identity in ids {
             self.tap.before("known", identity.key.as_bytes()).await?;
         }
-        self.within.known(&mut txn.within, ids).await
+        self.within.unlocked_claims(&mut txn.within, ids).await
     }
 
     async fn reopen(&self, txn: &mut TappedTxn<S::Txn, T>, handler: HandlerId, key: &Key) -> Result<(), StoreError> {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_core::Store;
-use idem_core::store::{DueRows, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Note, Row, StoreError};
+use idem_core::store::{
+    DueRows, HandlerId, Identity, InboxRows, NewRow, Row, RowKind, RowResult, StoreError, TakeLimit,
+};
 use uuid::Uuid;
 
 use crate::harness::Crash;
@@ -63,8 +65,8 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
     async fn take(
         &self,
         handlers: &[HandlerId],
-        kind: Kind,
-        limit: Limit,
+        kind: RowKind,
+        limit: TakeLimit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
@@ -83,11 +85,11 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.extend(token, ids, lease).await
     }
 
-    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
-        self.within.taken(token).await
+    async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+        self.within.rows_by_token(token).await
     }
 
-    async fn record_result(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, note: &RowResult) -> Result<bool, StoreError> {
         self.within.record_result(row, note).await
     }
 

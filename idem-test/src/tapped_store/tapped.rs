@@ -7,7 +7,7 @@ use crate::harness::Crash;
 
 /// The calls that [`TappedStore`] changes. By default it changes nothing.
 pub(crate) trait StoreTap: Clone + Send + Sync + 'static {
-    /// Runs before `ping`, `seen`, `poll_due` and `stats`, and before each `claim`, `standing`, `known` and
+    /// Runs before `ping`, `seen`, `poll_due` and `stats`, and before each `claim`, `existing_claim`, `known` and
     /// `insert` with the key of the message.
     fn before(&self, _method: &'static str, _key: &[u8]) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))

@@ -33,8 +33,8 @@ impl<S: Store, T: StoreTap> Transactions for TappedStore<S, T> {
         Ok(TappedTxn { within, tap: self.tap.clone() })
     }
 
-    async fn between(&self, txn: &mut Self::Txn) -> Result<TxnState, StoreError> {
-        self.within.between(&mut txn.within).await
+    async fn check_between(&self, txn: &mut Self::Txn) -> Result<TxnState, StoreError> {
+        self.within.check_between(&mut txn.within).await
     }
 
     async fn commit(&self, txn: Self::Txn) -> CommitResult {

@@ -153,7 +153,7 @@ impl Tables {
     pub(crate) async fn inbox(&mut self) -> Result<HashMap<u64, Vec<InboxRow>>> {
         let sql = "SELECT payload, reason,
                     format('row %s: %s, %s, %s starts, %s attempts, %s breaks, seen %s times, due at %s%s: %s', id, state,
-                           coalesce(reason, 'no reason'), starts, attempts, breaks, sightings, due_at::time(0),
+                           coalesce(reason, 'no reason'), starts, attempts, breaks, deliveries, due_at::time(0),
                            CASE WHEN token IS NOT NULL THEN ', taken' ELSE '' END, encode(error, 'escape'))
              FROM idem_demo.inbox_messages ORDER BY id";
         let rows = self.rows(sql, &[]).await?;

@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn what_became_what_it_had_to_is_not_wrong() {
+    fn a_required_outcome_is_not_wrong() {
         assert_eq!(after(|_, _| {}), (0, 0, 0));
         assert_eq!(after(|plan, found| effect(found, first(plan, Fate::Commit))), (0, 0, 0));
     }
 
     #[test]
-    fn what_is_nowhere_is_lost_whatever_it_had_to_become() {
+    fn a_message_without_a_trace_is_lost() {
         let lost = after(|plan, found| _ = found.inbox.remove(&first(plan, Fate::Poison)));
         assert_eq!(lost, (1, 0, 1));
         assert_eq!(after(|plan, found| _ = found.effects.remove(&first(plan, Fate::Flaky))), (1, 0, 1));

@@ -105,7 +105,7 @@ fn many_partitions_share_what_may_be_buffered_and_each_may_receive() {
 }
 
 #[test]
-fn what_is_with_the_worker_has_room_too_until_it_is_settled() {
+fn deliveries_with_the_worker_use_room_until_they_are_settled() {
     let mut assigned = Assigned::new(100, 10);
     assigned.assign(at(0), None);
     let epoch = assigned.epoch;
@@ -183,7 +183,7 @@ fn a_batch_that_is_finished_is_one_offset_for_each_partition() {
 }
 
 #[test]
-fn what_runs_of_a_partition_that_leaves_may_end_and_nothing_begins() {
+fn running_deliveries_of_a_revoked_partition_may_end_and_none_begins() {
     let mut assigned = with(10, 10, 0..3);
     let (first, second) = (take(&mut assigned), take(&mut assigned));
     assigned.leave(&[at(0)]);

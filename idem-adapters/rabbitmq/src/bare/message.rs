@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_the_consumer_is_told() {
+    async fn the_reason_for_the_end_of_the_consumer_is_reported() {
         for (method, expected) in [
             (&[0, 60, 0, 30, 1, b'c', 1][..], "cancelled"),
             (&[0, 20, 0, 40, 1, 0x96, 3, b'w', b'h', b'y', 0, 0, 0, 0], "406 why"),

@@ -4,7 +4,7 @@ use super::*;
 use crate::Key;
 use crate::store::HandlerId;
 
-fn has_its_turn(place: &Place) -> bool {
+fn has_its_turn(place: &KeyTicket) -> bool {
     let woken = place.turn().now_or_never().is_some();
     assert_eq!(place.is_first(), woken);
     woken
@@ -24,7 +24,7 @@ fn a_queue_moves_in_the_order_of_its_places() {
 }
 
 #[test]
-fn whoever_leaves_from_the_middle_lets_nobody_pass() {
+fn leaving_the_middle_of_a_queue_lets_nobody_pass() {
     let queue = KeyQueue::default();
     let (first, second, third) = (queue.place(1), queue.place(1), queue.place(1));
     drop(second);
@@ -36,7 +36,7 @@ fn whoever_leaves_from_the_middle_lets_nobody_pass() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_woken() {
+async fn a_waiter_is_woken() {
     let queue = KeyQueue::default();
     let (first, second) = (queue.place(1), queue.place(1));
     let waiter = tokio::spawn(async move { second.turn().await });

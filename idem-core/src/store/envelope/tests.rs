@@ -55,7 +55,7 @@ fn the_facts_of_a_delivery_come_back_whatever_they_hold() {
 }
 
 #[test]
-fn what_is_empty_comes_back_empty_and_what_is_missing_is_missing() {
+fn empty_values_stay_empty_and_missing_ones_stay_missing() {
     let bare = Delivery::new("orders", "");
     assert_eq!(facts(&reopened(&bare)), facts(&bare));
     let empty = bare

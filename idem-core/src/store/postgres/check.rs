@@ -35,7 +35,7 @@ pub(super) async fn server(connection: &mut Connection, allow_unsafe: bool, fail
     if let Some(why) = settings.impossible() {
         return Err(Error::Config(why));
     }
-    settings.unsafe_ones().into_iter().try_for_each(|why| judge(why, allow_unsafe))
+    settings.unsafe_ones().into_iter().try_for_each(|why| reject_or_warn(why, allow_unsafe))
 }
 
 /// Checks that unqualified names of this session do not resolve to idem's schema by accident. The default search path
@@ -54,9 +54,9 @@ pub(super) async fn path(connection: &mut Connection, schema: &str, failed: &Fai
     }
     let name = super::statement::quoted(schema);
     Err(Error::Config(format!(
-        "the schema {schema:?} has the name of the role, whose search path begins with \"$user\": what the application \
-         makes without naming a schema would land among idem's tables, and hide what it has in other schemas. Choose \
-         another one, `.schema(..)`, or name the path: ALTER ROLE {name} SET search_path = public (or {name}, public, if \
+        "the schema {schema:?} has the name of the role, whose search path begins with \"$user\": tables that the \
+         application creates without a schema name would be created beside idem's tables, and would hide its tables \
+         in other schemas. Choose another schema, `.schema(..)`, or set the search path: ALTER ROLE {name} SET search_path = public (or {name}, public, if \
          the application's tables are there)"
     )))
 }
@@ -78,7 +78,7 @@ pub(super) async fn tables(
     let unclear = |failure: Failure| failed("cannot read the catalog of", failure.into_error());
     columns(connection, schema).await.map_err(unclear)??;
     let messages = ["handlers", "processed_messages", "inbox_messages"];
-    let rows = connection.alone(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
+    let rows = connection.autocommit(asked.bind(schema).bind(&messages[..])).await.map_err(unclear)?;
     for row in rows {
         let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
         let (table, logged, role, open): (String, bool, String, bool) =
@@ -96,7 +96,7 @@ pub(super) async fn tables(
                 super::statement::quoted(schema),
                 super::statement::quoted(&table)
             );
-            judge(why, allow_unsafe)?;
+            reject_or_warn(why, allow_unsafe)?;
         }
     }
     Ok(())
@@ -114,7 +114,7 @@ async fn refuses_commits(connection: &mut Connection, schema: &str) -> Result<bo
          WHERE n.nspname = $1 AND c.relname = 'processed_messages' AND t.tgname = 'refuse_commit'
            AND t.tgenabled IN ('O', 'A') AND t.tgdeferrable",
     );
-    Ok(!connection.alone(asked.bind(schema)).await?.is_empty())
+    Ok(!connection.autocommit(asked.bind(schema)).await?.is_empty())
 }
 
 /// Checks all columns that the statements use.
@@ -127,7 +127,7 @@ async fn columns(connection: &mut Connection, schema: &str) -> Result<Result<(),
     );
     let names = TABLES.map(|(table, _)| table);
     let mut found = HashMap::new();
-    for row in connection.alone(asked.bind(schema).bind(&names[..])).await? {
+    for row in connection.autocommit(asked.bind(schema).bind(&names[..])).await? {
         found.insert(row.try_get(0)?, row.try_get(1)?);
     }
     let place = place(schema);
@@ -142,7 +142,7 @@ async fn columns(connection: &mut Connection, schema: &str) -> Result<Result<(),
 }
 
 /// Returns an error for a setting that would lose messages, or warns if the user allows it.
-fn judge(why: String, allow_unsafe: bool) -> Result<(), Error> {
+fn reject_or_warn(why: String, allow_unsafe: bool) -> Result<(), Error> {
     if allow_unsafe {
         tracing::warn!("acked messages may be lost in a crash: {why}");
         return Ok(());

@@ -38,8 +38,8 @@ impl Claims for Postgres {
         register::register(self, consumer, names).await
     }
 
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
-        register::seen(self, handlers).await
+    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
+        register::record_seen(self, handlers).await
     }
 
     async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
@@ -103,13 +103,13 @@ impl Claims for Postgres {
         }
     }
 
-    async fn standing(
+    async fn existing_claim(
         &self,
         txn: &mut Txn,
         handler: HandlerId,
         key: &Key,
     ) -> Result<Option<ExistingClaim>, StoreError> {
-        let rows = txn.ask(self.sql().standing.query().bind(handler.0).bind(key.as_bytes())).await?;
+        let rows = txn.ask(self.sql().existing_claim.query().bind(handler.0).bind(key.as_bytes())).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         Ok(Some(ExistingClaim {
             fingerprint: Fingerprint::stored(row.try_get(0)?),
@@ -126,11 +126,19 @@ impl Claims for Postgres {
         many::claim_many(self, txn, ids, state).await
     }
 
-    async fn standing_many(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
-        many::read_many(txn, ids, &self.sql().standing_many).await
+    async fn existing_claims(
+        &self,
+        txn: &mut Txn,
+        ids: &[&Identity],
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+        many::read_many(txn, ids, &self.sql().existing_claims).await
     }
 
-    async fn known(&self, txn: &mut Txn, ids: &[&Identity]) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
+    async fn unlocked_claims(
+        &self,
+        txn: &mut Txn,
+        ids: &[&Identity],
+    ) -> Result<Vec<Option<ExistingClaim>>, StoreError> {
         many::read_many(txn, ids, &self.sql().known).await
     }
 

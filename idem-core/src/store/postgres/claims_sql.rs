@@ -24,7 +24,7 @@ pub(super) const CLAIM: &str = "
     SELECT inserted.*, NULL::bytea, NULL::bigint FROM inserted
     UNION ALL SELECT NULL, NULL, NULL, fingerprint, age FROM existing";
 
-pub(super) const STANDING: &str = "
+pub(super) const EXISTING_CLAIM: &str = "
     SELECT fingerprint, (extract(epoch FROM clock_timestamp() - processed_at) * 1000000)::bigint
     FROM {schema}.processed_messages WHERE handler_id = $1 AND key = $2 FOR KEY SHARE";
 

@@ -14,7 +14,7 @@ use super::txn::{Txn, not_answered};
 
 /// Runs guard and COMMIT in one string: if the guard fails, the COMMIT is not run.
 pub(super) async fn commit(mut txn: Txn) -> CommitResult {
-    if !txn.connection.is_sound() {
+    if !txn.connection.is_usable() {
         return CommitResult::NotSent(not_answered(), txn.ticket().map(Box::new));
     }
     // Reads what the handler left unread, and so finds out whether the server has closed the connection meanwhile.
@@ -72,10 +72,13 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     let says = |text: &str| matches!(&failure, Failure::Refused(error) if error.code() == "22P02" && error.message().contains(text));
     let ended = says(ENDED);
     if says(CHANGED) {
-        TELL.call_once(|| tracing::warn!(
-            "a handler of a batch left a temporary table, or changed its role, search_path, time zone or the like, for \
-             those behind it: such batches are split until each message is alone; say `.reset_between_messages()`, or undo it in the handler"
-        ));
+        TELL.call_once(|| {
+            tracing::warn!(
+                "a handler of a batch left a temporary table, or changed the role, search_path, time zone or a similar \
+             setting, which would affect later handlers: such batches are split until each message runs singly; set \
+             `.reset_between_messages()`, or undo the change in the handler"
+            )
+        });
     }
     match failure.code().unwrap_or_default() {
         "22P02" if ended => match fate(txn).await {
@@ -145,7 +148,7 @@ async fn fate(mut txn: Txn) -> Fate {
         txn.connection.run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("SELECT {ours}, {PREPARED}; {end}")))).await;
     if answer.failure.as_ref().and_then(Failure::code) == Some("25P02") {
         // An aborted transaction cannot be asked for its id; it is assumed to be the one that made the claim.
-        txn.connection.forgive();
+        txn.connection.clear_failure();
         answer = txn
             .connection
             .run(OWN, sqlx::raw_sql(AssertSqlSafe(format!("ROLLBACK; SELECT true, {PREPARED}; {end}"))))
@@ -182,7 +185,7 @@ async fn fate(mut txn: Txn) -> Fate {
 
 /// Rolls back. An answer to ROLLBACK shows that the connection is alive.
 pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError> {
-    if !txn.connection.is_sound() {
+    if !txn.connection.is_usable() {
         return Err(not_answered());
     }
     txn.connection.flush().await?;

@@ -122,7 +122,7 @@ impl Connection {
     }
 
     /// Runs one statement in autocommit, on a connection for idem's own statements.
-    pub(super) async fn alone(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Failure> {
+    pub(super) async fn autocommit(&mut self, query: Query<'_, Pg, PgArguments>) -> Result<Vec<PgRow>, Failure> {
         if !self.is_pooled() {
             return self.bound(OWN, query).await;
         }
@@ -178,12 +178,12 @@ impl Connection {
     }
 
     /// Clears the mark of a failed statement after an expected error.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn clear_failure(&mut self) {
         self.spoilt = false;
     }
 
     /// Returns whether every statement so far was answered.
-    pub(super) fn is_sound(&self) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         self.sound
     }
 

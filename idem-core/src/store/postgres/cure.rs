@@ -3,8 +3,8 @@
 use super::statement::quoted;
 
 /// How to create what is missing.
-pub(super) const CURE: &str = "add it as the SQL of `Postgres::migrations()` has it, or give `.schema(..)` a new name, under \
-                               which nothing is known of what was processed before";
+pub(super) const CURE: &str = "create it with the SQL of `Postgres::migrations()`, or give `.schema(..)` a new name; \
+                               a new schema has no claims, so all messages are new there";
 
 /// The schema, as named in error messages.
 pub(super) fn place(schema: &str) -> String {

@@ -23,7 +23,7 @@ impl Postgres {
     /// client is gone, and it holds the claim.
     pub(super) async fn fate_of(&self, ticket: &Ticket) -> Result<Fate, StoreError> {
         let mut connection = self.pool().own().await?;
-        let rows = match connection.alone(sqlx::query(STATUS).bind(&ticket.number)).await {
+        let rows = match connection.autocommit(sqlx::query(STATUS).bind(&ticket.number)).await {
             Ok(rows) => rows,
             // 22023: the id is in the future of this server, which took over from a server that was ahead. The
             // transaction never happened here.
@@ -42,7 +42,7 @@ impl Postgres {
         if fate == Fate::Running {
             let end = sqlx::query(END).bind(&ticket.number).bind(ticket.session);
             // If the role lacks the privilege, the caller waits for the transaction to end.
-            if let Err(failure) = connection.alone(end).await {
+            if let Err(failure) = connection.autocommit(end).await {
                 tracing::debug!(error = failure.into_error(), "a transaction that was cut off could not be ended");
                 return Ok(fate);
             }
@@ -57,6 +57,6 @@ impl Postgres {
     async fn stands(&self, connection: &mut Connection, ticket: &Ticket) -> Result<bool, Failure> {
         let Some((handler, key)) = &ticket.claim else { return Ok(true) };
         let query = self.sql().stands.query().bind(handler.0).bind(key.as_bytes()).bind(&ticket.number);
-        Ok(!connection.alone(query).await?.is_empty())
+        Ok(!connection.autocommit(query).await?.is_empty())
     }
 }

@@ -65,7 +65,7 @@ impl Postgres {
         query: Query<'_, Pg, PgArguments>,
     ) -> Result<Vec<PgRow>, StoreError> {
         let mut connection = self.pool().own().await?;
-        let answer = connection.alone(query).await;
+        let answer = connection.autocommit(query).await;
         connection.put_back();
         answer.map_err(|failure| failure.fault(about))
     }

@@ -6,7 +6,8 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::store::{
-    DueRows, HandlerId, Identity, InboxRows, JUDGE_LEASES, Kind, Limit, NewRow, Note, Row, Since, StoreError, envelope,
+    DueRows, HandlerId, Identity, InboxRows, JUDGE_LEASES, LookBack, NewRow, Row, RowKind, RowResult, StoreError,
+    TakeLimit, envelope,
 };
 
 use super::answer::About;
@@ -70,14 +71,14 @@ impl InboxRows for Postgres {
     }
 
     async fn poll_due(&self, handlers: &[HandlerId], lease: Duration) -> Result<DueRows, StoreError> {
-        self.poll_due_since(handlers, lease, Since::default()).await
+        self.poll_due_since(handlers, lease, LookBack::default()).await
     }
 
     async fn poll_due_since(
         &self,
         handlers: &[HandlerId],
         lease: Duration,
-        since: Since,
+        since: LookBack,
     ) -> Result<DueRows, StoreError> {
         let query = self.sql().poll_due.query().bind(ids(handlers)).bind(over(lease));
         let rows = self.ask(query.bind(back(since.ordinary)).bind(back(since.suspect))).await?;
@@ -88,14 +89,14 @@ impl InboxRows for Postgres {
     async fn take(
         &self,
         handlers: &[HandlerId],
-        kind: Kind,
-        limit: Limit,
+        kind: RowKind,
+        limit: TakeLimit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
         let statement = match kind {
-            Kind::Ordinary => &self.sql().take_ordinary,
-            Kind::Suspect => &self.sql().take_suspect,
+            RowKind::Ordinary => &self.sql().take_ordinary,
+            RowKind::Suspect => &self.sql().take_suspect,
         };
         let since = back(limit.since);
         let [limit, bytes] = [limit.rows, limit.bytes].map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
@@ -117,27 +118,29 @@ impl InboxRows for Postgres {
         self.ask(self.sql().extend.query().bind(ids).bind(token).bind(secs(lease))).await.map(|_| ())
     }
 
-    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+    async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         rows::all(&self.ask(self.sql().taken.query().bind(token)).await?)
     }
 
-    async fn record_result(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, note: &RowResult) -> Result<bool, StoreError> {
         let (attempts, starts, breaks) = match note {
-            Note::Failed { .. } => (1, 0, 0),
-            Note::Broke { .. } => (0, 1, 1),
-            Note::GivenBack { .. } => (0, 1, 0),
-            Note::Dead { .. } | Note::Released { .. } => (0, 0, 0),
+            RowResult::Failed { .. } => (1, 0, 0),
+            RowResult::Broke { .. } => (0, 1, 1),
+            RowResult::GivenBack { .. } => (0, 1, 0),
+            RowResult::Dead { .. } | RowResult::Released { .. } => (0, 0, 0),
         };
         let (due, reason, error) = match note {
-            Note::Failed { next: Ok(due), error } | Note::Broke { due, error } => (Some(*due), None, Some(error)),
-            Note::Failed { next: Err(reason), error } | Note::Dead { reason, error } => {
+            RowResult::Failed { next: Ok(due), error } | RowResult::Broke { due, error } => {
+                (Some(*due), None, Some(error))
+            }
+            RowResult::Failed { next: Err(reason), error } | RowResult::Dead { reason, error } => {
                 (None, Some(reason.as_str()), Some(error))
             }
-            Note::GivenBack { due } | Note::Released { due } => (Some(*due), None, None),
+            RowResult::GivenBack { due } | RowResult::Released { due } => (Some(*due), None, None),
         };
         let query =
             self.sql().record_result.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
-        let reserved = matches!(note, Note::Released { .. }).then(|| number(row.starts));
+        let reserved = matches!(note, RowResult::Released { .. }).then(|| number(row.starts));
         let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes)).bind(reserved);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }

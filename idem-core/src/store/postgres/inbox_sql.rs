@@ -28,11 +28,11 @@ pub(super) const INSERT: &str = "
         (handler_id, key, fingerprint, payload, envelope, attempts, state, due_at, reason, died_at, error)
     VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $8::text IS NULL THEN 'scheduled' ELSE 'dead' END,
             now() + $7::float8 * interval '1 second', $8, CASE WHEN $8 IS NOT NULL THEN now() END, $9)
-    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1
+    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING id";
 
 pub(super) const COUNT_DUPLICATE: &str = "
-    UPDATE {schema}.inbox_messages SET sightings = sightings + 1
+    UPDATE {schema}.inbox_messages SET deliveries = deliveries + 1
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'dead'";
 
 pub(super) const REMOVE: &str = "
@@ -112,7 +112,7 @@ pub(super) fn take(which: &str, starts: u32) -> String {
 }
 
 /// A taken row has a start or is a suspect, so it is in the small index of suspects.
-pub(super) fn taken() -> String {
+pub(super) fn rows_by_token() -> String {
     format!(
         "SELECT {COLUMNS} FROM {{schema}}.inbox_messages AS i JOIN {{schema}}.handlers AS h ON h.id = i.handler_id
         WHERE i.state = 'scheduled' AND (i.starts >= 1 OR i.breaks >= 2) AND i.token = $1 ORDER BY i.id"

@@ -36,8 +36,8 @@ enum LoginError {
     #[error("the callback given to `.credentials(..)` panicked: {0}")]
     Panicked(String),
     #[error(
-        "the callback given to `.credentials(..)` has not answered within {} seconds: let it return what it has fetched \
-         before, and fetch the next ones in time",
+        "the callback given to `.credentials(..)` has not answered within {} seconds: cache the credentials, and \
+         refresh them before they expire",
         CONNECT.as_secs()
     )]
     Late,

@@ -38,14 +38,14 @@ pub(super) async fn claim_many(
         query.bind(handlers_own.clone()).bind(own.to_string()).bind(&distinct)
     };
     // A lost race fails the transaction, so nothing may have been written in it.
-    let alone = match txn.is_fresh() {
-        true => txn.ask_alone(claim(&store.sql().claim_alone)).await?,
+    let uncontended = match txn.is_fresh() {
+        true => txn.ask_alone(claim(&store.sql().claim_uncontended)).await?,
         false => None,
     };
-    let marked = alone.is_some();
-    let rows = match alone {
+    let marked = uncontended.is_some();
+    let rows = match uncontended {
         Some(rows) => rows,
-        None => txn.ask(claim(&store.sql().claim_beside)).await?,
+        None => txn.ask(claim(&store.sql().claim_contended)).await?,
     };
     let none = || Ok(vec![Claimed::Found(None); identities.len()]);
     let Some(row) = rows.first() else { return none() };

@@ -38,13 +38,13 @@ fn claim(on_conflict: &str, batch: &str) -> String {
 /// For keys that no other transaction claims at the same time, which is nearly always the case. ON CONFLICT searches
 /// the index once more and marks each row as tentative, which takes a third of the statement's time; without it a lost
 /// race is an error.
-pub(super) fn claim_alone() -> String {
+pub(super) fn claim_uncontended() -> String {
     // One claim records that only idem commits this transaction. The first one is new: otherwise the statement fails.
     claim("", "CASE WHEN $4 AND row_number() OVER (ORDER BY new.handler_id, new.key) = 1 THEN pg_current_xact_id() END")
 }
 
 /// For keys that another transaction may claim at the same time.
-pub(super) fn claim_beside() -> String {
+pub(super) fn claim_contended() -> String {
     // It is not known yet which of them is new; [`MARK`] follows.
     claim("ON CONFLICT (handler_id, key) DO NOTHING", "NULL::xid8")
 }
@@ -59,7 +59,7 @@ const ANSWER: &str = "
     FROM unnest($1::int[], $2::bytea[]) AS asked (handler_id, key)";
 
 /// Rows are locked after the sort (PostgreSQL manual, SELECT, The Locking Clause).
-pub(super) fn standing() -> String {
+pub(super) fn existing_claim() -> String {
     format!(
         "{ANSWER} JOIN {{schema}}.processed_messages AS claim
              ON claim.handler_id = asked.handler_id AND claim.key = asked.key
@@ -68,7 +68,7 @@ pub(super) fn standing() -> String {
 }
 
 /// `OFFSET 0` as in the claim.
-pub(super) fn known() -> String {
+pub(super) fn unlocked_claims() -> String {
     format!(
         "{ANSWER} CROSS JOIN LATERAL (
              SELECT * FROM {{schema}}.processed_messages AS claim
@@ -102,7 +102,7 @@ pub(super) const INSERT: &str = "
                 $9::bytea[])
         AS new (handler_id, key, fingerprint, payload, envelope, attempts, due, reason, error)
     ORDER BY new.handler_id, new.key, new.fingerprint
-    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = i.sightings + 1
+    ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = i.deliveries + 1
     RETURNING 1";
 
 /// The rows are locked in the order of their ids, so that two transactions cannot deadlock.
@@ -116,4 +116,4 @@ pub(super) const COUNT_DUPLICATES: &str = "
             ON i.handler_id = seen.handler_id AND i.key = seen.key AND i.fingerprint = seen.fingerprint
         WHERE i.state = 'dead' ORDER BY i.id FOR UPDATE OF i
     )
-    UPDATE {schema}.inbox_messages AS i SET sightings = i.sightings + dead.times FROM dead WHERE i.id = dead.id";
+    UPDATE {schema}.inbox_messages AS i SET deliveries = i.deliveries + dead.times FROM dead WHERE i.id = dead.id";

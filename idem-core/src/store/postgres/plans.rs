@@ -100,7 +100,7 @@ async fn a_take_reads_no_more_with_a_million_due_and_a_million_later_rows() {
         ),
         ("poll_due", inbox_sql::poll_due(), "(int[], float8, float8, float8)", "('{1,2}', 30, 3.2e9, 3.2e9)"),
         ("dead_letter_crashed", inbox_sql::dead_letter_crashed(), "(int[], float8)", "('{1,2}', 30)"),
-        ("taken", inbox_sql::taken(), "(uuid)", "(gen_random_uuid())"),
+        ("taken", inbox_sql::rows_by_token(), "(uuid)", "(gen_random_uuid())"),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();
@@ -126,9 +126,9 @@ async fn claims_of_many_use_the_index_of_a_table_without_statistics() {
         "('{1}', '{a}', '{b}', true, '1', '1', '1', '{1}')",
     );
     let statements = [
-        ("alone", many_sql::claim_alone(), claim, values),
-        ("beside", many_sql::claim_beside(), claim, values),
-        ("known", many_sql::known(), "(int[], bytea[])", "('{1}', '{a}')"),
+        ("alone", many_sql::claim_uncontended(), claim, values),
+        ("beside", many_sql::claim_contended(), claim, values),
+        ("known", many_sql::unlocked_claims(), "(int[], bytea[])", "('{1}', '{a}')"),
     ];
     for (name, statement, types, values) in statements {
         conn.execute(sqlx::raw_sql(in_schema(&format!("PREPARE {name}{types} AS {statement}")))).await.unwrap();

@@ -42,7 +42,7 @@ pub(super) async fn retention(store: &Postgres, handlers: &[HandlerId]) -> Resul
     Ok(micros.into_iter().map(|micros| micros.map(duration)).collect())
 }
 
-pub(super) async fn seen(store: &Postgres, handlers: &[HandlerId]) -> Result<(), StoreError> {
+pub(super) async fn record_seen(store: &Postgres, handlers: &[HandlerId]) -> Result<(), StoreError> {
     store.ask(store.sql().seen.query().bind(ids(handlers))).await.map(drop)
 }
 

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_idle_counts_and_makes_way_for_the_other_use() {
+    async fn idle_connections_count_and_are_closed_for_the_other_use() {
         let room = Room::new(3);
         for name in ["one", "two"] {
             let (slot, idle) = room.enter(Use::Lent).await.unwrap();

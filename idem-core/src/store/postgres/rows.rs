@@ -12,7 +12,7 @@ use crate::{Fingerprint, Key, Reason};
 /// calendar.
 pub(super) const COLUMNS: &str = "
     i.id, i.handler_id, h.name, i.key, i.fingerprint, i.payload, i.envelope, i.token, i.starts, i.attempts, i.breaks,
-    i.sightings, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
+    i.deliveries, i.reason, i.error, (extract(epoch FROM i.created_at) * 1000000)::bigint,
     (extract(epoch FROM i.due_at) * 1000000)::bigint, (extract(epoch FROM i.died_at) * 1000000)::bigint";
 
 /// Decodes all rows.
@@ -43,7 +43,7 @@ fn decode(row: &PgRow) -> Result<Row, sqlx::Error> {
         starts: count(row.try_get(8)?),
         attempts,
         breaks: count(row.try_get(10)?),
-        sightings: row.try_get::<i64, _>(11)?.unsigned_abs(),
+        deliveries: row.try_get::<i64, _>(11)?.unsigned_abs(),
         // A reason that only a newer version of idem knows still means dead.
         reason: reason.map(|word| Reason::parse(&word).unwrap_or(Reason::Permanent)),
         error: String::from_utf8_lossy(row.try_get(13)?).into_owned(),

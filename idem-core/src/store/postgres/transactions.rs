@@ -33,8 +33,8 @@ impl Transactions for Postgres {
         txn::begin(self.pool(), handler_timeout).await
     }
 
-    async fn between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
-        txn::between(txn).await
+    async fn check_between(&self, txn: &mut Txn) -> Result<TxnState, StoreError> {
+        txn::check_between(txn).await
     }
 
     async fn commit(&self, txn: Txn) -> CommitResult {

@@ -55,7 +55,7 @@ pub(super) async fn begin(pool: &Pool, handler_timeout: Duration) -> Result<Txn,
 
 /// Prepares the transaction for the next of several handlers. If nothing can be written outside of idem's transactions,
 /// the guard alone checks whether it is still open.
-pub(super) async fn between(txn: &mut Txn) -> Result<TxnState, StoreError> {
+pub(super) async fn check_between(txn: &mut Txn) -> Result<TxnState, StoreError> {
     txn.shared = true;
     let resets = txn.connection.resets();
     if txn.connection.session().read_only && !resets {
@@ -75,7 +75,7 @@ pub(super) async fn between(txn: &mut Txn) -> Result<TxnState, StoreError> {
             )
         );
     }
-    if !txn.connection.is_sound() {
+    if !txn.connection.is_usable() {
         return Err(not_answered());
     }
     txn.connection.flush().await?;

@@ -19,7 +19,7 @@ WHERE NOT EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = ?1 
 ON CONFLICT DO NOTHING
 RETURNING (SELECT pruned_through FROM "idem_handlers" WHERE id = ?1)"#;
 
-pub(super) const STANDING: &str = r#"
+pub(super) const EXISTING_CLAIM: &str = r#"
 SELECT fingerprint, {now} - processed_at AS age FROM "idem_processed_messages" WHERE handler_id = ?1 AND key = ?2"#;
 
 const REOPEN: &str = r#"UPDATE "idem_processed_messages" SET processed_at = NULL WHERE handler_id = ?1 AND key = ?2"#;
@@ -70,7 +70,7 @@ async fn read(
     handler: HandlerId,
     key: &Key,
 ) -> Result<Option<ExistingClaim>, sqlx::Error> {
-    let query = sqlx::query(store.prefix.sql(STANDING)).bind(handler.0).bind(key.as_bytes());
+    let query = sqlx::query(store.prefix.sql(EXISTING_CLAIM)).bind(handler.0).bind(key.as_bytes());
     let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
     Ok(Some(ExistingClaim {
         fingerprint: Fingerprint::stored(row.try_get("fingerprint")?),
@@ -83,8 +83,8 @@ impl Claims for Sqlite {
         register::register(self, consumer, names).await
     }
 
-    async fn seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
-        register::seen(self, handlers).await
+    async fn record_seen(&self, handlers: &[HandlerId]) -> Result<(), StoreError> {
+        register::record_seen(self, handlers).await
     }
 
     async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
@@ -100,7 +100,7 @@ impl Claims for Sqlite {
         Ok(claimed.first().copied().unwrap_or(Claimed::Found(None)))
     }
 
-    async fn standing(
+    async fn existing_claim(
         &self,
         txn: &mut Txn,
         handler: HandlerId,

@@ -11,8 +11,8 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    DueRows, HandlerId, Identity, InboxRows, JUDGE_AT_ONCE, JUDGE_LEASES, Kind, Limit, MAX_BREAKS, MAX_STARTS, NewRow,
-    Note, Row, StoreError, envelope,
+    DueRows, HandlerId, Identity, InboxRows, JUDGE_AT_ONCE, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowKind,
+    RowResult, StoreError, TakeLimit, envelope,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
@@ -85,21 +85,21 @@ impl InboxRows for Sqlite {
     async fn take(
         &self,
         handlers: &[HandlerId],
-        kind: Kind,
-        limit: Limit,
+        kind: RowKind,
+        limit: TakeLimit,
         token: Uuid,
         lease: Duration,
     ) -> Result<Vec<Row>, StoreError> {
         let text = match kind {
-            Kind::Ordinary => inbox_sql::TAKE_ORDINARY,
-            Kind::Suspect => inbox_sql::TAKE_SUSPECT,
+            RowKind::Ordinary => inbox_sql::TAKE_ORDINARY,
+            RowKind::Suspect => inbox_sql::TAKE_SUSPECT,
         };
         let most = i64::try_from(limit.rows).unwrap_or(i64::MAX);
         let mut connection = self.file.writer().await?;
         let take = async {
             let due = sqlx::query(self.prefix.sql(inbox_sql::DUE))
                 .bind(ids(handlers))
-                .bind(if kind == Kind::Ordinary { most } else { 0 })
+                .bind(if kind == RowKind::Ordinary { most } else { 0 })
                 .fetch_all(connection.raw())
                 .await?;
             let mut waited = HashMap::with_capacity(due.len());
@@ -109,10 +109,10 @@ impl InboxRows for Sqlite {
                 fit += i64::from(bytes < limit.bytes);
                 bytes += usize::try_from(row.try_get::<i64, _>("bytes")?).unwrap_or(0);
             }
-            let most = if kind == Kind::Ordinary { fit } else { most };
+            let most = if kind == RowKind::Ordinary { fit } else { most };
             let query =
                 sqlx::query(self.prefix.sql(text)).bind(ids(handlers)).bind(most).bind(millis(lease)).bind(token);
-            let query = if kind == Kind::Suspect { query.bind(MAX_STARTS) } else { query };
+            let query = if kind == RowKind::Suspect { query.bind(MAX_STARTS) } else { query };
             let mut taken = rows(&query.fetch_all(connection.raw()).await?)?;
             taken.iter_mut().for_each(|row| row.waited = waited.remove(&row.id));
             Ok(taken)
@@ -138,7 +138,7 @@ impl InboxRows for Sqlite {
     }
 
     /// Uses the writer's queue, not a reader: the connection whose answer was lost is closed first.
-    async fn taken(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
+    async fn rows_by_token(&self, token: Uuid) -> Result<Vec<Row>, StoreError> {
         let mut connection = self.file.writer().await?;
         let taken = sqlx::query(self.prefix.sql(inbox_sql::TAKEN)).bind(token).fetch_all(connection.raw()).await;
         let taken = taken.and_then(|taken: Vec<SqliteRow>| rows(&taken)).map_err(|error| self.file.fault(error))?;
@@ -146,21 +146,21 @@ impl InboxRows for Sqlite {
         Ok(taken)
     }
 
-    async fn record_result(&self, row: &Row, note: &Note) -> Result<bool, StoreError> {
+    async fn record_result(&self, row: &Row, note: &RowResult) -> Result<bool, StoreError> {
         let (text, due, reason, error) = match note {
-            Note::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
-            Note::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
-            Note::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),
-            Note::Released { due } => (inbox_sql::RELEASED, *due, None, None),
-            Note::Dead { reason, error } => (inbox_sql::DEAD, Duration::ZERO, Some(*reason), Some(error)),
+            RowResult::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
+            RowResult::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
+            RowResult::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),
+            RowResult::Released { due } => (inbox_sql::RELEASED, *due, None, None),
+            RowResult::Dead { reason, error } => (inbox_sql::DEAD, Duration::ZERO, Some(*reason), Some(error)),
         };
         let mut query = sqlx::query(self.prefix.sql(text)).bind(row.id).bind(row.token).bind(millis(due));
         if let Some(error) = error {
             query = query.bind(reason.map(Reason::as_str)).bind(error.as_str());
         }
         match note {
-            Note::Broke { .. } => query = query.bind(MAX_BREAKS),
-            Note::Released { .. } => query = query.bind(row.starts),
+            RowResult::Broke { .. } => query = query.bind(MAX_BREAKS),
+            RowResult::Released { .. } => query = query.bind(row.starts),
             _ => {}
         }
         Ok(self.change_of_message(query).await? == 1)

@@ -8,11 +8,11 @@ INSERT INTO "idem_inbox_messages"
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?8 IS NULL THEN 'scheduled' ELSE 'dead' END, ?8,
     {now}, {now} + ?9, CASE WHEN ?8 IS NOT NULL THEN {now} END
 WHERE true
-ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET sightings = sightings + 1
+ON CONFLICT (handler_id, key, fingerprint) DO UPDATE SET deliveries = deliveries + 1
 RETURNING id"#;
 
 pub(super) const COUNT_DUPLICATE: &str = r#"
-UPDATE "idem_inbox_messages" SET sightings = sightings + 1
+UPDATE "idem_inbox_messages" SET deliveries = deliveries + 1
 WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'dead'"#;
 
 pub(super) const REMOVE: &str = r#"DELETE FROM "idem_inbox_messages" WHERE id = ?1 AND token = ?2"#;

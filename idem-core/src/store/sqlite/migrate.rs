@@ -23,8 +23,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[Migration {
 }];
 
 /// How to create what is missing.
-const CURE: &str = "add it as the SQL of `Sqlite::migrations()` has it, or give `.prefix(..)` a new one, under which nothing is \
-                    known of what was processed before";
+const CURE: &str = "create it with the SQL of `Sqlite::migrations()`, or give `.prefix(..)` a new value; a new \
+                    prefix has no claims, so all messages are new there";
 
 /// How long switching the file to WAL mode is retried while other connections use it.
 const PATIENCE: Duration = Duration::from_secs(10);

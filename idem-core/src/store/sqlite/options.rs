@@ -113,10 +113,7 @@ impl SqliteOptions {
         }
         // The file exists now, so its path can be canonicalized for all handles.
         let canonical = path.canonicalize().map_err(|error| Error::Database {
-            what: format!(
-                "the SQLite file {} cannot be found again: nobody may move it while it is in use",
-                path.display()
-            ),
+            what: format!("the SQLite file {} is gone: do not move it while it is in use", path.display()),
             source: error.into(),
         })?;
         Ok(Sqlite {
@@ -164,9 +161,9 @@ impl SqliteOptions {
             ));
         }
         for (parameter, cure) in [
-            ("mode=ro", "claims have to be written: take it out"),
-            ("immutable", "claims have to be written: take it out"),
-            ("cache=shared", "its locks know no waiting: take it out"),
+            ("mode=ro", "claims have to be written: remove it"),
+            ("immutable", "claims have to be written: remove it"),
+            ("cache=shared", "the busy timeout does not apply to it: remove it"),
         ] {
             if parameters.contains(parameter) {
                 return refuse(format!("{url} says `{parameter}`, and {cure}"));

@@ -51,10 +51,10 @@ async fn a_poll_and_dead_lettering_read_indexes_only() {
 }
 
 #[tokio::test]
-async fn what_is_done_for_each_message_reads_no_table() {
+async fn statements_for_each_message_scan_no_table() {
     for text in [
         claims::CLAIM,
-        claims::STANDING,
+        claims::EXISTING_CLAIM,
         inbox_sql::COUNT_DUPLICATE,
         inbox_sql::REMOVE,
         inbox_sql::TAKEN,

@@ -58,7 +58,7 @@ UPDATE "idem_handlers" SET seen_at = {now}
 WHERE id IN (SELECT value FROM json_each(?1)) AND seen_at < {now} - 30000"#;
 
 /// Reads first, because reading never waits: then only one of the file's workers has to write.
-pub(super) async fn seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<(), StoreError> {
+pub(super) async fn record_seen(store: &Sqlite, handlers: &[HandlerId]) -> Result<(), StoreError> {
     let handlers = ids(handlers);
     let mut reader = store.file.reader().await?;
     let query = sqlx::query_scalar(store.prefix.sql(STALE)).bind(&handlers);

@@ -14,7 +14,7 @@ use crate::{BoxError, Fingerprint, Key, Reason};
 pub(super) const NOW: &str = "CAST(unixepoch('subsec') * 1000 + 0.5 AS INTEGER)";
 
 /// The columns that [`row`] reads. The column `id` of the inner table hides the outer one; `handler_id` does not.
-const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, sightings,
+const ROW: &str = r#"id, handler_id, key, fingerprint, payload, envelope, token, starts, attempts, breaks, deliveries,
     reason, error, created_at, due_at, died_at,
     (SELECT h.name FROM "idem_handlers" AS h WHERE h.id = handler_id) AS handler"#;
 
@@ -90,7 +90,7 @@ pub(super) fn row(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         starts: count(row, "starts")?,
         attempts,
         breaks: count(row, "breaks")?,
-        sightings: u64::try_from(row.try_get::<i64, _>("sightings")?).unwrap_or(0),
+        deliveries: u64::try_from(row.try_get::<i64, _>("deliveries")?).unwrap_or(0),
         reason: row.try_get::<Option<&str>, _>("reason")?.and_then(Reason::parse),
         error: row.try_get("error")?,
         created_at: time(row.try_get("created_at")?),

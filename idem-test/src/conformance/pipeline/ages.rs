@@ -39,7 +39,7 @@ fn ago(order: Order, age: Duration) -> Publication {
 }
 
 /// Nothing can show whether it was processed; this one was.
-pub async fn what_is_older_than_the_pruned_claims_is_dead_as_too_old<W: World>(world: W) {
+pub async fn a_message_older_than_the_pruned_claims_is_dead_as_too_old<W: World>(world: W) {
     let line = pruned(world).await;
     line.publish(ago(Order::ok("seen"), 3 * HOUR + MINUTE));
     assert_eq!(line.run(2).await[1], "dead: too old");
@@ -47,7 +47,7 @@ pub async fn what_is_older_than_the_pruned_claims_is_dead_as_too_old<W: World>(w
     assert_eq!(line.run(3).await[2], "duplicate");
     assert_eq!((line.effects("seen").await, line.desk.runs("seen")), (1, 1));
     let dead = line.one_dead().await;
-    assert_eq!((dead.reason, dead.attempts, dead.sightings), (Some(Reason::TooOld), 0, 2));
+    assert_eq!((dead.reason, dead.attempts, dead.deliveries), (Some(Reason::TooOld), 0, 2));
     assert!(dead.error.contains("3h") && dead.error.contains(".retention("), "{}", dead.error);
 
     assert_eq!(line.inbox().replay(dead.id).await.unwrap(), Replayed::NeedsForce);
@@ -57,7 +57,7 @@ pub async fn what_is_older_than_the_pruned_claims_is_dead_as_too_old<W: World>(w
 }
 
 /// A message that the broker marks as redelivered is checked when it is stored.
-pub async fn what_is_redelivered_and_too_old_is_dead_and_never_run<W: World>(world: W) {
+pub async fn a_redelivered_message_that_is_too_old_is_dead_and_never_run<W: World>(world: W) {
     let line = pruned(world).await;
     line.publish_redelivered(ago(Order::ok("a"), 4 * HOUR)).await;
     assert_eq!(line.run(2).await[1], "dead: too old");
@@ -65,7 +65,7 @@ pub async fn what_is_redelivered_and_too_old_is_dead_and_never_run<W: World>(wor
 }
 
 /// No claim of its time was pruned, however old it is; a margin allows for clock differences.
-pub async fn what_is_younger_than_the_pruned_claims_is_processed<W: World>(world: W) {
+pub async fn a_message_younger_than_the_pruned_claims_is_processed<W: World>(world: W) {
     let line = pruned(world).await;
     line.publish(ago(Order::ok("within the margin"), 3 * HOUR - 3 * MINUTE));
     assert_eq!(line.run(2).await[1], "dead: too old");
@@ -186,7 +186,7 @@ pub async fn a_broker_that_keeps_messages_for_longer_refuses_the_start<W: World>
     line.publish(Order::ok("a"));
     line.broker.replay_window(ReplayWindow::Within(8 * day));
     let refused = line.start().refused().await;
-    for said in ["orders", "8days", "7days", ".retention(", "let the broker keep"] {
+    for said in ["orders", "8days", "7days", ".retention(", "lower the broker's retention"] {
         assert!(refused.contains(said), "{refused}");
     }
     let counts = line.queue.counts();

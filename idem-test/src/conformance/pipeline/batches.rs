@@ -74,7 +74,7 @@ pub async fn a_copy_in_a_batch_is_a_duplicate<W: World>(world: W) {
     assert!(line.dead().await.is_empty());
 }
 
-/// Another message under the key of one in the same batch is a conflict beside it, and copies of it are sightings.
+/// Another message under the key of one in the same batch is a conflict beside it, and copies of it are deliveries.
 pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) {
     let line = Line::new(world).await;
     let (worker, block) = blocked(&line).await;
@@ -90,12 +90,12 @@ pub async fn a_conflict_in_a_batch_is_dead_beside_the_first<W: World>(world: W) 
     soon(line.queue.idle()).await;
     worker.stop().await;
     let dead = line.one_dead().await;
-    assert_eq!((dead.reason, dead.sightings), (Some(Reason::Conflict), 2));
+    assert_eq!((dead.reason, dead.deliveries), (Some(Reason::Conflict), 2));
     assert_eq!((line.effects("a").await, line.desk.runs("a"), line.effects("b").await), (1, 1, 1));
 }
 
 /// Waiting messages are stored together, with few commits.
-pub async fn what_is_there_is_stored_together<W: World>(world: W) {
+pub async fn available_messages_are_stored_together<W: World>(world: W) {
     let line = Line::new(world).await;
     let (worker, block) = blocked(&line).await;
     for n in 0..50 {
@@ -210,7 +210,7 @@ pub async fn the_leases_of_a_batch_are_extended<W: World>(world: W) {
 }
 
 /// Storing a message wakes the worker that runs it: one after another, and many more than run at once.
-pub async fn what_is_stored_runs_without_a_poll<W: World>(world: W) {
+pub async fn stored_messages_run_without_a_poll<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = line.start_with(wide());
     for n in 0..30 {

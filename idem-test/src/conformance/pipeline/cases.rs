@@ -15,12 +15,12 @@ macro_rules! pipeline_suite {
             // batches
             a_copy_in_a_batch_is_a_duplicate
             a_conflict_in_a_batch_is_dead_beside_the_first
-            what_is_there_is_stored_together
+            available_messages_are_stored_together
             a_batch_is_acked_after_its_commit
             a_crash_while_a_batch_is_stored_loses_nothing
             a_locked_key_does_not_keep_its_batch
             the_leases_of_a_batch_are_extended
-            what_is_stored_runs_without_a_poll
+            stored_messages_run_without_a_poll
         }
     };
     ($world:ty, batch) => {
@@ -65,25 +65,25 @@ macro_rules! pipeline_suite {
             a_time_that_an_error_names_is_no_longer_than_the_policy_allows_in_an_order
             other_keys_go_on_while_one_waits
             a_hot_key_costs_one_lane
-            what_waits_for_its_row_costs_no_lane
+            a_delivery_that_waits_for_its_row_occupies_no_lane
             a_dead_letter_lets_its_key_go_on
             a_key_waits_for_the_row_of_a_known_message
-            what_is_redelivered_keeps_its_order
+            a_redelivered_message_keeps_its_order
             a_redelivered_message_is_stored_before_its_turn
             a_crash_in_the_middle_keeps_the_order
             a_drain_releases_a_key_that_waits
             a_drain_finishes_what_runs_before_its_key_goes_on
             the_end_of_the_shutdown_timeout_leaves_a_key_to_the_next
             a_lost_broker_keeps_the_order
-            what_is_no_longer_ours_lets_its_key_go_on
+            a_lost_delivery_frees_its_ordering_key
             a_key_is_woken_when_its_row_has_run
-            what_waits_for_its_key_keeps_its_lease
+            a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
             the_source_is_told_what_was_stored
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
             // unprepared
-            what_its_codec_prepares_for_keeps_its_place
+            a_delivery_whose_codec_prepares_keeps_its_place
         }
     };
     (@both $world:ty) => {
@@ -133,7 +133,7 @@ macro_rules! pipeline_suite {
             a_drain_releases_a_failure_that_is_not_recorded
             // dead letters
             an_undecodable_payload_is_dead_and_kept_whole
-            what_cannot_be_represented_is_dead_and_kept
+            an_unrepresentable_message_is_dead_and_kept
             a_message_without_a_key_is_dead_and_kept_whole
             messages_without_a_key_are_told_apart_by_all_that_makes_them
             messages_without_a_key_are_told_apart_by_their_subject_and_properties
@@ -143,11 +143,11 @@ macro_rules! pipeline_suite {
             nesting_without_end_is_undecodable
             odd_headers_and_ids_never_block
             // facts
-            what_a_message_came_with_is_the_same_wherever_it_runs
+            the_facts_of_a_message_are_the_same_wherever_it_runs
             // CloudEvents
             a_cloud_event_is_one_message_whichever_way_it_comes
             a_cloud_event_runs_from_the_inbox_with_its_data
-            what_only_says_that_it_is_a_cloud_event_is_dead_and_says_why
+            an_invalid_cloud_event_is_dead_and_says_why
             a_key_by_cloud_event_refuses_a_worker_that_reads_none
             // tombstones
             a_tombstone_reaches_a_handler_that_takes_it
@@ -155,9 +155,9 @@ macro_rules! pipeline_suite {
             a_tombstone_tells_what_was_deleted
             a_key_by_partition_key_refuses_a_broker_without_partition_keys
             // ages
-            what_is_older_than_the_pruned_claims_is_dead_as_too_old
-            what_is_redelivered_and_too_old_is_dead_and_never_run
-            what_is_younger_than_the_pruned_claims_is_processed
+            a_message_older_than_the_pruned_claims_is_dead_as_too_old
+            a_redelivered_message_that_is_too_old_is_dead_and_never_run
+            a_message_younger_than_the_pruned_claims_is_processed
             a_new_consumer_reads_a_long_history
             a_short_retention_prunes_no_claims_of_another_service
             of_two_retentions_the_greater_one_wins_until_an_operator_lowers_it
@@ -185,7 +185,7 @@ macro_rules! pipeline_suite {
             a_key_by_position_refuses_a_broker_without_positions
             // refusals
             a_message_that_the_database_refuses_is_held_and_harms_no_other
-            what_is_tried_again_and_again_keeps_its_lease
+            a_delivery_that_is_retried_keeps_its_lease
             a_drain_releases_what_the_database_refuses
             a_failure_that_the_database_refuses_to_record_harms_no_other
             a_row_that_the_database_refuses_harms_no_other
@@ -207,7 +207,7 @@ macro_rules! pipeline_suite {
             the_failure_of_one_handler_repeats_no_other
             a_lost_ack_repeats_no_handler
             a_crash_as_it_is_stored_for_several_handlers_loses_nothing
-            what_one_handler_cannot_take_is_a_dead_letter_of_that_one
+            a_message_that_one_handler_cannot_take_is_its_dead_letter_only
             the_codec_of_one_handler_that_prepares_delays_no_other
             a_replay_of_an_unknown_type_reaches_several_handlers
             a_subject_of_two_patterns_reaches_both_handlers

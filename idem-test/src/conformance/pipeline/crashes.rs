@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, Kind, Limit, NewRow, Operator, Page,
-    Transactions,
+    ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, RowKind,
+    TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
 use uuid::Uuid;
@@ -206,13 +206,13 @@ pub(super) async fn crash_on<W: World>(
 ) -> Option<Uuid> {
     let take = async |kind| {
         let token = Uuid::new_v4();
-        let mut rows = line.store.take(&[handler], kind, Limit::rows(1), token, lease).await.unwrap();
+        let mut rows = line.store.take(&[handler], kind, TakeLimit::rows(1), token, lease).await.unwrap();
         assert_eq!(rows.len(), 1);
         rows.remove(0)
     };
-    let mut row = take(Kind::Ordinary).await;
+    let mut row = take(RowKind::Ordinary).await;
     for _ in 1..starts {
-        row = take(Kind::Suspect).await;
+        row = take(RowKind::Suspect).await;
         assert!(line.store.count_start(&row, lease).await.unwrap());
     }
     row.token

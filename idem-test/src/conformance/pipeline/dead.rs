@@ -9,7 +9,7 @@ use super::line::Line;
 use super::orders::Order;
 use super::settings::Settings;
 
-/// Publishes it twice. It becomes one dead letter with this reason and two sightings, kept unchanged.
+/// Publishes it twice. It becomes one dead letter with this reason and two deliveries, kept unchanged.
 async fn dead_and_whole<W: World>(line: &Line<W>, publication: Publication, settings: Settings, reason: Reason) {
     let (before, known) = (line.dead().await.len(), line.outcomes(0).await.len());
     let mut headers = Headers::new();
@@ -24,7 +24,7 @@ async fn dead_and_whole<W: World>(line: &Line<W>, publication: Publication, sett
     let rows = line.dead().await;
     assert_eq!(rows.len(), before + 1);
     let row = &rows[0];
-    assert_eq!((row.reason, row.sightings, row.attempts), (Some(reason), 2, 0));
+    assert_eq!((row.reason, row.deliveries, row.attempts), (Some(reason), 2, 0));
     assert_eq!(row.delivery.payload(), &publication.payload);
     assert_eq!(*row.delivery.headers(), headers);
     assert_eq!(
@@ -54,7 +54,7 @@ pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: Wor
     all.iter().for_each(|publication| line.publish_raw(publication.clone()));
     line.run(6).await;
     let dead = line.dead().await;
-    assert_eq!(dead.iter().map(|row| row.sightings).collect::<Vec<_>>(), [1; 6], "{dead:?}");
+    assert_eq!(dead.iter().map(|row| row.deliveries).collect::<Vec<_>>(), [1; 6], "{dead:?}");
     let mut facts: Vec<_> = dead.iter().map(|row| (row.delivery.event_type(), row.delivery.partition_key())).collect();
     facts.sort();
     facts.dedup();
@@ -63,9 +63,9 @@ pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: Wor
     line.publish_raw_redelivered(all[0].clone()).await;
     line.publish_raw_redelivered(all[3].clone()).await;
     line.run(8).await;
-    let mut sightings: Vec<_> = line.dead().await.iter().map(|row| row.sightings).collect();
-    sightings.sort_unstable();
-    assert_eq!(sightings, [1, 1, 1, 1, 2, 2]);
+    let mut deliveries: Vec<_> = line.dead().await.iter().map(|row| row.deliveries).collect();
+    deliveries.sort_unstable();
+    assert_eq!(deliveries, [1, 1, 1, 1, 2, 2]);
 }
 
 /// If the subject identifies the message, an unroutable message is not a copy of an earlier one with another subject.
@@ -85,12 +85,12 @@ pub async fn messages_without_a_key_are_told_apart_by_their_subject_and_properti
         all.iter().for_each(|publication| line.publish_raw(publication.clone()));
         line.run(all.len() * copy).await;
     }
-    let sightings: Vec<_> = line.dead().await.iter().map(|row| row.sightings).collect();
-    assert_eq!(sightings, [2; 7], "each is kept, and its copy is no further row");
+    let deliveries: Vec<_> = line.dead().await.iter().map(|row| row.deliveries).collect();
+    assert_eq!(deliveries, [2; 7], "each is kept, and its copy is no further row");
 }
 
 /// It never runs, whatever else of it is readable; other messages do.
-pub async fn what_cannot_be_represented_is_dead_and_kept<W: World>(world: W) {
+pub async fn an_unrepresentable_message_is_dead_and_kept<W: World>(world: W) {
     let line = Line::new(world).await;
     let publication = Publication::from(Order::ok("odd")).event_type("Order");
     let unfit = publication.clone().unrepresentable("the header 0 has the name fe6f, which is not UTF-8");

@@ -60,7 +60,7 @@ pub async fn a_duplicate_of_a_processed_message_needs_no_second_look<W: World>(w
     worker.stop().await;
     let all = asked.lock().unwrap().clone();
     let of = |key: &str| all.iter().filter(|(_, of)| of == key).map(|(method, _)| *method).collect::<Vec<_>>();
-    assert_eq!((of("processed"), of("dead")), (vec!["claim"], vec!["claim", "standing"]));
+    assert_eq!((of("processed"), of("dead")), (vec!["claim"], vec!["claim", "existing_claim"]));
 }
 
 /// Of copies in flight in one process, one is handled while the others wait in memory. Where messages are stored first,
@@ -172,7 +172,7 @@ pub async fn a_conflict_is_dead_beside_the_first<W: World>(world: W) {
     assert_eq!(outcomes.iter().filter(|outcome| *outcome == "dead: conflict").count(), 2, "{outcomes:?}");
     assert_eq!(outcomes.iter().filter(|outcome| *outcome == "duplicate").count(), 1, "{outcomes:?}");
     let dead = line.one_dead().await;
-    assert_eq!((dead.reason, dead.sightings), (Some(Reason::Conflict), 2));
+    assert_eq!((dead.reason, dead.deliveries), (Some(Reason::Conflict), 2));
     assert!(!dead.delivery.payload().is_empty());
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
 }

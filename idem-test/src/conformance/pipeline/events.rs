@@ -133,7 +133,7 @@ pub async fn a_cloud_event_runs_from_the_inbox_with_its_data<W: World>(world: W)
 }
 
 /// It is never lost, never misread, and affects no other message.
-pub async fn what_only_says_that_it_is_a_cloud_event_is_dead_and_says_why<W: World>(world: W) {
+pub async fn an_invalid_cloud_event_is_dead_and_says_why<W: World>(world: W) {
     let line = Line::new(world).await;
     let no_source = Publication::new("{}").header("ce_specversion", "1.0").header("ce_id", "1").header("ce_type", "x");
     let of = |media: &str, payload: &'static str| Publication::new(payload).content_type(media.to_owned());
@@ -152,7 +152,7 @@ pub async fn what_only_says_that_it_is_a_cloud_event_is_dead_and_says_why<W: Wor
         line.publish_raw(message.clone());
         assert_eq!(run(&line, 1).await, ["dead: undecodable"], "{why}");
         let dead = line.dead().await;
-        assert_eq!((dead.len(), dead[0].sightings, dead[0].reason), (number + 1, 2, Some(Reason::Undecodable)));
+        assert_eq!((dead.len(), dead[0].deliveries, dead[0].reason), (number + 1, 2, Some(Reason::Undecodable)));
         assert!(dead[0].error.starts_with("the delivery claims to be a CloudEvent"), "{}", dead[0].error);
         assert!(dead[0].error.contains(why), "{why} is not in {}", dead[0].error);
         assert_eq!((dead[0].delivery.payload(), dead[0].delivery.headers()), (&message.payload, &message.headers));

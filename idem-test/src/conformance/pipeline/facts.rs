@@ -84,7 +84,7 @@ fn full(id: &str) -> Publication {
 }
 
 /// A handler sees the same properties directly, from the inbox and on replay; so does an operator.
-pub async fn what_a_message_came_with_is_the_same_wherever_it_runs<W: World>(world: W) {
+pub async fn the_facts_of_a_message_are_the_same_wherever_it_runs<W: World>(world: W) {
     let line = Line::new(world).await;
     let tombstone = Publication::tombstone().message_id("b").partition_key("the key that was deleted");
     for message in [full("a"), tombstone] {

@@ -128,7 +128,7 @@ pub async fn the_failure_of_one_handler_repeats_no_other<W: World>(world: W) {
     worker.stop().await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 5, (1, 0)));
     let dead = line.one_dead().await;
-    assert_eq!((dead.handler.as_str(), dead.reason, dead.sightings), ("mails", Some(Reason::Exhausted), 2));
+    assert_eq!((dead.handler.as_str(), dead.reason, dead.deliveries), ("mails", Some(Reason::Exhausted), 2));
 }
 
 /// The broker delivers it again.
@@ -175,7 +175,7 @@ pub async fn a_crash_as_it_is_stored_for_several_handlers_loses_nothing<W: World
 }
 
 /// The others run. A replay of the dead letter is for that handler only.
-pub async fn what_one_handler_cannot_take_is_a_dead_letter_of_that_one<W: World>(world: W) {
+pub async fn a_message_that_one_handler_cannot_take_is_its_dead_letter_only<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = start(&line);
     line.publish(Order::ok("a"));
@@ -219,7 +219,7 @@ pub async fn the_codec_of_one_handler_that_prepares_delays_no_other<W: World>(wo
     worker.stop().await;
     assert_eq!((line.desk.runs("a"), line.desk.runs("mail a"), effects(&line, "a").await), (1, 1, (1, 1)));
     let dead = line.one_dead().await;
-    assert_eq!((dead.handler.as_str(), dead.sightings, effects(&line, "b").await), ("mails", 1, (1, 0)));
+    assert_eq!((dead.handler.as_str(), dead.deliveries, effects(&line, "b").await), ("mails", 1, (1, 0)));
 }
 
 /// No handler took it when it came.

@@ -129,7 +129,7 @@ pub async fn a_lost_broker_keeps_the_order<W: World>(world: W) {
 }
 
 /// Deliveries that are no longer ours leave the queue of their ordering key, so that the redelivered ones find room.
-pub async fn what_is_no_longer_ours_lets_its_key_go_on<W: World>(world: W) {
+pub async fn a_lost_delivery_frees_its_ordering_key<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(keyed(1, Order::new("a", &[Act::Fail, Act::Ok])));
     line.publish(keyed(1, Order::ok("b")));

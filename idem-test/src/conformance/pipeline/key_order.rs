@@ -142,7 +142,7 @@ pub async fn a_hot_key_costs_one_lane<W: World>(world: W) {
 }
 
 /// Messages that wait for their next attempt occupy no lane, however many there are.
-pub async fn what_waits_for_its_row_costs_no_lane<W: World>(world: W) {
+pub async fn a_delivery_that_waits_for_its_row_occupies_no_lane<W: World>(world: W) {
     let line = Line::new(world).await;
     for n in 0..5 {
         line.publish(keyed(n, Order::new(&format!("fails {n}"), &[Act::Fail, Act::Ok])));
@@ -208,7 +208,7 @@ pub async fn a_key_waits_for_the_row_of_a_known_message<W: World>(world: W) {
 }
 
 /// Redelivered messages run from the inbox, each in its turn.
-pub async fn what_is_redelivered_keeps_its_order<W: World>(world: W) {
+pub async fn a_redelivered_message_keeps_its_order<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("known"));
     line.run(1).await;
@@ -230,7 +230,7 @@ pub async fn a_key_is_woken_when_its_row_has_run<W: World>(world: W) {
 }
 
 /// A delivery that waits longer than its lease, for its turn or for its row, is extended meanwhile.
-pub async fn what_waits_for_its_key_keeps_its_lease<W: World>(world: W) {
+pub async fn a_delivery_that_waits_for_its_key_keeps_its_lease<W: World>(world: W) {
     let line = Line::new(world).await;
     line.broker.lease(Some(Duration::from_millis(300)));
     line.publish(Order::new("a", &[Act::Fail, Act::Wait]));

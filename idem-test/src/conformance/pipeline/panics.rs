@@ -28,7 +28,7 @@ pub async fn a_key_or_fingerprint_that_panics_is_a_dead_letter<W: World>(world: 
     assert_eq!(outcomes, ["dead: no key", "dead: no key", "processed", "processed"]);
     for row in line.dead().await {
         let panics = row.delivery.headers().get_str("panics").unwrap().to_owned();
-        assert_eq!((row.reason, row.sightings), (Some(Reason::NoKey), 1));
+        assert_eq!((row.reason, row.deliveries), (Some(Reason::NoKey), 1));
         assert!(row.error.contains(&format!("the {panics} panicked: this {panics} panics")), "{}", row.error);
         assert_eq!(row.delivery.payload(), Publication::from(Order::ok(&panics)).payload());
     }

@@ -117,7 +117,7 @@ pub async fn a_drain_releases_what_its_codec_prepares_for<W: World>(world: W) {
 }
 
 /// A first delivery and a redelivery: no message of its ordering key passes it, and other keys do not wait for it.
-pub async fn what_its_codec_prepares_for_keeps_its_place<W: World>(world: W) {
+pub async fn a_delivery_whose_codec_prepares_keeps_its_place<W: World>(world: W) {
     let line = Line::new(world).await;
     let registry = Registry::default();
     registry.answers("v1", Answer::Hang);

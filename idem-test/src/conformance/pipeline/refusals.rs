@@ -47,7 +47,7 @@ pub async fn a_message_that_the_database_refuses_is_held_and_harms_no_other<W: W
 }
 
 /// Each try is shorter than the time after which a lease is extended, and so is each wait between two tries.
-pub async fn what_is_tried_again_and_again_keeps_its_lease<W: World>(world: W) {
+pub async fn a_delivery_that_is_retried_keeps_its_lease<W: World>(world: W) {
     let line = Line::new(world).await;
     let lease = Duration::from_secs(6);
     line.broker.lease(Some(lease));

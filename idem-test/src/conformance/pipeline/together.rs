@@ -191,7 +191,7 @@ pub async fn copies_and_conflicts_in_a_batch_are_known<W: World>(world: W) {
     let outcomes = ends(&line, worker, 5).await;
     assert_eq!(outcomes[..4], ["dead: conflict", "dead: conflict", "duplicate", "processed"]);
     let dead = line.one_dead().await;
-    assert_eq!((dead.reason, dead.sightings), (Some(Reason::Conflict), 2));
+    assert_eq!((dead.reason, dead.deliveries), (Some(Reason::Conflict), 2));
     assert_eq!((line.desk.runs("a"), line.desk.runs("b")), (1, 1));
     each_has_one_effect(&line, &[Order::ok("a"), Order::ok("b")]).await;
 }

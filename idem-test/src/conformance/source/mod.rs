@@ -23,7 +23,7 @@ macro_rules! source_suite {
     ($world:ty) => {
         $crate::__suite! { $world, source:
             payload_headers_and_properties_arrive_unchanged
-            what_a_message_came_with_arrives
+            the_facts_of_a_message_arrive
             a_cloud_event_arrives_as_one
             messages_arrive_in_order
             ack_ends_it

@@ -39,7 +39,7 @@ pub async fn payload_headers_and_properties_arrive_unchanged<W: World>(world: W)
 }
 
 /// Each property that brokers share arrives under one name, and a property that was not published is absent.
-pub async fn what_a_message_came_with_arrives<W: World>(world: W) {
+pub async fn the_facts_of_a_message_arrive<W: World>(world: W) {
     let mut source = open(&world, 4).await;
     // A whole second, which all brokers can carry.
     let made = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);

@@ -24,17 +24,17 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
     stage.schedule("waiting").await;
     for store in [&stage.store, &other] {
         for key in ["dated", "waiting"] {
-            for promise in [ClaimState::Processed, ClaimState::Waiting] {
+            for claim_state in [ClaimState::Processed, ClaimState::Waiting] {
                 let asks = stage.message(key, "another payload");
                 let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
-                let claimed = store.claim(&mut txn, &asks, promise).await.unwrap();
+                let claimed = store.claim(&mut txn, &asks, claim_state).await.unwrap();
                 store.rollback(txn).await.unwrap();
-                let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks, promise).await.unwrap();
+                let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks, claim_state).await.unwrap();
                 store.rollback(txn).await.unwrap();
                 for claimed in [claimed, again] {
-                    let Claimed::Found(Some(claim)) = claimed else { panic!("{key} {promise:?}: {claimed:?}") };
-                    assert_eq!(claim.fingerprint, stage.id(key).fingerprint, "{key} {promise:?}");
-                    assert_eq!(claim.age.is_some(), key == "dated", "{key} {promise:?}: {claim:?}");
+                    let Claimed::Found(Some(claim)) = claimed else { panic!("{key} {claim_state:?}: {claimed:?}") };
+                    assert_eq!(claim.fingerprint, stage.id(key).fingerprint, "{key} {claim_state:?}");
+                    assert_eq!(claim.age.is_some(), key == "dated", "{key} {claim_state:?}: {claim:?}");
                     assert!(claim.age.unwrap_or_default() < Duration::from_secs(60), "{claim:?}");
                 }
             }
@@ -95,7 +95,7 @@ pub async fn a_rolled_back_claim_is_new_again<W: World>(world: W) {
     let txn = stage.claimed(&stage.id("a")).await;
     stage.store.rollback(txn).await.unwrap();
     assert!(stage.claim_now(&stage.id("a")).await.is_new());
-    assert_eq!(stage.standing("a").await, None);
+    assert_eq!(stage.existing_claim("a").await, None);
 }
 
 /// One key under two consumers, or under two handlers of one consumer, means two messages.
@@ -114,13 +114,13 @@ pub async fn claims_of_other_consumers_and_handlers_do_not_meet<W: World>(world:
 }
 
 /// The existing claim returns the message's fingerprint, and how long ago it was processed, by the database's clock.
-pub async fn the_standing_tells_fingerprint_and_age<W: World>(world: W) {
+pub async fn an_existing_claim_has_fingerprint_and_age<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.process("a").await;
     stage.claims_earlier(Duration::from_secs(3600)).await;
-    let standing = stage.standing("a").await.unwrap();
-    assert_eq!(standing.fingerprint, Fingerprint::of(b"a"));
-    let age = standing.age.unwrap();
+    let existing_claim = stage.existing_claim("a").await.unwrap();
+    assert_eq!(existing_claim.fingerprint, Fingerprint::of(b"a"));
+    let age = existing_claim.age.unwrap();
     assert!((Duration::from_secs(3599)..Duration::from_secs(3700)).contains(&age), "{age:?}");
 
     stage.schedule("b").await;
@@ -128,9 +128,9 @@ pub async fn the_standing_tells_fingerprint_and_age<W: World>(world: W) {
 }
 
 /// Without a claim there is no existing claim, and the lookup creates none.
-pub async fn no_claim_has_no_standing<W: World>(world: W) {
+pub async fn a_key_without_a_claim_has_no_existing_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    assert_eq!(stage.standing("a").await, None);
+    assert_eq!(stage.existing_claim("a").await, None);
     assert!(stage.claim_now(&stage.id("a")).await.is_new());
 }
 
@@ -143,7 +143,7 @@ pub async fn a_reopened_claim_waits_again<W: World>(world: W) {
     stage.store.reopen(&mut txn, stage.handler, &Key::of("a").unwrap()).await.unwrap();
     committed(stage.commit(txn).await);
     assert!(stage.is_waiting("a").await);
-    assert_eq!(stage.standing("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
+    assert_eq!(stage.existing_claim("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
     assert!(stage.is_dated("b").await);
 }
 
@@ -156,7 +156,7 @@ pub async fn odd_keys_make_the_round_trip<W: World>(world: W) {
         let identity = Identity { key: Key::of(key).unwrap(), ..stage.id("unused") };
         stage.row(&identity, true, Ok(Duration::ZERO)).await;
         assert!(!stage.claim_now(&identity).await.is_new(), "{key:?}");
-        let row = stage.take_one(idem_core::store::Kind::Ordinary).await;
+        let row = stage.take_one(idem_core::store::RowKind::Ordinary).await;
         assert_eq!(row.identity.key.as_bytes(), key);
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
@@ -181,6 +181,6 @@ pub async fn an_empty_fingerprint_is_a_fingerprint<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let identity = Identity { fingerprint: Fingerprint::none(), ..stage.id("a") };
     stage.row(&identity, true, Ok(Duration::ZERO)).await;
-    assert_eq!(stage.standing("a").await.unwrap().fingerprint, Fingerprint::none());
+    assert_eq!(stage.existing_claim("a").await.unwrap().fingerprint, Fingerprint::none());
     assert_eq!(stage.one_scheduled().await.identity, identity);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claims, InboxRows, Kind, NewRow, Note, Row};
+use idem_core::store::{ClaimState, Claims, InboxRows, NewRow, Row, RowKind, RowResult};
 use idem_core::{Delivery, Headers, Reason};
 
 use super::stage::{Stage, committed};
@@ -17,7 +17,7 @@ async fn stored<W: World>(stage: &Stage<W>, key: &str, delivery: &Delivery, erro
     let row = NewRow::new(&identity, delivery, state).with_attempts(2, error);
     stage.store.insert(&mut txn, &row).await.unwrap();
     committed(stage.commit(txn).await);
-    stage.take_one(Kind::Ordinary).await
+    stage.take_one(RowKind::Ordinary).await
 }
 
 /// Payload, headers and properties are returned unchanged.
@@ -55,7 +55,7 @@ pub async fn odd_errors_make_the_round_trip<W: World>(world: W) {
     for (key, error) in [("a", "a\0b"), ("b", long.as_str()), ("c", "'; DROP TABLE x; --"), ("d", "")] {
         let row = stored(&stage, key, &Delivery::new("orders", "x"), error).await;
         assert_eq!(row.error, error);
-        let note = Note::Failed { next: Err(Reason::Exhausted), error: error.to_owned() };
+        let note = RowResult::Failed { next: Err(Reason::Exhausted), error: error.to_owned() };
         assert!(stage.store.record_result(&row, &note).await.unwrap());
         assert_eq!(stage.dead().await[0].error, error);
     }

@@ -1,7 +1,7 @@
 //! The guard: a commit succeeds only if the transaction is still the one that made the claim.
 
 use idem_core::Reason;
-use idem_core::store::{Claims, CommitResult, InboxRows, Kind, RollbackResult, Transactions};
+use idem_core::store::{Claims, CommitResult, InboxRows, RollbackResult, RowKind, Transactions};
 
 use super::stage::{Stage, committed};
 use super::world::World;
@@ -29,7 +29,7 @@ pub async fn a_rollback_by_the_handler_is_found_out<W: World>(world: W) {
     let _ = stage.execute(&mut txn, "ROLLBACK").await;
     let committed = stage.commit(txn).await;
     assert!(matches!(committed, CommitResult::RolledBack), "{committed:?}");
-    assert_eq!((stage.effects("before").await, stage.standing("a").await), (0, None));
+    assert_eq!((stage.effects("before").await, stage.existing_claim("a").await), (0, None));
     stage.process("a").await;
     assert_eq!(stage.effects("a").await, 1);
 }
@@ -47,7 +47,7 @@ pub async fn nothing_is_written_behind_a_rollback<W: World>(world: W) {
         assert_eq!(stage.effects(key).await, 0, "{abuse}: {written:?}");
         let committed = stage.commit(txn).await;
         assert!(matches!(committed, CommitResult::RolledBack | CommitResult::Swallowed), "{abuse}: {committed:?}");
-        assert_eq!((stage.effects(key).await, stage.standing(key).await), (0, None), "{abuse}");
+        assert_eq!((stage.effects(key).await, stage.existing_claim(key).await), (0, None), "{abuse}");
     }
     stage.process("after").await;
 }
@@ -72,7 +72,7 @@ pub async fn a_rollback_and_begin_by_the_handler_is_found_out<W: World>(world: W
     let committed = abused(&stage, "a", "ROLLBACK; BEGIN").await;
     assert!(matches!(committed, CommitResult::RolledBack | CommitResult::Swallowed), "{committed:?}");
     assert_eq!((stage.effects("before").await, stage.effects("after").await), (0, 0));
-    assert_eq!(stage.standing("a").await, None);
+    assert_eq!(stage.existing_claim("a").await, None);
     stage.process("b").await;
 }
 
@@ -96,7 +96,7 @@ pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
     let committed = stage.commit(txn).await;
     if W::FEATURES.errors_abort {
         assert!(matches!(committed, CommitResult::Swallowed), "{committed:?}");
-        assert_eq!((stage.effects("before").await, stage.standing("a").await), (0, None));
+        assert_eq!((stage.effects("before").await, stage.existing_claim("a").await), (0, None));
     } else {
         assert!(matches!(committed, CommitResult::Done), "{committed:?}");
         assert_eq!((stage.effects("before").await, stage.is_dated("a").await), (1, true));
@@ -108,7 +108,7 @@ pub async fn a_swallowed_error_is_found_out<W: World>(world: W) {
 pub async fn a_rollback_by_the_handler_of_a_row_leaves_the_row<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     for abuse in ["ROLLBACK", "ROLLBACK; BEGIN"] {
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
@@ -126,7 +126,7 @@ pub async fn a_commit_by_the_handler_of_a_row_is_found_out<W: World>(world: W) {
     let stage = Stage::new(world).await;
     for (key, abuse) in [("a", "COMMIT"), ("b", "COMMIT; BEGIN")] {
         stage.schedule(key).await;
-        let row = stage.take_one(Kind::Ordinary).await;
+        let row = stage.take_one(RowKind::Ordinary).await;
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
         let _ = stage.execute(&mut txn, abuse).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use idem_core::store::{DueRows, Identity, InboxRows, Kind, Limit, NewRow, Operator, Stats};
+use idem_core::store::{DueRows, Identity, InboxRows, NewRow, Operator, RowKind, Stats, TakeLimit};
 use idem_core::{Delivery, Reason};
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ pub async fn insert_twice_counts_a_sighting<W: World>(world: W) {
     stage.row(&stage.id("a"), false, NOW).await;
     stage.row(&stage.id("a"), false, Err(Reason::Conflict)).await;
     let row = stage.one_dead().await;
-    assert_eq!((row.id, row.sightings, row.reason), (id, 3, Some(Reason::Permanent)));
+    assert_eq!((row.id, row.deliveries, row.reason), (id, 3, Some(Reason::Permanent)));
     assert!(stage.scheduled().await.is_empty());
 }
 
@@ -42,7 +42,7 @@ pub async fn count_duplicate_counts_dead_rows_only<W: World>(world: W) {
         stage.store.count_duplicate(&mut txn, &identity).await.unwrap();
         committed(stage.commit(txn).await);
     }
-    assert_eq!((stage.one_scheduled().await.sightings, stage.one_dead().await.sightings), (1, 2));
+    assert_eq!((stage.one_scheduled().await.deliveries, stage.one_dead().await.deliveries), (1, 2));
 }
 
 /// Only scheduled and due rows of the given handlers are taken.
@@ -54,11 +54,13 @@ pub async fn take_takes_what_is_due_for_these_handlers<W: World>(world: W) {
     stage.dead_letter("dead", Reason::Permanent).await;
     stage.row(&Identity { handler: other, ..stage.id("of another") }, true, NOW).await;
 
-    assert!(stage.store.take(&[], Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), LEASE).await.unwrap().is_empty());
-    assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("due"));
-    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    assert!(
+        stage.store.take(&[], RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LEASE).await.unwrap().is_empty()
+    );
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("due"));
+    assert!(stage.take(RowKind::Ordinary).await.is_empty());
     let both = [stage.handler, other];
-    let rows = stage.store.take(&both, Kind::Ordinary, Limit::rows(9), Uuid::new_v4(), LEASE).await.unwrap();
+    let rows = stage.store.take(&both, RowKind::Ordinary, TakeLimit::rows(9), Uuid::new_v4(), LEASE).await.unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].identity.handler, rows[0].handler.as_str()), (other, "order_shipped"));
 }
@@ -73,13 +75,13 @@ pub async fn take_takes_no_more_than_the_limit<W: World>(world: W) {
     }
     for expected in [3, 3, 2, 0] {
         let both = [stage.handler, other];
-        let rows = stage.store.take(&both, Kind::Ordinary, Limit::rows(3), Uuid::new_v4(), LEASE).await.unwrap();
+        let rows = stage.store.take(&both, RowKind::Ordinary, TakeLimit::rows(3), Uuid::new_v4(), LEASE).await.unwrap();
         assert_eq!(rows.len(), expected);
     }
     assert!(
         stage
             .store
-            .take(&[stage.handler], Kind::Ordinary, Limit::rows(0), Uuid::new_v4(), LEASE)
+            .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(0), Uuid::new_v4(), LEASE)
             .await
             .unwrap()
             .is_empty()
@@ -98,9 +100,9 @@ pub async fn take_is_bounded_in_bytes<W: World>(world: W) {
         stage.rows_earlier(Duration::from_secs(1)).await;
     }
     for expected in [&["a", "b"][..], &["c"], &["d", "e"], &[]] {
-        let mut limit = Limit::rows(9);
+        let mut limit = TakeLimit::rows(9);
         limit.bytes = 150_000;
-        let rows = stage.store.take(&[stage.handler], Kind::Ordinary, limit, Uuid::new_v4(), LEASE).await.unwrap();
+        let rows = stage.store.take(&[stage.handler], RowKind::Ordinary, limit, Uuid::new_v4(), LEASE).await.unwrap();
         let mut keys: Vec<_> = rows.iter().map(|row| row.identity.key.to_string()).collect();
         keys.sort();
         assert_eq!(keys, expected);
@@ -114,8 +116,12 @@ pub async fn take_counts_a_start_and_sets_token_and_lease<W: World>(world: W) {
     let before = stage.one_scheduled().await;
     assert_eq!((before.token, before.starts, before.attempts, before.breaks), (None, 0, 0, 0));
     let token = Uuid::new_v4();
-    let taken =
-        stage.store.take(&[stage.handler], Kind::Ordinary, Limit::rows(1), token, LEASE).await.unwrap().remove(0);
+    let taken = stage
+        .store
+        .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(1), token, LEASE)
+        .await
+        .unwrap()
+        .remove(0);
     let stored = stage.one_scheduled().await;
     for row in [&taken, &stored] {
         assert_eq!((row.token, row.starts, row.attempts, row.breaks), (Some(token), 1, 0, 0));
@@ -138,7 +144,8 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
         tokio::spawn(async move {
             let mut ids = Vec::new();
             loop {
-                let rows = store.take(&handlers, Kind::Ordinary, Limit::rows(3), Uuid::new_v4(), LEASE).await.unwrap();
+                let rows =
+                    store.take(&handlers, RowKind::Ordinary, TakeLimit::rows(3), Uuid::new_v4(), LEASE).await.unwrap();
                 if rows.is_empty() {
                     return ids;
                 }
@@ -150,7 +157,7 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
     let taken = taken.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>();
     let distinct = taken.iter().collect::<BTreeSet<_>>();
     // A take that found all remaining rows locked returned early, so some rows may remain.
-    let left = stage.take(Kind::Ordinary).await;
+    let left = stage.take(RowKind::Ordinary).await;
     assert_eq!(distinct.len(), taken.len());
     assert_eq!(taken.len() + left.len(), 40);
 }
@@ -159,10 +166,10 @@ pub async fn two_takes_never_share_a_row<W: World>(world: W) {
 pub async fn a_taken_row_is_due_again_after_its_lease<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let first = stage.take_one(Kind::Ordinary).await;
-    assert!(stage.take(Kind::Suspect).await.is_empty(), "not before the lease has ended");
+    let first = stage.take_one(RowKind::Ordinary).await;
+    assert!(stage.take(RowKind::Suspect).await.is_empty(), "not before the lease has ended");
     stage.end_leases().await;
-    let second = stage.take_one(Kind::Suspect).await;
+    let second = stage.take_one(RowKind::Suspect).await;
     assert_eq!((second.id, second.starts), (first.id, 1));
     assert_ne!(second.token, first.token);
 }
@@ -174,12 +181,12 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
         stage.schedule(key).await;
     }
     let token = Uuid::new_v4();
-    let rows = stage.store.take(&[stage.handler], Kind::Ordinary, Limit::rows(2), token, LEASE).await.unwrap();
-    let found = stage.store.taken(token).await.unwrap();
+    let rows = stage.store.take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(2), token, LEASE).await.unwrap();
+    let found = stage.store.rows_by_token(token).await.unwrap();
     let ids = |rows: &[idem_core::store::Row]| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>();
     assert_eq!((rows.len(), ids(&found)), (2, ids(&rows)));
     assert!(found.iter().all(|row| row.token == Some(token) && row.starts == 1));
-    assert!(stage.store.taken(Uuid::new_v4()).await.unwrap().is_empty());
+    assert!(stage.store.rows_by_token(Uuid::new_v4()).await.unwrap().is_empty());
 }
 
 /// The lease covers only the wait before the start: a running row is locked, and skipped by take, due and judge.
@@ -189,15 +196,15 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     }
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    stage.take_one(Kind::Ordinary).await;
+    stage.take_one(RowKind::Ordinary).await;
     stage.rows_earlier(LEASE * 10).await;
-    let row = stage.take_one(Kind::Suspect).await;
+    let row = stage.take_one(RowKind::Suspect).await;
     stage.rows_earlier(LEASE * 10).await;
     let mut running = stage.begin().await;
     assert!(stage.store.start(&mut running, &row).await.unwrap());
 
-    assert!(stage.take(Kind::Suspect).await.is_empty());
-    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    assert!(stage.take(RowKind::Suspect).await.is_empty());
+    assert!(stage.take(RowKind::Ordinary).await.is_empty());
     assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 0);
     let due = stage.store.poll_due(&[stage.handler], LEASE).await.unwrap();
     assert_eq!(due, DueRows::default(), "what runs is nothing to be done");
@@ -209,7 +216,7 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
 pub async fn remove_leaves_claims_alone<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     let mut stale = row.clone();
     stale.token = Some(Uuid::new_v4());
     for (row, expected) in [(&stale, false), (&row, true), (&row, false)] {
@@ -222,7 +229,7 @@ pub async fn remove_leaves_claims_alone<W: World>(world: W) {
 }
 
 /// Polling reports what a take would find.
-pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
+pub async fn poll_due_reports_pending_work<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let found = async || stage.store.poll_due(&[stage.handler], LEASE).await.unwrap();
     assert_eq!(found().await, DueRows::default());
@@ -234,7 +241,7 @@ pub async fn the_survey_tells_what_is_to_be_done<W: World>(world: W) {
     let other = register(&stage.store, "billing", "order_shipped").await;
     assert_eq!(stage.store.poll_due(&[other], LEASE).await.unwrap(), DueRows::default());
 
-    stage.take_one(Kind::Ordinary).await;
+    stage.take_one(RowKind::Ordinary).await;
     assert_eq!(found().await, DueRows::default());
     let inbox = stage.world.own("inbox_messages");
     let due = async |starts: u32, since: Duration| {

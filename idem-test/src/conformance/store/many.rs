@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, Claims, HandlerId, Identity, InboxRows, Kind, NewRow, Operator, RollbackResult, StoreError,
+    ClaimState, Claimed, Claims, HandlerId, Identity, InboxRows, NewRow, Operator, RollbackResult, RowKind, StoreError,
     Transactions,
 };
 use idem_core::{Delivery, Fingerprint, Key, Reason};
@@ -37,14 +37,14 @@ pub async fn of_many_claims_each_is_new_or_found<W: World>(world: W) {
     all.extend(["dated", "waiting", "b"].map(|key| Identity { handler: shipped, ..stage.id(key) }));
     let all = sorted(all);
     let known = |id: &Identity| id.handler == stage.handler && [&b"dated"[..], b"waiting"].contains(&id.key.as_bytes());
-    for promise in [ClaimState::Processed, ClaimState::Waiting] {
+    for claim_state in [ClaimState::Processed, ClaimState::Waiting] {
         let mut txn = stage.begin().await;
-        let claimed = stage.store.claim_many(&mut txn, &refs(&all), promise).await.unwrap();
+        let claimed = stage.store.claim_many(&mut txn, &refs(&all), claim_state).await.unwrap();
         let expected = all.iter().map(|id| !known(id));
         assert_eq!(
             claimed.iter().map(Claimed::is_new).collect::<Vec<_>>(),
             expected.collect::<Vec<_>>(),
-            "{promise:?}"
+            "{claim_state:?}"
         );
         stage.store.rollback(txn).await.unwrap();
     }
@@ -70,20 +70,20 @@ pub async fn many_claims_are_read_at_once<W: World>(world: W) {
     stage.schedule("c").await;
     let asked = sorted(["missing", "c", "b", "a", "another"].map(|key| stage.message(key, "other")).into());
     let mut txn = stage.begin().await;
-    let standing = stage.store.standing_many(&mut txn, &refs(&asked)).await.unwrap();
+    let existing_claim = stage.store.existing_claims(&mut txn, &refs(&asked)).await.unwrap();
     stage.store.rollback(txn).await.unwrap();
-    assert_eq!(standing.len(), asked.len());
-    for (asked, standing) in asked.iter().zip(standing) {
-        let one = stage.standing(&asked.key.to_string()).await;
+    assert_eq!(existing_claim.len(), asked.len());
+    for (asked, existing_claim) in asked.iter().zip(existing_claim) {
+        let one = stage.existing_claim(&asked.key.to_string()).await;
         assert_eq!(
-            standing.as_ref().map(|one| &one.fingerprint),
+            existing_claim.as_ref().map(|one| &one.fingerprint),
             one.as_ref().map(|one| &one.fingerprint),
             "{asked:?}"
         );
-        let age = |standing: Option<idem_core::store::ExistingClaim>| {
-            standing.map(|one| one.age.map(|age| age.as_secs() / 60))
+        let age = |existing_claim: Option<idem_core::store::ExistingClaim>| {
+            existing_claim.map(|one| one.age.map(|age| age.as_secs() / 60))
         };
-        assert_eq!(age(standing), age(one), "{asked:?}");
+        assert_eq!(age(existing_claim), age(one), "{asked:?}");
     }
 }
 
@@ -96,13 +96,13 @@ pub async fn many_claims_that_are_read_are_kept<W: World>(world: W) {
     stage.claims_earlier(Duration::from_secs(3600)).await;
     let mut txn = stage.begin().await;
     let read = [stage.id("a"), stage.id("b")];
-    stage.store.standing_many(&mut txn, &refs(&read)).await.unwrap();
+    stage.store.existing_claims(&mut txn, &refs(&read)).await.unwrap();
     if W::FEATURES.concurrent {
         assert_eq!(stage.store.prune().await.unwrap().claims, 1);
     }
     stage.store.rollback(txn).await.unwrap();
     stage.store.prune().await.unwrap();
-    assert_eq!(stage.standing("a").await, None);
+    assert_eq!(stage.existing_claim("a").await, None);
 }
 
 /// One blocked claim fails all of them, within the lock timeout whatever its position, and leaves the others free.
@@ -114,12 +114,12 @@ pub async fn a_claim_that_is_held_up_fails_all_of_many<W: World>(world: W) {
     let all = [stage.id("a"), stage.id("b"), stage.id("c")];
     for held in ["a", "b", "c"] {
         let first = stage.claimed(&stage.id(held)).await;
-        for promise in [ClaimState::Processed, ClaimState::Waiting] {
+        for claim_state in [ClaimState::Processed, ClaimState::Waiting] {
             let mut txn = stage.begin().await;
             let ids = refs(&all);
-            let claimed = stage.store.claim_many(&mut txn, &ids, promise);
+            let claimed = stage.store.claim_many(&mut txn, &ids, claim_state);
             let claimed = tokio::time::timeout(Duration::from_secs(5), claimed).await.expect("it waits without an end");
-            assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{held} {promise:?}: {claimed:?}");
+            assert!(matches!(claimed, Err(StoreError::LockTimeout)), "{held} {claim_state:?}: {claimed:?}");
             stage.store.rollback(txn).await.unwrap();
         }
         for free in ["a", "b", "c"].into_iter().filter(|key| *key != held) {
@@ -262,12 +262,12 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
         stage.execute(&mut txn, sql).await.unwrap_err();
         let answer = format!("{:?}", stage.commit(txn).await);
         assert!(["RolledBack", "CommitRefused"].contains(&&*answer), "{sql}: {answer}");
-        assert_eq!((stage.effects("effect").await, stage.standing(&keys[0]).await), (0, None), "{sql}");
+        assert_eq!((stage.effects("effect").await, stage.existing_claim(&keys[0]).await), (0, None), "{sql}");
     }
 
     stage.schedule("a").await;
     stage.schedule("b").await;
-    let rows = stage.take(Kind::Ordinary).await;
+    let rows = stage.take(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
     assert_eq!(stage.store.start_many(&mut txn, &rows.iter().collect::<Vec<_>>()).await.unwrap(), [true, true]);
     stage.execute(&mut txn, "COMMIT").await.unwrap_err();
@@ -303,12 +303,12 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
     let mut txn = stage.begin().await;
     stage.store.count_duplicates(&mut txn, &[&ids[2], &ids[2], &ids[0]]).await.unwrap();
     committed(stage.commit(txn).await);
-    let sightings = async || {
+    let counted = async || {
         let mut rows = stage.scheduled().await;
         rows.extend(stage.dead().await);
-        ids.each_ref().map(|id| rows.iter().find(|row| row.identity == *id).unwrap().sightings)
+        ids.each_ref().map(|id| rows.iter().find(|row| row.identity == *id).unwrap().deliveries)
     };
-    assert_eq!(sightings().await, [1, 1, 3, 2]);
+    assert_eq!(counted().await, [1, 1, 3, 2]);
 
     for (n, state) in states.iter().enumerate().take(3) {
         let row = scheduled.iter().chain(&dead).find(|row| row.identity == ids[n]).unwrap();
@@ -316,8 +316,8 @@ pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
             (row.delivery.payload(), row.delivery.message_id()),
             (deliveries[n].payload(), deliveries[n].message_id())
         );
-        assert_eq!((row.attempts, row.error.as_str(), row.sightings), (n as u32, errors[n], 1));
+        assert_eq!((row.attempts, row.error.as_str(), row.deliveries), (n as u32, errors[n], 1));
         assert_eq!((row.reason, row.died_at.is_some()), (state.err(), state.is_err()));
     }
-    assert_eq!(stage.take_one(Kind::Ordinary).await.identity, ids[0], "what is due later is not taken");
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, ids[0], "what is due later is not taken");
 }

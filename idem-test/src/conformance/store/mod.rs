@@ -49,8 +49,8 @@ macro_rules! store_suite {
             a_claim_that_waited_finds_what_was_committed
             a_rolled_back_claim_is_new_again
             claims_of_other_consumers_and_handlers_do_not_meet
-            the_standing_tells_fingerprint_and_age
-            no_claim_has_no_standing
+            an_existing_claim_has_fingerprint_and_age
+            a_key_without_a_claim_has_no_existing_claim
             a_reopened_claim_waits_again
             odd_keys_make_the_round_trip
             keys_that_look_alike_are_different
@@ -94,7 +94,7 @@ macro_rules! store_suite {
             taken_finds_what_a_take_has_taken
             a_row_that_runs_is_not_taken_after_its_lease
             remove_leaves_claims_alone
-            the_survey_tells_what_is_to_be_done
+            poll_due_reports_pending_work
             stats_count_rows
             odd_content_makes_the_round_trip
             odd_errors_make_the_round_trip
@@ -114,7 +114,7 @@ macro_rules! store_suite {
             a_note_with_a_stale_token_changes_nothing
             a_break_gives_the_start_back_and_counts_itself
             ten_breaks_are_dead
-            what_was_given_back_has_no_start
+            a_row_that_was_given_back_has_no_start
             dead_without_an_attempt
             refund_start_takes_a_start_back_and_leaves_the_token
             refund_start_never_goes_below_zero
@@ -130,7 +130,7 @@ macro_rules! store_suite {
             four_starts_are_not_taken_again
             dead_letter_crashed_waits_for_three_leases
             dead_letter_crashed_takes_no_more_than_its_limit
-            a_judged_row_is_not_brought_back_by_its_old_holder
+            a_crashed_row_is_not_revived_by_its_old_holder
             // operator
             the_list_is_filtered
             the_list_comes_in_pages_newest_first

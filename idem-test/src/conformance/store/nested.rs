@@ -29,7 +29,7 @@ pub async fn a_nested_commit_is_rolled_back_with_the_claim<W: World>(world: W) {
     let mut txn = stage.claimed(&stage.id("a")).await;
     nest(&stage, &mut txn, "nested", End::Commit).await;
     stage.store.rollback(txn).await.unwrap();
-    assert_eq!((stage.effects("nested").await, stage.standing("a").await), (0, None));
+    assert_eq!((stage.effects("nested").await, stage.existing_claim("a").await), (0, None));
 }
 
 /// A nested rollback undoes the nested writes and nothing else.
@@ -61,7 +61,7 @@ async fn nested_end<W: World>(world: W, end: End) {
     let mut txn = stage.claimed(&stage.id("c")).await;
     nest(&stage, &mut txn, "nested", end).await;
     stage.store.rollback(txn).await.unwrap();
-    assert_eq!((stage.effects("nested").await, stage.standing("c").await), (0, None));
+    assert_eq!((stage.effects("nested").await, stage.existing_claim("c").await), (0, None));
 }
 
 /// Nested transactions leave the connection usable for the next transactions.

@@ -3,25 +3,25 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, Kind, MAX_BREAKS, Note, Row};
+use idem_core::store::{InboxRows, MAX_BREAKS, Row, RowKind, RowResult};
 
 use super::stage::{LEASE, Stage};
 use super::world::World;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn failed(next: Result<Duration, Reason>) -> Note {
-    Note::Failed { next, error: "it failed".to_owned() }
+fn failed(next: Result<Duration, Reason>) -> RowResult {
+    RowResult::Failed { next, error: "it failed".to_owned() }
 }
 
-fn broke() -> Note {
-    Note::Broke { due: Duration::ZERO, error: "it broke".to_owned() }
+fn broke() -> RowResult {
+    RowResult::Broke { due: Duration::ZERO, error: "it broke".to_owned() }
 }
 
 /// A scheduled row, taken.
 async fn taken<W: World>(stage: &Stage<W>) -> Row {
     stage.schedule("a").await;
-    stage.take_one(Kind::Ordinary).await
+    stage.take_one(RowKind::Ordinary).await
 }
 
 /// Attempts + 1, starts 0, breaks 0, due later; the error is kept and the token cleared.
@@ -30,7 +30,7 @@ pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
     // A single break means only a lost connection.
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((row.starts, row.breaks), (1, 1));
 
     assert!(stage.store.record_result(&row, &failed(Ok(HOUR))).await.unwrap());
@@ -39,7 +39,7 @@ pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(
     assert_eq!((noted.error.as_str(), noted.reason, noted.died_at), ("it failed", None, None));
     assert!(noted.due_at.duration_since(noted.created_at).unwrap() >= HOUR - LEASE);
     assert_eq!(noted.delivery.attempt(), 2);
-    assert!(stage.take(Kind::Ordinary).await.is_empty(), "it is not due yet");
+    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is not due yet");
     assert!(stage.is_waiting("a").await);
 }
 
@@ -53,8 +53,8 @@ pub async fn a_failure_without_a_next_attempt_is_dead<W: World>(world: W) {
     let died_at = dead.died_at.unwrap();
     assert!(died_at >= dead.created_at && died_at > SystemTime::UNIX_EPOCH);
     assert!(stage.is_waiting("a").await);
-    assert!(stage.take(Kind::Ordinary).await.is_empty());
-    assert!(stage.take(Kind::Suspect).await.is_empty());
+    assert!(stage.take(RowKind::Ordinary).await.is_empty());
+    assert!(stage.take(RowKind::Suspect).await.is_empty());
 }
 
 /// The reply to the first write was lost, and the write is repeated: it finds no token.
@@ -73,14 +73,14 @@ pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
     let old = taken(&stage).await;
     stage.end_leases().await;
     let new = stage.begin_suspect().await;
-    let given_back = Note::GivenBack { due: Duration::ZERO };
-    let dead = Note::Dead { reason: Reason::Undecodable, error: "stale".to_owned() };
+    let given_back = RowResult::GivenBack { due: Duration::ZERO };
+    let dead = RowResult::Dead { reason: Reason::Undecodable, error: "stale".to_owned() };
     for note in [
         failed(Ok(HOUR)),
         failed(Err(Reason::Exhausted)),
         broke(),
         given_back,
-        Note::Released { due: Duration::ZERO },
+        RowResult::Released { due: Duration::ZERO },
         dead,
     ] {
         assert!(!stage.store.record_result(&old, &note).await.unwrap(), "{note:?}");
@@ -110,7 +110,7 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
     let mut row = taken(&stage).await;
     for breaks in 1..MAX_BREAKS {
         assert!(stage.store.record_result(&row, &broke()).await.unwrap());
-        row = if breaks < 2 { stage.take_one(Kind::Ordinary).await } else { stage.begin_suspect().await };
+        row = if breaks < 2 { stage.take_one(RowKind::Ordinary).await } else { stage.begin_suspect().await };
         assert_eq!((row.breaks, row.starts), (breaks, 1));
     }
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
@@ -121,21 +121,21 @@ pub async fn ten_breaks_are_dead<W: World>(world: W) {
 }
 
 /// A row that did not run is as it was before it was taken.
-pub async fn what_was_given_back_has_no_start<W: World>(world: W) {
+pub async fn a_row_that_was_given_back_has_no_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    assert!(stage.store.record_result(&row, &Note::GivenBack { due: Duration::ZERO }).await.unwrap());
-    let row = stage.take_one(Kind::Ordinary).await;
+    assert!(stage.store.record_result(&row, &RowResult::GivenBack { due: Duration::ZERO }).await.unwrap());
+    let row = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((row.starts, row.attempts, row.breaks, row.error.as_str()), (1, 0, 0, "first"));
-    assert!(stage.store.record_result(&row, &Note::GivenBack { due: HOUR }).await.unwrap());
-    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    assert!(stage.store.record_result(&row, &RowResult::GivenBack { due: HOUR }).await.unwrap());
+    assert!(stage.take(RowKind::Ordinary).await.is_empty());
 }
 
 /// A message that can never run is dead without an attempt.
 pub async fn dead_without_an_attempt<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    let note = Note::Dead { reason: Reason::Undecodable, error: "no JSON".to_owned() };
+    let note = RowResult::Dead { reason: Reason::Undecodable, error: "no JSON".to_owned() };
     assert!(stage.store.record_result(&row, &note).await.unwrap());
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.attempts, dead.token), (Some(Reason::Undecodable), 0, None));
@@ -163,5 +163,5 @@ pub async fn refund_start_never_goes_below_zero<W: World>(world: W) {
     assert!(stage.store.record_result(&row, &failed(Ok(Duration::ZERO))).await.unwrap());
     stage.store.refund_start(&row).await.unwrap();
     assert_eq!(stage.one_scheduled().await.starts, 0);
-    assert_eq!(stage.take_one(Kind::Ordinary).await.starts, 1);
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.starts, 1);
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claims, Filter, Identity, InboxRows, Isolation, Kind, Limit, Operator, Page, Replayed, Transactions,
+    ClaimState, Claims, Filter, Identity, InboxRows, Operator, Page, Replayed, RowKind, SuspectIsolation, TakeLimit,
+    Transactions,
 };
 use idem_core::{Fingerprint, Key, Reason};
 
@@ -61,7 +62,7 @@ pub async fn replay_makes_a_dead_row_due<W: World>(world: W) {
     assert!(!stage.claim_now(&stage.id("a")).await.is_new());
     let row = stage.one_scheduled().await;
     assert_eq!((row.id, row.reason, row.died_at, row.token, row.starts), (id, None, None, None, 0));
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &row).await.unwrap());
     committed(stage.commit(txn).await);
@@ -75,7 +76,7 @@ pub async fn replay_finds_dead_rows_only<W: World>(world: W) {
     assert_eq!(stage.store.replay("shipping", id, true).await.unwrap(), Replayed::NotFound);
     assert_eq!(stage.store.replay("billing", id + 1000, true).await.unwrap(), Replayed::NotFound);
     assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
-    let taken = stage.take_one(Kind::Ordinary).await;
+    let taken = stage.take_one(RowKind::Ordinary).await;
     for force in [false, true] {
         assert_eq!(stage.store.replay("billing", id, force).await.unwrap(), Replayed::NotFound);
     }
@@ -98,7 +99,7 @@ async fn needs_force<W: World>(world: W, reason: Reason) {
     assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::NeedsForce);
     assert_eq!(stage.one_dead().await.reason, Some(reason));
     assert_eq!(stage.store.replay("billing", id, true).await.unwrap(), Replayed::Due);
-    stage.take_one(Kind::Ordinary).await;
+    stage.take_one(RowKind::Ordinary).await;
 }
 
 /// Its key belongs to another message, and `force` does not change that.
@@ -121,9 +122,9 @@ pub async fn a_replayed_crash_runs_as_a_suspect<W: World>(world: W) {
         assert_eq!(stage.store.replay("billing", id, false).await.unwrap(), Replayed::Due);
         let row = stage.one_scheduled().await;
         assert_eq!((row.starts, row.token), (0, None));
-        assert!(stage.take(Kind::Ordinary).await.is_empty(), "{reason}");
-        let row = stage.take_one(Kind::Suspect).await;
-        assert_eq!((row.starts, row.isolation()), (0, Isolation::Inbox), "{reason}");
+        assert!(stage.take(RowKind::Ordinary).await.is_empty(), "{reason}");
+        let row = stage.take_one(RowKind::Suspect).await;
+        assert_eq!((row.starts, row.isolation()), (0, SuspectIsolation::Inbox), "{reason}");
         let mut txn = stage.begin().await;
         assert!(stage.store.start(&mut txn, &row).await.unwrap());
         committed(stage.commit(txn).await);
@@ -138,13 +139,13 @@ pub async fn replay_as_moves_a_conflict_to_a_key_of_its_own<W: World>(world: W) 
     let key = Key::of("a-2").unwrap();
     assert_eq!(stage.store.replay_as("shipping", id, &key).await.unwrap(), Replayed::NotFound);
     assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::Due);
-    let standing = stage.standing("a-2").await.unwrap();
-    assert_eq!((standing.fingerprint, standing.age), (Fingerprint::of(b"another"), None));
-    assert_eq!(stage.standing("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
+    let existing_claim = stage.existing_claim("a-2").await.unwrap();
+    assert_eq!((existing_claim.fingerprint, existing_claim.age), (Fingerprint::of(b"another"), None));
+    assert_eq!(stage.existing_claim("a").await.unwrap().fingerprint, Fingerprint::of(b"a"));
     assert!(stage.is_dated("a").await);
 
     assert_eq!(stage.store.replay_as("billing", id, &key).await.unwrap(), Replayed::NotFound);
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     assert_eq!((row.id, row.identity.clone()), (id, stage.message("a-2", "another")));
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &row).await.unwrap());
@@ -204,14 +205,14 @@ pub async fn discard_of_a_row_without_a_key_leaves_claims_alone<W: World>(world:
     stage.row(&claimless("y"), false, Err(Reason::Undecodable)).await;
     stage.row(&claimless("x"), false, Err(Reason::Undecodable)).await;
     let dead = stage.dead().await;
-    assert_eq!(dead.iter().map(|row| row.sightings).collect::<Vec<_>>(), [1, 2], "known by the payload's hash");
+    assert_eq!(dead.iter().map(|row| row.deliveries).collect::<Vec<_>>(), [1, 2], "known by the payload's hash");
     assert!(dead.iter().all(|row| row.identity.key.as_bytes().is_empty()));
     assert!(stage.store.discard("billing", dead[0].id).await.unwrap());
     assert_eq!(stage.dead().await.len(), 1);
     assert!(stage.is_waiting("a").await);
     // A replayed row can be taken and removed.
     assert_eq!(stage.store.replay("billing", dead[1].id, false).await.unwrap(), Replayed::Due);
-    let rows = stage.take(Kind::Ordinary).await;
+    let rows = stage.take(RowKind::Ordinary).await;
     let row = rows.iter().find(|row| row.id == dead[1].id).unwrap();
     let mut txn = stage.begin().await;
     assert!(stage.store.remove(&mut txn, row).await.unwrap());
@@ -224,8 +225,11 @@ pub async fn discard_finds_dead_rows_of_the_consumer_only<W: World>(world: W) {
     stage.schedule("a").await;
     let scheduled = stage.one_scheduled().await.id;
     assert!(!stage.store.discard("billing", scheduled).await.unwrap());
-    let taken =
-        stage.store.take(&[stage.handler], Kind::Ordinary, Limit::rows(1), uuid::Uuid::new_v4(), LEASE).await.unwrap();
+    let taken = stage
+        .store
+        .take(&[stage.handler], RowKind::Ordinary, TakeLimit::rows(1), uuid::Uuid::new_v4(), LEASE)
+        .await
+        .unwrap();
     assert!(!stage.store.discard("billing", taken[0].id).await.unwrap());
     let dead = stage.dead_letter("b", Reason::Permanent).await;
     assert!(!stage.store.discard("shipping", dead).await.unwrap());

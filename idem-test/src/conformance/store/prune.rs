@@ -209,7 +209,7 @@ pub async fn prune_skips_a_claim_that_is_being_read<W: World>(world: W) {
     stage.process("b").await;
     stage.claims_earlier(RETENTION * 2).await;
     let mut reader = stage.begin().await;
-    assert!(stage.store.standing(&mut reader, stage.handler, &Key::of("a").unwrap()).await.unwrap().is_some());
+    assert!(stage.store.existing_claim(&mut reader, stage.handler, &Key::of("a").unwrap()).await.unwrap().is_some());
     assert_eq!(stage.store.prune().await.unwrap(), pruned(1));
     committed(stage.commit(reader).await);
     assert_eq!(stage.store.prune().await.unwrap(), pruned(1));

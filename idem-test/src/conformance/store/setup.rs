@@ -75,10 +75,10 @@ pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
     seen_earlier(&stage, days).await;
     assert!((days..days + minutes).contains(&seen(&stage).await));
     register(&stage.store, "billing", "order_paid").await;
-    stage.store.seen(&[]).await.unwrap();
-    stage.store.seen(&[other]).await.unwrap();
+    stage.store.record_seen(&[]).await.unwrap();
+    stage.store.record_seen(&[other]).await.unwrap();
     assert!(seen(&stage).await >= days);
-    stage.store.seen(&[other, stage.handler]).await.unwrap();
+    stage.store.record_seen(&[other, stage.handler]).await.unwrap();
     assert!(seen(&stage).await < minutes);
 
     let numbers = format!("SELECT count(DISTINCT seen_at) FROM {}", stage.world.own("handlers"));
@@ -87,7 +87,7 @@ pub async fn handlers_are_seen_when_a_worker_has_them<W: World>(world: W) {
         .run(&format!("UPDATE {0} SET seen_at = (SELECT max(seen_at) FROM {0})", stage.world.own("handlers")))
         .await;
     for handler in [other, stage.handler] {
-        stage.store.seen(&[handler]).await.unwrap();
+        stage.store.record_seen(&[handler]).await.unwrap();
     }
     assert_eq!(stage.world.number(&numbers).await, 1, "neither was written again");
 }
@@ -104,13 +104,13 @@ pub async fn handlers_are_seen_by_many_at_once<W: World>(world: W) {
     if W::FEATURES.concurrent {
         let mut txn = stage.begin().await;
         stage.execute(&mut txn, &format!("UPDATE {} SET name = name", stage.world.own("handlers"))).await.unwrap();
-        for all in join_all(stores.iter().map(|store| store.seen(std::slice::from_ref(&stage.handler)))).await {
+        for all in join_all(stores.iter().map(|store| store.record_seen(std::slice::from_ref(&stage.handler)))).await {
             all.unwrap();
         }
         stage.store.rollback(txn).await.unwrap();
         assert!(seen(&stage).await >= Duration::from_secs(3600), "it was locked, and left out");
     }
-    for all in join_all(stores.iter().map(|store| store.seen(std::slice::from_ref(&stage.handler)))).await {
+    for all in join_all(stores.iter().map(|store| store.record_seen(std::slice::from_ref(&stage.handler)))).await {
         all.unwrap();
     }
     assert!(seen(&stage).await < Duration::from_secs(600));

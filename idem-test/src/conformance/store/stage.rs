@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, Claims, CommitResult, ExistingClaim, Filter, HandlerId, Identity, InboxRows, Kind, Limit,
-    NewRow, Operator, Page, Row, Transactions,
+    ClaimState, Claimed, Claims, CommitResult, ExistingClaim, Filter, HandlerId, Identity, InboxRows, NewRow, Operator,
+    Page, Row, RowKind, TakeLimit, Transactions,
 };
 use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, Store};
 use uuid::Uuid;
@@ -105,21 +105,21 @@ impl<W: World> Stage<W> {
         claimed
     }
 
-    pub(super) async fn standing(&self, key: &str) -> Option<ExistingClaim> {
+    pub(super) async fn existing_claim(&self, key: &str) -> Option<ExistingClaim> {
         let mut txn = self.begin().await;
-        let standing = self.store.standing(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
+        let existing_claim = self.store.existing_claim(&mut txn, self.handler, &Key::of(key).unwrap()).await.unwrap();
         self.store.rollback(txn).await.unwrap();
-        standing
+        existing_claim
     }
 
     /// Whether the claim exists and is dated.
     pub(super) async fn is_dated(&self, key: &str) -> bool {
-        self.standing(key).await.is_some_and(|standing| standing.age.is_some())
+        self.existing_claim(key).await.is_some_and(|existing_claim| existing_claim.age.is_some())
     }
 
     /// Whether the claim exists and is waiting.
     pub(super) async fn is_waiting(&self, key: &str) -> bool {
-        self.standing(key).await.is_some_and(|standing| standing.age.is_none())
+        self.existing_claim(key).await.is_some_and(|existing_claim| existing_claim.age.is_none())
     }
 
     pub(super) async fn scheduled(&self) -> Vec<Row> {
@@ -180,12 +180,12 @@ impl<W: World> Stage<W> {
         self.dead().await[0].id
     }
 
-    pub(super) async fn take(&self, kind: Kind) -> Vec<Row> {
-        self.store.take(&[self.handler], kind, Limit::rows(100), Uuid::new_v4(), LEASE).await.unwrap()
+    pub(super) async fn take(&self, kind: RowKind) -> Vec<Row> {
+        self.store.take(&[self.handler], kind, TakeLimit::rows(100), Uuid::new_v4(), LEASE).await.unwrap()
     }
 
     /// Takes the only row of this kind.
-    pub(super) async fn take_one(&self, kind: Kind) -> Row {
+    pub(super) async fn take_one(&self, kind: RowKind) -> Row {
         let mut rows = self.take(kind).await;
         assert_eq!(rows.len(), 1, "taken rows: {rows:?}");
         rows.remove(0)
@@ -193,7 +193,7 @@ impl<W: World> Stage<W> {
 
     /// Reserves the only suspect and counts its start.
     pub(super) async fn begin_suspect(&self) -> Row {
-        let mut row = self.take_one(Kind::Suspect).await;
+        let mut row = self.take_one(RowKind::Suspect).await;
         assert!(self.store.count_start(&row, LEASE).await.unwrap());
         row.starts += 1;
         row

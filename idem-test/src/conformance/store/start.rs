@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{ClaimState, Claims, InboxRows, Kind, Transactions};
+use idem_core::store::{ClaimState, Claims, InboxRows, RowKind, Transactions};
 
 use super::stage::{Stage, committed};
 use super::world::World;
@@ -13,7 +13,7 @@ pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
     stage.schedule("b").await;
-    let rows = stage.take(Kind::Ordinary).await;
+    let rows = stage.take(RowKind::Ordinary).await;
     let row = rows.iter().find(|row| row.identity.key.as_bytes() == b"a").unwrap();
 
     let mut txn = stage.begin().await;
@@ -31,7 +31,7 @@ pub async fn start_deletes_the_row_and_dates_its_claim<W: World>(world: W) {
 pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &row).await.unwrap());
     stage.effect(&mut txn, "a").await;
@@ -47,9 +47,9 @@ pub async fn a_rolled_back_start_leaves_row_and_claim<W: World>(world: W) {
 pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let old = stage.take_one(Kind::Ordinary).await;
+    let old = stage.take_one(RowKind::Ordinary).await;
     stage.end_leases().await;
-    let new = stage.take_one(Kind::Suspect).await;
+    let new = stage.take_one(RowKind::Suspect).await;
 
     let mut txn = stage.begin().await;
     assert!(!stage.store.start(&mut txn, &old).await.unwrap());
@@ -65,7 +65,7 @@ pub async fn a_start_with_a_stale_token_is_false<W: World>(world: W) {
 pub async fn a_second_start_is_false<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     for expected in [true, false] {
         let mut txn = stage.begin().await;
         assert_eq!(stage.store.start(&mut txn, &row).await.unwrap(), expected);
@@ -80,15 +80,16 @@ pub async fn a_duplicate_does_not_wait_for_a_row_that_runs<W: World>(world: W) {
     }
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     let mut running = stage.begin().await;
     assert!(stage.store.start(&mut running, &row).await.unwrap());
 
     let mut copy = stage.store.begin(Duration::from_secs(30)).await.unwrap();
     let claimed = stage.store.claim(&mut copy, &stage.id("a"), ClaimState::Processed).await.unwrap();
     assert!(!claimed.is_new());
-    let standing = stage.store.standing(&mut copy, stage.handler, &row.identity.key).await.unwrap().unwrap();
-    assert_eq!((standing.fingerprint, standing.age), (row.identity.fingerprint, None));
+    let existing_claim =
+        stage.store.existing_claim(&mut copy, stage.handler, &row.identity.key).await.unwrap().unwrap();
+    assert_eq!((existing_claim.fingerprint, existing_claim.age), (row.identity.fingerprint, None));
     committed(stage.commit(copy).await);
     committed(stage.commit(running).await);
 }
@@ -102,7 +103,7 @@ pub async fn a_message_is_scheduled_until_its_row_is_done<W: World>(world: W) {
     assert!(!is_scheduled(&a).await);
     stage.schedule("a").await;
     assert!(is_scheduled(&a).await && !is_scheduled(&other).await && !is_scheduled(&b).await);
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     assert!(is_scheduled(&a).await);
     let mut txn = stage.begin().await;
     assert!(stage.store.start(&mut txn, &row).await.unwrap());
@@ -118,13 +119,13 @@ pub async fn a_row_that_waits_for_its_turn_is_made_due<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.row(&stage.id("ahead"), true, Ok(Duration::from_secs(7 * 24 * 3600))).await;
     let dead = stage.dead_letter("dead", Reason::Permanent).await;
-    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    assert!(stage.take(RowKind::Ordinary).await.is_empty());
     for key in ["ahead", "dead", "unknown"] {
         stage.store.make_due(&stage.id(key)).await.unwrap();
     }
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     assert_eq!(row.identity, stage.id("ahead"));
     stage.store.make_due(&row.identity).await.unwrap();
-    assert!(stage.take(Kind::Ordinary).await.is_empty(), "it is taken");
+    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is taken");
     assert_eq!(stage.one_dead().await.id, dead);
 }

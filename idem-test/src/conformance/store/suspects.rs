@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, Isolation, JUDGE_AT_ONCE, Kind, MAX_STARTS, Note, Row, Transactions};
+use idem_core::store::{InboxRows, JUDGE_AT_ONCE, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions};
 
 use super::stage::{LEASE, Stage, committed};
 use super::world::World;
@@ -11,7 +11,7 @@ use super::world::World;
 /// Takes the row as often as possible, and lets each lease end `over` ago.
 async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
     stage.schedule("a").await;
-    let mut row = stage.take_one(Kind::Ordinary).await;
+    let mut row = stage.take_one(RowKind::Ordinary).await;
     for starts in 2..=MAX_STARTS {
         stage.end_leases().await;
         row = stage.begin_suspect().await;
@@ -25,34 +25,34 @@ async fn crash_out<W: World>(stage: &Stage<W>, over: Duration) -> Row {
 pub async fn take_ordinary_never_takes_suspects<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("crashed").await;
-    stage.take_one(Kind::Ordinary).await;
+    stage.take_one(RowKind::Ordinary).await;
     stage.schedule("broke").await;
     for breaks in 0..2 {
-        let row = stage.take_one(Kind::Ordinary).await;
+        let row = stage.take_one(RowKind::Ordinary).await;
         assert_eq!(row.breaks, breaks, "one break is nothing");
-        let broke = Note::Broke { due: Duration::ZERO, error: String::new() };
+        let broke = RowResult::Broke { due: Duration::ZERO, error: String::new() };
         assert!(stage.store.record_result(&row, &broke).await.unwrap());
     }
     stage.end_leases().await;
 
-    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    assert!(stage.take(RowKind::Ordinary).await.is_empty());
     stage.schedule("ordinary").await;
-    assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("ordinary"));
-    let suspects = stage.take(Kind::Suspect).await;
-    assert_eq!(suspects.iter().map(Row::isolation).collect::<Vec<_>>(), [Isolation::Inbox; 2]);
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("ordinary"));
+    let suspects = stage.take(RowKind::Suspect).await;
+    assert_eq!(suspects.iter().map(Row::isolation).collect::<Vec<_>>(), [SuspectIsolation::Inbox; 2]);
 }
 
 /// A holder that ends while it waits for exclusive access has not charged the suspect.
 pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    stage.take_one(Kind::Ordinary).await;
+    stage.take_one(RowKind::Ordinary).await;
     for _ in 0..5 {
         stage.end_leases().await;
-        let row = stage.take_one(Kind::Suspect).await;
-        assert_eq!((row.starts, row.isolation()), (1, Isolation::Inbox));
+        let row = stage.take_one(RowKind::Suspect).await;
+        assert_eq!((row.starts, row.isolation()), (1, SuspectIsolation::Inbox));
         assert_eq!(stage.one_scheduled().await.token, row.token);
-        assert!(stage.take(Kind::Suspect).await.is_empty(), "one process has it");
+        assert!(stage.take(RowKind::Suspect).await.is_empty(), "one process has it");
     }
 }
 
@@ -60,33 +60,33 @@ pub async fn a_reserved_suspect_has_no_further_start<W: World>(world: W) {
 pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let old = stage.take_one(Kind::Ordinary).await;
+    let old = stage.take_one(RowKind::Ordinary).await;
     stage.end_leases().await;
-    let row = stage.take_one(Kind::Suspect).await;
+    let row = stage.take_one(RowKind::Suspect).await;
     stage.rows_earlier(LEASE).await;
     for _ in 0..3 {
         assert!(stage.store.count_start(&row, LEASE).await.unwrap());
         assert_eq!(stage.one_scheduled().await.starts, 2);
     }
-    assert!(stage.take(Kind::Suspect).await.is_empty(), "its lease has begun anew");
+    assert!(stage.take(RowKind::Suspect).await.is_empty(), "its lease has begun anew");
     assert!(!stage.store.count_start(&old, LEASE).await.unwrap());
     assert_eq!((stage.one_scheduled().await.starts, stage.one_scheduled().await.token), (2, row.token));
     let mut counted = row;
     counted.starts = 2;
-    assert_eq!(counted.isolation(), Isolation::Process);
+    assert_eq!(counted.isolation(), SuspectIsolation::Process);
 }
 
 /// A suspect given up before it began is unchanged, even if the count was written and its reply lost.
 pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    stage.take_one(Kind::Ordinary).await;
+    stage.take_one(RowKind::Ordinary).await;
     stage.end_leases().await;
-    let row = stage.take_one(Kind::Suspect).await;
+    let row = stage.take_one(RowKind::Suspect).await;
     assert!(stage.store.count_start(&row, LEASE).await.unwrap());
-    assert!(stage.store.record_result(&row, &Note::Released { due: Duration::ZERO }).await.unwrap());
-    assert!(!stage.store.record_result(&row, &Note::Released { due: Duration::ZERO }).await.unwrap());
-    let row = stage.take_one(Kind::Suspect).await;
+    assert!(stage.store.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
+    assert!(!stage.store.record_result(&row, &RowResult::Released { due: Duration::ZERO }).await.unwrap());
+    let row = stage.take_one(RowKind::Suspect).await;
     assert_eq!((row.starts, row.attempts, row.breaks), (1, 0, 0));
 }
 
@@ -94,25 +94,25 @@ pub async fn a_released_suspect_is_as_it_was_reserved<W: World>(world: W) {
 pub async fn a_start_that_is_taken_back_is_taken_back_once<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     stage.rows_earlier(LEASE).await;
     for _ in 0..2 {
         assert!(stage.store.uncount_start(&row, LEASE).await.unwrap());
         let reserved = stage.one_scheduled().await;
         assert_eq!((reserved.starts, reserved.token), (0, row.token));
     }
-    assert!(stage.take(Kind::Ordinary).await.is_empty(), "its lease has begun anew");
+    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "its lease has begun anew");
     stage.end_leases().await;
-    let taken = stage.take_one(Kind::Ordinary).await;
+    let taken = stage.take_one(RowKind::Ordinary).await;
     assert_eq!(taken.starts, 1, "nothing was charged");
     assert!(!stage.store.uncount_start(&row, LEASE).await.unwrap(), "another process has it");
     assert!(stage.store.uncount_start(&taken, LEASE).await.unwrap());
     let mut released = taken;
     released.starts = 0;
-    assert!(stage.store.record_result(&released, &Note::Released { due: LEASE }).await.unwrap());
-    assert!(stage.take(Kind::Ordinary).await.is_empty(), "it is not due yet");
+    assert!(stage.store.record_result(&released, &RowResult::Released { due: LEASE }).await.unwrap());
+    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is not due yet");
     stage.rows_earlier(LEASE).await;
-    assert_eq!(stage.take_one(Kind::Ordinary).await.starts, 1);
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.starts, 1);
 }
 
 /// Only the leases of rows that still have the token are extended.
@@ -121,9 +121,9 @@ pub async fn leases_are_extended_by_token<W: World>(world: W) {
     for key in ["a", "b", "c"] {
         stage.schedule(key).await;
     }
-    let rows = stage.take(Kind::Ordinary).await;
+    let rows = stage.take(RowKind::Ordinary).await;
     let (token, ids) = (rows[0].token.unwrap(), [rows[0].id, rows[1].id]);
-    let given_back = Note::GivenBack { due: LEASE * 9 };
+    let given_back = RowResult::GivenBack { due: LEASE * 9 };
     assert!(stage.store.record_result(&rows[1], &given_back).await.unwrap());
     stage.end_leases().await;
     let before = stage.scheduled().await;
@@ -143,7 +143,7 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
     }
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    let row = stage.take_one(Kind::Ordinary).await;
+    let row = stage.take_one(RowKind::Ordinary).await;
     let mut running = stage.begin().await;
     assert!(stage.store.start(&mut running, &row).await.unwrap());
     stage.store.extend(row.token.unwrap(), &[row.id], LEASE).await.unwrap();
@@ -155,16 +155,16 @@ pub async fn to_extend_a_lease_never_waits_for_a_row_that_runs<W: World>(world: 
 pub async fn take_suspect_never_takes_ordinary_rows<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.schedule("a").await;
-    assert!(stage.take(Kind::Suspect).await.is_empty());
-    assert_eq!(stage.take_one(Kind::Ordinary).await.identity, stage.id("a"));
+    assert!(stage.take(RowKind::Suspect).await.is_empty());
+    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, stage.id("a"));
 }
 
 /// Four starts without an outcome are the limit.
 pub async fn four_starts_are_not_taken_again<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 10).await;
-    assert!(stage.take(Kind::Suspect).await.is_empty());
-    assert!(stage.take(Kind::Ordinary).await.is_empty());
+    assert!(stage.take(RowKind::Suspect).await.is_empty());
+    assert!(stage.take(RowKind::Ordinary).await.is_empty());
 }
 
 /// The fourth holder may have begun just before the end of its lease: the row dies only long after that.
@@ -186,7 +186,7 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     assert!(stage.is_waiting("a").await);
 
     stage.schedule("three starts").await;
-    stage.take_one(Kind::Ordinary).await;
+    stage.take_one(RowKind::Ordinary).await;
     for _ in 0..2 {
         stage.end_leases().await;
         stage.begin_suspect().await;
@@ -211,11 +211,11 @@ pub async fn dead_letter_crashed_takes_no_more_than_its_limit<W: World>(world: W
 }
 
 /// A holder that comes back after the row died changes nothing.
-pub async fn a_judged_row_is_not_brought_back_by_its_old_holder<W: World>(world: W) {
+pub async fn a_crashed_row_is_not_revived_by_its_old_holder<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = crash_out(&stage, LEASE * 4).await;
     assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 1);
-    let note = Note::Failed { next: Ok(Duration::ZERO), error: String::new() };
+    let note = RowResult::Failed { next: Ok(Duration::ZERO), error: String::new() };
     assert!(!stage.store.record_result(&row, &note).await.unwrap());
     let mut txn = stage.begin().await;
     assert!(!stage.store.start(&mut txn, &row).await.unwrap());

@@ -20,7 +20,7 @@ pub async fn claim_and_write_commit_together_or_not_at_all<W: World>(world: W) {
     let mut txn = stage.claimed(&stage.id("lost")).await;
     stage.effect(&mut txn, "lost").await;
     stage.store.rollback(txn).await.unwrap();
-    assert_eq!((stage.effects("lost").await, stage.standing("lost").await), (0, None));
+    assert_eq!((stage.effects("lost").await, stage.existing_claim("lost").await), (0, None));
 }
 
 /// A dropped transaction, as by a cancelled handler, is rolled back by itself.
@@ -123,7 +123,7 @@ pub async fn a_commit_that_is_refused_writes_nothing<W: World>(world: W) {
     stage.execute(&mut txn, &format!("INSERT INTO {children} (parent) VALUES (1)")).await.unwrap();
     let committed = stage.commit(txn).await;
     assert!(matches!(committed, CommitResult::Refused(_)), "{committed:?}");
-    assert_eq!((stage.effects("a").await, stage.standing("a").await), (0, None));
+    assert_eq!((stage.effects("a").await, stage.existing_claim("a").await), (0, None));
     stage.process("a").await;
 }
 

@@ -6,13 +6,13 @@ use idem_faults::{Act, Mode, Scene, Site, Stage, Unacked, orders, until, within}
 use crate::everywhere::everywhere;
 
 everywhere! {
-    what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one
-    what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate
+    messages_in_hand_at_a_crash_are_processed_by_another_worker
+    a_message_committed_but_not_acked_at_a_crash_is_a_duplicate
     connections_that_are_cut_in_the_middle_of_work_lose_nothing_and_double_nothing
     a_dead_letter_without_a_key_that_comes_again_is_the_same_one
 }
 
-async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S: Site>(scene: &Scene<S>) {
+async fn messages_in_hand_at_a_crash_are_processed_by_another_worker<S: Site>(scene: &Scene<S>) {
     let crashing = scene.start_warm().await;
     // The messages behind them finish first, and must not settle them.
     let orders = [orders("held", 8, Act::Hold), orders("behind", 8, Act::Write)].concat();
@@ -37,7 +37,7 @@ async fn what_a_worker_had_in_hand_when_it_crashed_is_processed_by_another_one<S
     assert!(dead.is_empty(), "{dead:?}");
 }
 
-async fn what_was_committed_and_not_acked_when_the_worker_crashed_is_a_duplicate<S: Site>(scene: &Scene<S>) {
+async fn a_message_committed_but_not_acked_at_a_crash_is_a_duplicate<S: Site>(scene: &Scene<S>) {
     let (source, asked) = Unacked::new(scene.site.source().await);
     // A lane for each, since on a busy machine each may be a separate batch.
     let crashing = scene.start_from(source, |worker| worker.concurrency(16));
@@ -90,5 +90,5 @@ async fn a_dead_letter_without_a_key_that_comes_again_is_the_same_one<S: Site>(s
     scene.world.journal.until("it comes again", |journal| journal.count(dead) >= 1).await;
     // The counters in the broker's headers do not make it another message.
     let dead = scene.ends_with([], vec![other]).await;
-    assert_eq!(dead.iter().map(|row| row.sightings).collect::<Vec<_>>(), [2], "{dead:?}");
+    assert_eq!(dead.iter().map(|row| row.deliveries).collect::<Vec<_>>(), [2], "{dead:?}");
 }
