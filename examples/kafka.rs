@@ -1,4 +1,4 @@
-//! Consumes orders from Kafka and writes to PostgreSQL: the complete program of the README.
+//! Consumes orders from Kafka and writes to PostgreSQL.
 //!
 //! `eval "$(cargo xtask services up)"`, then `cargo run --example kafka --features postgres,kafka`.
 //! Publish `{"event_id": "2f1e...", "order_id": 7}` to the topic `orders`, twice.

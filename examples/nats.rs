@@ -1,4 +1,4 @@
-//! Consumes orders from NATS JetStream and writes to PostgreSQL: the complete program of the README.
+//! Consumes orders from NATS JetStream and writes to PostgreSQL.
 //!
 //! `eval "$(cargo xtask services up)"`, then `cargo run --example nats --features postgres,nats`.
 //! Publish `{"event_id": "2f1e...", "order_id": 7}` to the stream `orders`, twice.

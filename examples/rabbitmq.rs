@@ -1,4 +1,4 @@
-//! Consumes orders from RabbitMQ and writes to PostgreSQL: the complete program of the README.
+//! Consumes orders from RabbitMQ and writes to PostgreSQL.
 //!
 //! `eval "$(cargo xtask services up)"`, then `cargo run --example rabbitmq --features postgres,rabbitmq`.
 //! Publish `{"event_id": "2f1e...", "order_id": 7}` to the queue `orders`, twice.

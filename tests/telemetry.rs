@@ -1,14 +1,17 @@
 //! The telemetry of a worker: metrics by consumer, handler and outcome, and log lines of the right level.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use idem::prelude::*;
 use idem_test::{Broker, Publication};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use serde::{Deserialize, Serialize};
-use sqlx::SqliteConnection;
+use sqlx::{Connection, SqliteConnection};
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::Level;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -64,8 +67,12 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
     fn on_new_span(&self, attributes: &tracing::span::Attributes<'_>, _: &tracing::span::Id, _: Context<'_, S>) {
         let names = attributes.metadata().fields().iter().map(|field| field.name());
         self.0.lock().unwrap().1.extend(names);
+        let (name, target) = (attributes.metadata().name(), attributes.metadata().target());
+        assert_eq!(target == "idem_core::telemetry", name == "process", "the target of the span {name} is {target}");
     }
 }
+
+type Billing = Worker<Sqlite, idem_test::Queue, (), idem::codec::Json, idem::handler::WithHandlers>;
 
 /// Runs a worker on these messages until they are all settled, and returns the metrics and the lines.
 async fn run(messages: Vec<Publication>) -> (BTreeMap<String, f64>, Lines) {
@@ -74,19 +81,39 @@ async fn run(messages: Vec<Publication>) -> (BTreeMap<String, f64>, Lines) {
 
 /// The same in batches of at most this size.
 async fn run_in_batches(messages: Vec<Publication>, batch: usize) -> (BTreeMap<String, f64>, Lines) {
+    let file = tempfile::tempdir().unwrap();
+    run_on(&url(&file), messages, |worker| worker.batch(batch), 0).await
+}
+
+fn url(directory: &tempfile::TempDir) -> String {
+    format!("sqlite://{}/idem.db", directory.path().display())
+}
+
+/// Runs a worker with these settings until all messages are settled and at least so many outcomes are observed.
+async fn run_on(
+    url: &str,
+    messages: Vec<Publication>,
+    set: impl FnOnce(Billing) -> Billing,
+    outcomes: usize,
+) -> (BTreeMap<String, f64>, Lines) {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let _metrics = metrics::set_default_local_recorder(&recorder);
     let lines = Lines::default();
     let _lines = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
 
-    let file = tempfile::tempdir().unwrap();
-    let store = Sqlite::connect(&format!("sqlite://{}/idem.db", file.path().display())).await.unwrap();
+    let store = Sqlite::connect(url).await.unwrap();
     let broker = Broker::new();
     messages.into_iter().for_each(|message| broker.publish("orders", message));
-    let idle = broker.clone();
-    let worker = Worker::new("billing", store, broker.queue("orders")).handler::<order>().batch(batch);
-    worker.run_until(async move { idle.idle().await }).await.unwrap();
+    let (idle, observed) = (broker.clone(), watch::Sender::new(0));
+    let mut seen = observed.subscribe();
+    let worker = set(Worker::new("billing", store, broker.queue("orders")).handler::<order>());
+    let worker = worker.observe(move |_, _| observed.send_modify(|outcomes| *outcomes += 1));
+    let done = async move {
+        idle.idle().await;
+        seen.wait_for(|seen| *seen >= outcomes).await.unwrap();
+    };
+    timeout(Duration::from_secs(30), worker.run_until(done)).await.expect("the outcomes do not come").unwrap();
 
     let mut told = BTreeMap::new();
     for (key, unit, description, value) in snapshots.snapshot().into_vec() {
@@ -184,12 +211,52 @@ async fn a_failure_is_a_line_with_its_row_its_attempt_and_its_cause() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_a_line_with_its_key() {
-    for batch in [1, 2] {
-        let (_, lines) = run_in_batches(vec![message("a", false), message("a", true)], batch).await;
+async fn a_conflict_is_a_line_with_its_row_and_its_key() {
+    for (batch, inbox) in [(1, false), (2, false), (1, true), (2, true)] {
+        let (file, messages) = (tempfile::tempdir().unwrap(), vec![message("a", false), message("a", true)]);
+        let (_, lines) = run_on(&url(&file), messages, |worker| set(worker, batch, inbox), 0).await;
         let conflict = lines.line("reason=conflict");
         assert!(conflict.contains("another message was already claimed under the key a"), "{conflict:?}");
+        assert!(conflict.contains(" id="), "{conflict:?}");
     }
+}
+
+fn set(worker: Billing, batch: usize, inbox: bool) -> Billing {
+    let worker = worker.batch(batch);
+    if inbox { worker.inbox() } else { worker }
+}
+
+/// Changes idem's tables while no worker runs.
+async fn change(url: &str, sql: &'static str) {
+    let mut database = SqliteConnection::connect(url).await.unwrap();
+    sqlx::raw_sql(sql).execute(&mut database).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_old_is_a_line_with_its_row() {
+    for (batch, inbox) in [(1, false), (2, false), (1, true), (2, true)] {
+        let file = tempfile::tempdir().unwrap();
+        run_on(&url(&file), vec![message("a", false)], |worker| worker, 0).await;
+        change(&url(&file), "UPDATE idem_handlers SET pruned_through = unixepoch() * 1000").await;
+        let old = message("b", false).published_at(SystemTime::UNIX_EPOCH);
+        let (_, lines) = run_on(&url(&file), vec![old], |worker| set(worker, batch, inbox), 0).await;
+        let old = lines.line("reason=too old");
+        assert!(old.contains(" id=") && old.contains("it was published"), "{old:?}");
+    }
+}
+
+/// Nobody is there when the process ends. A later poll of the inbox finds it.
+#[tokio::test]
+async fn a_message_that_crashed_is_a_line_with_its_row_and_an_outcome() {
+    let file = tempfile::tempdir().unwrap();
+    run_on(&url(&file), vec![message("later", false)], |worker| worker, 0).await;
+    change(&url(&file), "UPDATE idem_inbox_messages SET starts = 4, due_at = 0").await;
+    let (told, lines) = run_on(&url(&file), Vec::new(), |worker| worker, 1).await;
+    let crashed = lines.line("reason=crashed");
+    for part in ["ERROR", "the message is a dead letter", " id=", "attempt=1", "4 times", "the key later"] {
+        assert!(crashed.contains(part), "{part:?} is not in {crashed:?}");
+    }
+    assert_eq!(told["idem_deliveries_total consumer=billing handler=order outcome=dead"], 1.0);
 }
 
 #[tokio::test]

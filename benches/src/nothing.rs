@@ -6,8 +6,8 @@ use std::time::Duration;
 use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
-    Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, Pruned, Replayed, RollbackResult, Row, RowKind,
-    RowResult, Stats, StoreError, TakeLimit, Transactions, Waiting,
+    Filter, HandlerId, History, Identity, InboxRows, NewRow, Operator, Page, Pruned, Replayed, RollbackResult, Row,
+    RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions, Waiting,
 };
 use idem::{Error, Key};
 use uuid::Uuid;
@@ -59,8 +59,8 @@ impl Claims for Nothing {
         Ok(())
     }
 
-    async fn has_history(&self, _: &str) -> Answer<bool> {
-        Ok(false)
+    async fn histories(&self, _: &str) -> Answer<Vec<History>> {
+        Ok(Vec::new())
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Answer<Vec<Option<Duration>>> {
@@ -141,8 +141,8 @@ impl InboxRows for Nothing {
         Ok(())
     }
 
-    async fn dead_letter_crashed(&self, _: &[HandlerId], _: Duration) -> Answer<u64> {
-        Ok(0)
+    async fn dead_letter_crashed(&self, _: &[HandlerId], _: Duration) -> Answer<Vec<Row>> {
+        Ok(Vec::new())
     }
 }
 

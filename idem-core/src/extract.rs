@@ -207,7 +207,7 @@ impl<S> Extract<S> for CloudEvent {
 /// # impl Bank { async fn refund(&self, _: i64, _: &str) -> Result<(), BoxError> { Ok(()) } }
 /// // The bank answers a second request with the same text by the result of the first.
 /// async fn refund(bank: &Bank, refund: Refund, IdempotencyKey(key): IdempotencyKey) -> Result<(), BoxError> {
-///     // All its bytes: the key as text is cut to 64 characters.
+///     // All its bytes: as text, a UUID and a string with its text look alike.
 ///     let key = format!("refund-{}", hex::encode(key.as_bytes()));
 ///     bank.refund(refund.cents, &key).await
 /// }

@@ -115,6 +115,8 @@ pub(crate) fn tell(id: Option<i64>, attempt: u32, state: Result<Duration, Reason
 /// The span of one delivery or one run from the inbox, named as in OpenTelemetry's messaging conventions.
 pub(crate) fn span(system: &'static str, consumer: &str, delivery: &Delivery) -> Span {
     let span = tracing::info_span!(
+        // The guide names it as the target to filter by, so it stays when this file moves.
+        target: "idem_core::telemetry",
         "process",
         otel.name = format_args!("process {}", delivery.source()),
         otel.kind = "consumer",

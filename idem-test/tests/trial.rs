@@ -4,11 +4,16 @@
 #[path = "worlds/sqlite.rs"]
 mod world;
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 
-use idem_core::{BoxError, Delivery, Handler, Key, KeyError, Outcome, Reason, Sqlite, State, permanent};
+use idem_core::{
+    BoxError, Codec, DecodeError, Delivery, Error, Handler, Key, KeyError, Outcome, PrepareError, Reason, Sqlite,
+    State, permanent,
+};
 use idem_test::conformance::store::{Setup, World};
+use idem_test::harness::Bench;
 use idem_test::{Crash, Publication, Trial};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
@@ -98,16 +103,24 @@ async fn trial<H>(shop: Shop) -> (Arc<SqliteWorld>, Trial<Sqlite>)
 where
     H: Handler<Message = Paid, Params = State<Shop>, Connection = SqliteConnection>,
 {
+    let world = world().await;
+    (world.clone(), bench(world, shop).handler::<H>().await.unwrap())
+}
+
+async fn world() -> Arc<SqliteWorld> {
     let world = Arc::new(SqliteWorld::make().await.unwrap());
     world.run("CREATE TABLE account (balance INTEGER NOT NULL); INSERT INTO account VALUES (0)").await;
-    let connect = {
+    world
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Sqlite, Error>> + Send>>;
+
+fn bench(world: Arc<SqliteWorld>, shop: Shop) -> Bench<impl Fn() -> Connecting + Send + Sync + 'static, Shop> {
+    let connect = move || -> Connecting {
         let world = world.clone();
-        move || {
-            let world = world.clone();
-            async move { world.store(Setup::default()).await }
-        }
+        Box::pin(async move { world.store(Setup::default()).await })
     };
-    (world, Trial::new(connect).state(shop).handler::<H>().await.unwrap())
+    Trial::new(connect).state(shop)
 }
 
 fn paid(id: u32) -> Paid {
@@ -203,6 +216,76 @@ impl Handler for Typed {
         sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
         Ok(())
     }
+}
+
+/// Takes the subjects of a pattern, and a header in their place.
+struct Routed;
+
+impl Handler for Routed {
+    const NAME: &'static str = "routed";
+    const EVENT: Option<&'static str> = Some("orders.*.paid");
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        Good::handle(paid, shop, tx).await
+    }
+}
+
+#[tokio::test]
+async fn a_handler_of_a_subject_pattern_is_tried() {
+    let world = world().await;
+    let trial = bench(world, Shop::default()).route_by_subject().handler::<Routed>().await.unwrap();
+    let sent = || trial.deliver_json(&paid(1)).unwrap();
+    let taken = sent().subject("orders.42.paid").times(2).await.unwrap();
+    assert_eq!(taken, [Outcome::Processed, Outcome::Duplicate]);
+    assert_eq!(sent().subject("orders.42.sent").once().await.unwrap(), [Outcome::dead(Reason::UnknownType)]);
+}
+
+#[tokio::test]
+async fn a_handler_of_a_type_in_a_header_is_tried() {
+    let world = world().await;
+    let trial = bench(world, Shop::default()).event_type("kind").handler::<Routed>().await.unwrap();
+    let sent = || trial.deliver_json(&paid(1)).unwrap();
+    assert_eq!(sent().header("kind", "orders.*.paid").once().await.unwrap(), [Outcome::Processed]);
+    assert_eq!(sent().event_type("orders.*.paid").once().await.unwrap(), [Outcome::dead(Reason::UnknownType)]);
+}
+
+/// Reads the text `ID AMOUNT`, after it has been told once that it may.
+#[derive(Default)]
+struct Words(AtomicBool);
+
+impl Codec<Paid> for Words {
+    fn decode(&self, delivery: &Delivery) -> Result<Paid, DecodeError> {
+        if !self.0.load(SeqCst) {
+            return Err(DecodeError::unprepared());
+        }
+        let (id, amount) = str::from_utf8(delivery.data())?.split_once(' ').ok_or("there are no two words")?;
+        Ok(Paid { id: id.parse()?, amount: amount.parse()? })
+    }
+
+    async fn prepare(&self, _: &Delivery) -> Result<(), PrepareError> {
+        self.0.store(true, SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_handler_of_another_codec_is_tried() {
+    let world = world().await;
+    let bench = bench(world.clone(), Shop::default()).codec(Words::default());
+    let trial = bench.handler::<Good>().await.unwrap();
+    let outcomes = trial.deliver("7 25").processes(2).crash(Crash::AfterCommit).times(2).await.unwrap();
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Duplicate), "{outcomes:?}");
+    assert_eq!(world.number("SELECT balance FROM account").await, 25);
+    assert_eq!(trial.deliver("{}").once().await.unwrap(), [Outcome::dead(Reason::Undecodable)]);
 }
 
 #[tokio::test]

@@ -69,8 +69,9 @@ fn document() -> Result<PathBuf> {
     let mut command = cargo(["doc", "--no-deps", "--lib", "--all-features", "--target-dir", "target/api"]);
     command.args(PUBLISHED.iter().flat_map(|name| ["--package", *name]));
     command.env("CARGO_BUILD_BUILD_DIR", std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| target.clone().into()));
+    // As docs.rs sets it, so that the features that the documentation names there are compiled once.
     command.env("RUSTDOC", std::env::current_exe().context("cannot tell where this program is")?);
-    command.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json").env(AS_RUSTDOC, "1");
+    command.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cfg docsrs").env(AS_RUSTDOC, "1");
     run(&mut command)?;
     Ok(target.join("api/doc"))
 }

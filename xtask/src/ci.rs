@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run};
 use crate::services::Up;
-use crate::{api, circles, demo, deny, layers, mutants, package, test};
+use crate::{api, circles, demo, deny, layers, mutants, package, readme, test};
 
 /// The feature sets of the facade that a user may select, each checked separately.
 const FEATURES: &[&[&str]] = &[
@@ -43,6 +43,7 @@ pub(crate) fn run_all(options: &Options) -> Result<()> {
     for features in FEATURES {
         run(cargo(["clippy", "--package", "idem-rs"]).args(*features).args(["--", "-D", "warnings"]))?;
     }
+    readme::check()?;
     package::check(&package::Options { verify: options.full })?;
     // All the following checks share the servers.
     let _servers = Up::new(false)?;

@@ -14,6 +14,7 @@ mod matrix;
 mod methods;
 mod mutants;
 mod package;
+mod readme;
 mod services;
 mod test;
 mod tree;
@@ -51,6 +52,8 @@ enum Chore {
     Matrix(matrix::Options),
     /// Create the packages for crates.io, and check that each contains its licences and README.
     Package(package::Options),
+    /// Compile the first programs of the README and of the guide with the dependencies that stand beside them.
+    Readme,
     /// Compare the public API of the published crates with the lists in docs/api.
     Api(api::Options),
     /// Check the licences, sources and advisories of all dependencies.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Chore::Mutants(options) => mutants::run(&options),
         Chore::Matrix(options) => matrix::run(&options),
         Chore::Package(options) => package::check(&options),
+        Chore::Readme => readme::check(),
         Chore::Api(options) => api::check(&options),
         Chore::Deny(options) => deny::check(&options),
     };

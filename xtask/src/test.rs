@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo::{cargo, root, run};
+use crate::cargo::{cargo, run};
 use crate::services::Up;
 
 #[derive(Args, Default)]
@@ -20,6 +20,15 @@ pub(crate) struct Options {
 const RUN: &[&str] = &["quickstart", "by_hand", "events", "ordering", "batch", "dead_letters", "http", "avro"];
 /// The examples that are tests.
 const TESTED: &[&str] = &["testing"];
+/// The examples that tests run, because they need a server, a signal or arguments.
+#[cfg(test)]
+const RUN_BY_TESTS: &[(&str, &str)] = &[
+    ("service", "tests/workers.rs"),
+    ("operator", "tests/operator.rs"),
+    ("rabbitmq", "tests/faults/tests/faults/example.rs"),
+    ("nats", "tests/faults/tests/faults/example.rs"),
+    ("kafka", "tests/faults/tests/faults/example.rs"),
+];
 
 /// Runs the examples, then the tests, so that the output ends with that of `cargo test`.
 pub(crate) fn test(options: &Options) -> Result<()> {
@@ -38,11 +47,10 @@ pub(crate) fn test(options: &Options) -> Result<()> {
 }
 
 fn examples() -> Result<()> {
-    let exists = |name: &&&str| root().join("examples").join(format!("{name}.rs")).exists();
-    for name in RUN.iter().filter(exists) {
+    for name in RUN {
         run(&mut cargo(["run", "--example", name]))?;
     }
-    for name in TESTED.iter().filter(exists) {
+    for name in TESTED {
         run(&mut cargo(["test", "--example", name]))?;
     }
     Ok(())
@@ -50,4 +58,33 @@ fn examples() -> Result<()> {
 
 fn names_package(arg: &str) -> bool {
     arg.starts_with("-p") || arg.starts_with("--package") || arg.starts_with("--manifest-path")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cargo::root;
+
+    #[test]
+    fn each_example_is_run_in_one_way_and_has_less_than_100_lines() {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(root().join("examples")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                let lines = fs::read_to_string(&path).unwrap().lines().count();
+                assert!(lines < 100, "{} has {lines} lines", path.display());
+                files.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+            }
+        }
+        let by_tests = RUN_BY_TESTS.iter().map(|(name, _)| name);
+        let mut named: Vec<_> = RUN.iter().chain(TESTED).chain(by_tests).map(ToString::to_string).collect();
+        files.sort();
+        named.sort();
+        assert_eq!(files, named, "the files on the left, the lists on the right");
+        for (name, test) in RUN_BY_TESTS {
+            assert!(fs::read_to_string(root().join(test)).is_ok(), "{test}, which runs {name}, is not there");
+        }
+    }
 }

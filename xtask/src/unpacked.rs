@@ -8,8 +8,19 @@ use toml::{Table, Value};
 
 use crate::cargo::{PUBLISHED, cargo, root, run};
 
-/// Checks that the packages in `target/package` compile with all features, each with the packages of the others, so that
-/// no package lacks a file. Dependencies from crates.io are those that the workspace has compiled, so it is quick.
+/// What is also compiled by itself. Together, a package has the features that another one asks of its dependencies, and
+/// may lack them.
+const SINGLE: &[&[&str]] = &[
+    &["--package", "idem-rs", "--no-default-features", "--features", "postgres"],
+    &["--package", "idem-test"],
+    &["--package", "idem-kafka"],
+    &["--package", "idem-nats"],
+    &["--package", "idem-rabbitmq"],
+];
+
+/// Checks that the packages in `target/package` compile, each with the packages of the others, so that no package lacks a
+/// file: all together with all features, and those of [`SINGLE`] by themselves. Dependencies from crates.io are mostly
+/// those that the workspace has compiled, so it is quick.
 pub(crate) fn check() -> Result<()> {
     let target = root().join("target");
     let dir = target.join("package/unpacked");
@@ -27,9 +38,13 @@ pub(crate) fn check() -> Result<()> {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).context("cannot read Cargo.toml")?;
     fs::write(dir.join("Cargo.toml"), manifest(&workspace)?)?;
     fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock"))?;
-    let mut command = cargo(["check", "--workspace", "--all-features", "--lib", "--target-dir", "target"]);
-    command.env("CARGO_BUILD_BUILD_DIR", std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| target.into()));
-    run(command.current_dir(dir))
+    let build = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| target.into());
+    let together: &[&str] = &["--workspace", "--all-features"];
+    for which in [together].iter().chain(SINGLE) {
+        let mut command = cargo(["check", "--lib", "--target-dir", "target"]);
+        run(command.args(*which).env("CARGO_BUILD_BUILD_DIR", &build).current_dir(&dir))?;
+    }
+    Ok(())
 }
 
 /// The folder of a package. All crates have the version of this one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use crate::runtime::{Pipeline, Progress, warn_of_refusal};
-use crate::store::{Row, RowResult, StoreError};
+use crate::store::{MAX_STARTS, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
@@ -78,6 +78,17 @@ impl<S: Store> Pipeline<S> {
             tracing::debug!(%fault, "the start was not refunded");
         }
         None
+    }
+
+    /// Reports a row that the inbox has made dead because processes ended on it.
+    pub(super) async fn report_crashed(&self, row: &Row) {
+        let error = format!(
+            "the process ended {MAX_STARTS} times while the message with the key {} ran, the last two times while nothing ran \
+             beside it",
+            row.identity.key
+        );
+        let note = RowResult::Dead { reason: Reason::Crashed, error };
+        self.conclude_row(row, async { rejected(row, true, note) }).await;
     }
 }
 

@@ -139,15 +139,19 @@ impl<S: Store> Pipeline<S> {
         let mut txn = self.store.begin(self.settings.handler_timeout).await?;
         drop(held);
         let claimed = self.store.claim(&mut txn, identity, ClaimState::Waiting).await?;
-        let classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
+        let mut classified = self.classify_in(&mut txn, &row.delivery, identity, claimed).await?;
         let (delivery, attempts, due) = (&row.delivery, row.attempts, Duration::ZERO);
-        let state = match &classified {
-            Classified::New => Some((Ok(due), row.error.as_str())),
-            Classified::TooOld(why) => Some((Err(Reason::TooOld), why.as_str())),
-            _ => None,
-        };
-        if let Some((state, error)) = state {
-            self.store.insert(&mut txn, &NewRow { identity, delivery, attempts, state, error }).await?;
+        match &mut classified {
+            Classified::New => {
+                let new = NewRow { identity, delivery, attempts, state: Ok(due), error: &row.error };
+                self.store.insert(&mut txn, &new).await?;
+            }
+            Classified::TooOld(dead) => {
+                let state = Err(Reason::TooOld);
+                let new = NewRow { identity, delivery, attempts, state, error: &dead.error };
+                dead.row = Some(self.store.insert(&mut txn, &new).await?);
+            }
+            _ => {}
         }
         let outcome = match &classified {
             Classified::New => Outcome::Scheduled { attempt: attempts, due },

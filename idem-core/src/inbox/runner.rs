@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Pipeline, jittered};
-use crate::store::{HandlerId, MAX_STARTS, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{HandlerId, JUDGE_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
 use super::memory::Memory;
@@ -83,17 +83,16 @@ impl<S: Store> Runner<S> {
         let due = store.poll_due_since(&self.handlers, lease, self.looks.due(began)).await?;
         self.polled = Some(Instant::now());
         self.looks.polled(began, due.ordinary, due.suspect);
-        if due.crashed {
-            let crashed = store.dead_letter_crashed(&self.handlers, lease).await?;
-            if crashed > 0 {
-                tracing::error!(crashed, "messages on which the process ended {MAX_STARTS} times are dead letters");
-            }
-        }
+        let crashed = if due.crashed { store.dead_letter_crashed(&self.handlers, lease).await? } else { Vec::new() };
         drop(own);
+        // If this process ends here, or the answer was lost, they are dead letters that nobody has told of.
+        for row in &crashed {
+            self.pipeline.report_crashed(row).await;
+        }
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
         let suspects = due.suspect && self.suspects(due.ordinary).await?;
         let ordinary = due.ordinary && self.ordinary(running).await?;
-        Ok(suspects || ordinary)
+        Ok(suspects || ordinary || crashed.len() == JUDGE_AT_ONCE as usize)
     }
 
     /// Starts as many rows as can begin at once. Returns whether at least that many were due.

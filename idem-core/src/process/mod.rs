@@ -203,8 +203,8 @@ impl<S: Store> Pipeline<S> {
             route.meters.claim.record(opened - began);
             let txn = match claimed {
                 Ok((txn, Classified::New)) => txn,
-                Ok((txn, Classified::TooOld(why))) => {
-                    return Ok(self.dead_letter_too_old(txn, delivery, identity, &why).await);
+                Ok((txn, Classified::TooOld(dead))) => {
+                    return Ok(self.dead_letter_too_old(txn, delivery, identity, &dead.error).await);
                 }
                 Ok((txn, known)) => return Ok(self.answer(txn, route, &known).await),
                 Err(step) => return Ok(step),

@@ -7,7 +7,7 @@ use crate::runtime::{HoldReason, Pipeline, Progress};
 use crate::store::{ClaimState, Claimed, Identity, NewRow, StoreError};
 use crate::{Delivery, Reason, Store};
 
-use super::classify::Classified;
+use super::classify::{Classified, DeadByClaim};
 use super::committed::committed;
 
 impl<S: Store> Pipeline<S> {
@@ -46,12 +46,12 @@ impl<S: Store> Pipeline<S> {
             return Ok(classified);
         }
         let existing = self.store.existing_claim(txn, identity.handler, &identity.key).await?;
-        let classified = self.classify(message, Claimed::Found(existing));
-        match &classified {
+        let mut classified = self.classify(message, Claimed::Found(existing));
+        match &mut classified {
             Classified::Duplicate(None) => {
                 self.store.count_duplicate(txn, identity, self.settings.is_unordered()).await?
             }
-            Classified::Conflict(error) => self.conflict(txn, delivery, identity, error).await?,
+            Classified::Conflict(dead) => self.insert_dead(txn, message, Reason::Conflict, dead).await?,
             _ => {}
         }
         Ok(classified)
@@ -71,15 +71,16 @@ impl<S: Store> Pipeline<S> {
         classified.outcome(&route.meters).map_or(Progress::Hold(HoldReason::Again), Progress::Done)
     }
 
-    /// Writes the row of a different message under a key that is already claimed.
-    pub(super) async fn conflict(
+    /// Writes the row of a message that is dead by its claim alone.
+    pub(super) async fn insert_dead(
         &self,
         txn: &mut S::Txn,
-        delivery: &Delivery,
-        identity: &Identity,
-        error: &str,
+        (identity, delivery): (&Identity, &Delivery),
+        reason: Reason,
+        dead: &mut DeadByClaim,
     ) -> Result<(), StoreError> {
-        let row = NewRow { identity, delivery, attempts: 0, state: Err(Reason::Conflict), error };
-        self.store.insert(txn, &row).await.map(drop)
+        let row = NewRow { identity, delivery, attempts: 0, state: Err(reason), error: &dead.error };
+        dead.row = Some(self.store.insert(txn, &row).await?);
+        Ok(())
     }
 }

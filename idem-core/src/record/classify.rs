@@ -12,15 +12,30 @@ use crate::{Delivery, Outcome, Reason, Store, telemetry};
 pub(crate) enum Classified {
     /// The current transaction has inserted its claim.
     New,
-    /// As `New`, but whether the message was processed before is unknown; contains the reason.
-    TooOld(String),
+    /// As `New`, but whether the message was processed before is unknown.
+    TooOld(DeadByClaim),
     /// A duplicate of the message that holds the claim, with the time since that was processed (`None`: it is in the
     /// inbox).
     Duplicate(Option<Duration>),
-    /// Another message holds the claim; contains the text of the log and of the dead letter.
-    Conflict(String),
+    /// Another message holds the claim.
+    Conflict(DeadByClaim),
     /// The claim was removed meanwhile; start over.
     Gone,
+}
+
+/// Why a message is dead by its claim alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeadByClaim {
+    /// The text of the log and of the dead letter.
+    pub(crate) error: String,
+    /// Its row, once that is inserted.
+    pub(crate) row: Option<i64>,
+}
+
+impl DeadByClaim {
+    fn new(error: String) -> Self {
+        Self { error, row: None }
+    }
 }
 
 /// Classifies a message by the result of its claim. Calls `too_old` only if the claim is new.
@@ -30,11 +45,15 @@ pub(crate) fn classify(
     too_old: impl FnOnce(Option<SystemTime>) -> Option<String>,
 ) -> Classified {
     match claimed {
-        Claimed::New { pruned_through } => too_old(pruned_through).map_or(Classified::New, Classified::TooOld),
+        Claimed::New { pruned_through } => match too_old(pruned_through) {
+            Some(error) => Classified::TooOld(DeadByClaim::new(error)),
+            None => Classified::New,
+        },
         Claimed::Found(None) => Classified::Gone,
         Claimed::Found(Some(claim)) if claim.fingerprint == identity.fingerprint => Classified::Duplicate(claim.age),
         Claimed::Found(Some(_)) => {
-            Classified::Conflict(format!("another message was already claimed under the key {}", identity.key))
+            let error = format!("another message was already claimed under the key {}", identity.key);
+            Classified::Conflict(DeadByClaim::new(error))
         }
     }
 }
@@ -43,8 +62,8 @@ impl Classified {
     /// Logs that the message is dead by its claim alone, after that was committed.
     pub(crate) fn tell(&self) {
         match self {
-            Self::TooOld(why) => telemetry::tell(None, 0, Err(Reason::TooOld), why),
-            Self::Conflict(error) => telemetry::tell(None, 0, Err(Reason::Conflict), error),
+            Self::TooOld(dead) => telemetry::tell(dead.row, 0, Err(Reason::TooOld), &dead.error),
+            Self::Conflict(dead) => telemetry::tell(dead.row, 0, Err(Reason::Conflict), &dead.error),
             Self::New | Self::Duplicate(_) | Self::Gone => {}
         }
     }
@@ -89,8 +108,9 @@ mod tests {
             Identity { handler: HandlerId(1), key: Key::of("a").unwrap(), fingerprint: Fingerprint::of(b"ours") };
         let new = Claimed::New { pruned_through: None };
         let pruned = Claimed::New { pruned_through: Some(SystemTime::UNIX_EPOCH) };
-        let old = || Classified::TooOld("old".to_owned());
-        let conflict = || Classified::Conflict("another message was already claimed under the key a".to_owned());
+        let dead = |error: &str| DeadByClaim::new(error.to_owned());
+        let old = || Classified::TooOld(dead("old"));
+        let conflict = || Classified::Conflict(dead("another message was already claimed under the key a"));
         let table = [
             (new, Classified::New),
             (pruned, old()),
@@ -122,8 +142,8 @@ mod tests {
         let table = [
             (Classified::New, None),
             (Classified::Gone, None),
-            (Classified::TooOld(String::new()), dead(Reason::TooOld)),
-            (Classified::Conflict(String::new()), dead(Reason::Conflict)),
+            (Classified::TooOld(DeadByClaim::new(String::new())), dead(Reason::TooOld)),
+            (Classified::Conflict(DeadByClaim::new(String::new())), dead(Reason::Conflict)),
             (Classified::Duplicate(None), Some(Outcome::Duplicate)),
             (Classified::Duplicate(Some(AGE)), Some(Outcome::Duplicate)),
         ];

@@ -21,14 +21,10 @@ impl Known {
         (self.identity.handler.0, self.identity.key.as_bytes())
     }
 
-    /// Returns its row if its claim is new: due now, or dead if the message is too old.
-    fn row<'a>(&'a self, classified: &'a Classified) -> Option<NewRow<'a>> {
-        let (state, error) = match classified {
-            Classified::New => (Ok(Duration::ZERO), ""),
-            Classified::TooOld(why) => (Err(Reason::TooOld), why.as_str()),
-            _ => return None,
-        };
-        Some(NewRow { identity: &self.identity, delivery: &self.delivery, attempts: 0, state, error })
+    /// Returns its row, which is due now.
+    fn row(&self) -> NewRow<'_> {
+        let state = Ok(Duration::ZERO);
+        NewRow { identity: &self.identity, delivery: &self.delivery, attempts: 0, state, error: "" }
     }
 }
 
@@ -57,11 +53,13 @@ impl<S: Store> Pipeline<S> {
             for (at, Known { delivery, identity }) in group.iter().enumerate() {
                 // The first message of a key has claimed it, and the others find that claim.
                 let claimed = if at == 0 && new { claimed } else { Claimed::Found(claim) };
-                let classified = self.classify((identity, delivery), claimed);
-                match &classified {
+                let mut classified = self.classify((identity, delivery), claimed);
+                match &mut classified {
                     // A duplicate of a claim that was just made is not counted: its row is not a dead letter.
                     Classified::Duplicate(None) if !new => duplicates.push(identity),
-                    Classified::Conflict(error) => self.conflict(txn, delivery, identity, error).await?,
+                    Classified::Conflict(dead) => {
+                        self.insert_dead(txn, (identity, delivery), Reason::Conflict, dead).await?;
+                    }
                     _ => {}
                 }
                 answers.push(classified);
@@ -95,9 +93,18 @@ impl<S: Store> Pipeline<S> {
         txn: &mut S::Txn,
         messages: &[&Known],
     ) -> Result<Vec<Classified>, StoreError> {
-        let classified = self.classify_many(txn, messages, ClaimState::Waiting).await?;
-        let rows: Vec<NewRow<'_>> =
-            messages.iter().zip(&classified).filter_map(|(message, it)| message.row(it)).collect();
+        let mut classified = self.classify_many(txn, messages, ClaimState::Waiting).await?;
+        let mut rows = Vec::with_capacity(messages.len());
+        for (message, classified) in messages.iter().zip(&mut classified) {
+            match classified {
+                Classified::New => rows.push(message.row()),
+                // One by one, since their ids are told, and they are rare.
+                Classified::TooOld(dead) => {
+                    self.insert_dead(txn, (&message.identity, &message.delivery), Reason::TooOld, dead).await?;
+                }
+                _ => {}
+            }
+        }
         if !rows.is_empty() {
             self.store.insert_many(txn, &rows).await?;
         }

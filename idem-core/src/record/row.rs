@@ -77,7 +77,7 @@ impl<S: Store> Pipeline<S> {
         let (state, error) = match &classified {
             Classified::New => (state, error),
             // A message that is already dead keeps its reason.
-            Classified::TooOld(why) => state.map_or((state, error), |_| (Err(Reason::TooOld), why.as_str())),
+            Classified::TooOld(dead) => state.map_or((state, error), |_| (Err(Reason::TooOld), dead.error.as_str())),
             known => return self.answer(txn, route, known).await,
         };
         let row = NewRow { identity, delivery, attempts, state, error };

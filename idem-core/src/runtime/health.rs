@@ -90,6 +90,16 @@ impl Health {
     /// Resumes consumption after the worker has paused it by itself. The deliveries that it holds then become dead
     /// letters, like those before; if the limit is reached again, the worker pauses again. Does nothing if the worker
     /// is not paused. Of several workers: resumes each.
+    ///
+    /// ```
+    /// # use idem_core::Health;
+    /// /// For a route that an operator calls when the producer is repaired. Returns why consumption was paused.
+    /// fn resume(health: &Health) -> Option<String> {
+    ///     let why = health.paused();
+    ///     health.resume();
+    ///     why
+    /// }
+    /// ```
     pub fn resume(&self) {
         self.0.iter().for_each(|state| drop(state.paused.send_replace(None)));
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Key;
 
-use super::{ClaimState, Claimed, ExistingClaim, HandlerId, Identity, StoreError, Transactions};
+use super::{ClaimState, Claimed, ExistingClaim, HandlerId, History, Identity, StoreError, Transactions};
 
 /// The handlers in a store and their claims. Claims are inserted, read and reopened in a transaction.
 pub trait Claims: Transactions {
@@ -20,8 +20,8 @@ pub trait Claims: Transactions {
     /// handler whose row another worker has locked, or has updated within the last half minute.
     fn record_seen(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Returns whether any handler of this consumer has, or has had, a claim.
-    fn has_history(&self, consumer: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    /// Returns the handlers of this consumer that have, or have had, a claim.
+    fn histories(&self, consumer: &str) -> impl Future<Output = Result<Vec<History>, StoreError>> + Send;
 
     /// Returns how long processed claims of these handlers are kept, in the order given: the greatest value with which
     /// a store has registered them, unless an operator has changed it. `None`: they are kept forever.

@@ -146,11 +146,11 @@ pub trait InboxRows: Transactions {
     /// Refunds the start of a row whose lease was lost, whoever holds it now; never below 0, and the token stays.
     fn refund_start(&self, row: &Row) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Turns the rows that have 4 starts without a result, and whose last lease has been over for three leases, into
-    /// dead letters with reason `crashed`. Returns their number.
+    /// Turns rows that have 4 starts without a result, and whose last lease has been over for three leases, into dead
+    /// letters with reason `crashed`: at most [`JUDGE_AT_ONCE`](super::JUDGE_AT_ONCE) of them. Returns the rows.
     fn dead_letter_crashed(
         &self,
         handlers: &[HandlerId],
         lease: Duration,
-    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 }

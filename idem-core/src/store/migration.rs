@@ -3,6 +3,14 @@
 /// One migration of a store: the SQL that `connect` runs, for those who run it by hand, because the role of their
 /// workers may not create tables. See [`Postgres::migrations`](crate::Postgres::migrations) and
 /// [`Sqlite::migrations`](crate::Sqlite::migrations).
+///
+/// ```
+/// # use idem_core::store::Migration;
+/// /// Writes each migration as a file, for the tool that the database's owner runs.
+/// fn write(migrations: &[Migration], folder: &std::path::Path) -> std::io::Result<()> {
+///     migrations.iter().try_for_each(|migration| std::fs::write(folder.join(migration.name), migration.sql))
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {

@@ -5,7 +5,7 @@
 //! | `transactions`, `claims`, `inbox_rows`, `operator` | the four traits of a store |
 //! | `handler_id`, `claim`, `row`, `filter` | ids of handlers, claims, inbox rows, and which rows an operator means |
 //! | `limit`, `replayed`, `stats` | which due rows are taken, and the answers to an operator and to the gauges |
-//! | `waiting` | handlers with inbox rows |
+//! | `waiting` | handlers with inbox rows or claims |
 //! | `envelope` | the encoding of a delivery's facts in a row |
 //! | `error` | why one of idem's own statements failed |
 //! | `connection_share` | the connections, which workers share |
@@ -51,10 +51,10 @@ pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 pub use migration::Migration;
 pub use operator::Operator;
 pub use replayed::{Page, Replayed, ReplayedAll};
-pub use row::{JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
+pub use row::{JUDGE_AT_ONCE, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
-pub use waiting::{Cures, SEEN_RECENTLY, Waiting};
+pub use waiting::{Cures, History, SEEN_RECENTLY, Waiting};
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox
 /// decide, for all databases alike, when and in which order the methods are called.

@@ -36,8 +36,21 @@ impl<'a> NewRow<'a> {
     }
 }
 
-/// An inbox row. [`Inbox::get`](crate::Inbox::get) has an example. A store outside this crate starts with [`Row::new`]
-/// and sets the fields that it has read.
+/// An inbox row. A store outside this crate starts with [`Row::new`] and sets the fields that it has read.
+///
+/// ```
+/// # use idem_core::{Inbox, Store, store::{Filter, Page, Row}};
+/// /// One line for an operator.
+/// fn line(row: &Row) -> String {
+///     let (key, reason) = (row.identity.key, row.reason.map_or("scheduled", |reason| reason.as_str()));
+///     format!("{} {} {key}: {reason} after {} attempts: {}", row.id, row.handler, row.attempts, row.error)
+/// }
+/// # async fn list<S: Store>(inbox: &Inbox<S>) -> Result<(), idem_core::Error> {
+/// for row in inbox.list(&Filter::new(), Page::new(20)).await? {
+///     println!("{}", line(&row));
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Row {
@@ -170,3 +183,5 @@ pub const MAX_BREAKS: u32 = 10;
 pub const MAX_STARTS: u32 = 4;
 /// The number of leases for which the last lease must be over before a row becomes a dead letter.
 pub const JUDGE_LEASES: u32 = 3;
+/// How many rows become dead letters in one statement, because each of them is read for its report.
+pub const JUDGE_AT_ONCE: u32 = 20;

@@ -1,4 +1,4 @@
-//! Handlers with inbox rows, and SQL for the rows if no worker has the handler.
+//! Handlers with inbox rows or claims, and SQL for them if no worker has the handler.
 
 use std::time::Duration;
 
@@ -20,6 +20,25 @@ impl Waiting {
     /// A handler whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration) -> Self {
         Self { handler: handler.into(), seen }
+    }
+}
+
+/// A handler that has claims, or has had some that were pruned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct History {
+    /// The name of the handler.
+    pub handler: String,
+    /// The time since a worker last had it: a minute or less while one has it.
+    pub seen: Duration,
+    /// Whether it has claims now, so that copies of its messages are recognized.
+    pub has_claims: bool,
+}
+
+impl History {
+    /// A handler whose last worker had it this long ago.
+    pub fn new(handler: impl Into<String>, seen: Duration, has_claims: bool) -> Self {
+        Self { handler: handler.into(), seen, has_claims }
     }
 }
 

@@ -16,6 +16,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// conflict or an undecodable message is dead at once. A replayed message runs out of order.
     ///
     /// An order that the broker cannot keep is an error when the worker starts.
+    ///
+    /// ```
+    /// # use idem_core::{DeliveryOrder, Source, Store, Worker};
+    /// # fn add<S: Store>(store: S, orders: impl Source) {
+    /// // All messages of the queue, one after another.
+    /// let worker = Worker::new("billing", store, orders).order(DeliveryOrder::Queue);
+    /// # }
+    /// ```
     pub fn order(mut self, order: DeliveryOrder) -> Self {
         self.settings.order = order;
         self
@@ -118,6 +126,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Without this option, the worker warns of such rows when it starts if a worker of this consumer had their handler
     /// within a day ([`SEEN_RECENTLY`](crate::store::SEEN_RECENTLY)), and refuses to start if none had. Both messages
     /// name each remedy. If rows become unregistered while the worker runs, it warns within an hour.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker};
+    /// # fn add<S: Store>(store: S, orders: impl Source) {
+    /// // The dead letters of a handler that was removed are kept until somebody has looked at them.
+    /// let worker = Worker::new("billing", store, orders).allow_unregistered_rows();
+    /// # }
+    /// ```
     pub fn allow_unregistered_rows(mut self) -> Self {
         self.settings.allow_unregistered_rows = true;
         self
@@ -148,6 +164,14 @@ impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
 
     /// Disables the unfit limit: each delivery for which no handler can be called becomes a dead letter, however many
     /// there are.
+    ///
+    /// ```
+    /// # use idem_core::{Source, Store, Worker};
+    /// # fn add<S: Store>(store: S, events: impl Source) {
+    /// // Most messages of this queue are of types that no handler takes, and are kept as dead letters.
+    /// let worker = Worker::new("audit", store, events).no_unfit_limit();
+    /// # }
+    /// ```
     pub fn no_unfit_limit(mut self) -> Self {
         self.settings.unfit_limit = None;
         self

@@ -10,15 +10,23 @@ use crate::telemetry::Meters;
 use crate::{Error, Store};
 
 use super::Unregistered;
+use super::renamed::Renamed;
 
-/// Registers the handlers and records that a worker has them. Fails if the inbox has rows that no worker would ever
-/// run.
+/// The handlers of a worker, registered.
+pub(super) struct Registration<S: Store> {
+    pub(super) routes: Routes<S>,
+    /// Whether this consumer has handled any message before, under any of its handlers.
+    pub(super) has_history: bool,
+}
+
+/// Registers the handlers and records that a worker has them. Warns if one of them may be another one under a new name.
+/// Fails if the inbox has rows that no worker would ever run.
 pub(super) async fn register<S: Store>(
     consumer: &str,
     store: &S,
     handlers: &[Arc<dyn Registered<S>>],
     settings: &Settings,
-) -> Result<Routes<S>, Error> {
+) -> Result<Registration<S>, Error> {
     let failed = |fault: StoreError| Error::Database {
         what: format!("could not register the handlers of {consumer:?}"),
         source: fault.into(),
@@ -29,11 +37,13 @@ pub(super) async fn register<S: Store>(
     // Recorded before any check can fail: if two workers would each refuse because of the other's rows, the one that
     // starts second succeeds.
     store.record_seen(&ids).await.map_err(failed)?;
+    let (cures, mut waiting) = (|handler: &str, new: &str| store.cures(consumer, handler, new), Vec::new());
     if !settings.allow_unregistered_rows {
-        let waiting = store.waiting(consumer).await.map_err(failed)?;
-        Unregistered { consumer, names: &names[1..] }
-            .check(&waiting, |handler, new| store.cures(consumer, handler, new))?;
+        waiting = store.waiting(consumer).await.map_err(failed)?;
+        Unregistered { consumer, names: &names[1..] }.check(&waiting, cures)?;
     }
+    let histories = store.histories(consumer).await.map_err(failed)?;
+    Renamed { consumer, names: &names[1..] }.check(&histories, &waiting, cures);
     let mut ids = ids.into_iter().zip(retentions);
     let Some((nobody, _)) = ids.next() else {
         return Err(Error::Config("the store has registered no handler".to_owned()));
@@ -46,19 +56,12 @@ pub(super) async fn register<S: Store>(
         retry: handler.limits().retry.unwrap_or(settings.retry),
         handler: handler.clone(),
     };
-    Ok(Routes {
+    let routes = Routes {
         routes: ids.zip(handlers).map(route).collect(),
         nobody,
         nobody_meters: Meters::new(consumer, ""),
         route_by: settings.route_by.clone(),
         fan_out: settings.fan_out,
-    })
-}
-
-/// Returns whether this consumer has handled any message before, under any of its handlers.
-pub(super) async fn has_history<S: Store>(consumer: &str, store: &S) -> Result<bool, Error> {
-    store.has_history(consumer).await.map_err(|fault| Error::Database {
-        what: format!("could not look for claims of {consumer:?}"),
-        source: fault.into(),
-    })
+    };
+    Ok(Registration { routes, has_history: !histories.is_empty() })
 }

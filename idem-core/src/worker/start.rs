@@ -17,9 +17,10 @@ use crate::store::ConnectionShare;
 use crate::telemetry::{self, ConsumerMetrics};
 use crate::{Error, Source, Store, SubscribeOptions, age};
 
+use super::fitness;
 use super::parts::Parts;
 use super::receive::CLOSE;
-use super::{fitness, register};
+use super::register::{self, Registration};
 
 /// A worker that has subscribed, and whose tasks have not started.
 pub(super) struct Started<S: Store, Src> {
@@ -37,13 +38,14 @@ pub(super) async fn start<S: Store, Src: Source>(
 ) -> Result<Option<Started<S, Src>>, Error> {
     check(&parts)?;
     let connections = parts.store.share_connections(parts.settings.connections())?;
-    let routes = register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
+    let Registration { routes, has_history } =
+        register::register(&parts.consumer, &parts.store, &parts.handlers, &parts.settings).await?;
     let options = SubscribeOptions {
         consumer: parts.consumer.clone(),
         max_unsettled: u16::try_from(parts.settings.unsettled()).unwrap_or(u16::MAX),
         handler_timeout: routes.longest_timeout(),
         order: parts.settings.order,
-        has_history: register::has_history(&parts.consumer, &parts.store).await?,
+        has_history,
     };
     let opened = tokio::select! {
         opened = parts.source.subscribe(options.clone()) => opened,

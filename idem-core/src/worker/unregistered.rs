@@ -58,10 +58,7 @@ impl Unregistered<'_> {
         } else {
             format!("and which no worker has had for {}: nobody runs them", ago(*seen))
         };
-        let others = match names {
-            [] | [_] => String::new(),
-            [first, others @ ..] => format!(" (or, in the place of {first:?}, to one of {others:?})"),
-        };
+        let others = others(names);
         format!(
             "the inbox has rows of {consumer:?} for the handler {handler:?}, which this worker does not have, {seen}. If a \
              release was rolled back, its next start runs them. If the handler has another name now, let it keep the old \
@@ -75,8 +72,16 @@ impl Unregistered<'_> {
     }
 }
 
+/// Names the handlers to which one could be renamed instead of the first.
+pub(super) fn others(names: &[&str]) -> String {
+    match names {
+        [] | [_] => String::new(),
+        [first, others @ ..] => format!(" (or, in the place of {first:?}, to one of {others:?})"),
+    }
+}
+
 /// Formats a duration, from two minutes on without its seconds.
-fn ago(time: Duration) -> FormattedDuration {
+pub(super) fn ago(time: Duration) -> FormattedDuration {
     let seconds = time.as_secs();
     format_duration(Duration::from_secs(if seconds < 120 { seconds } else { seconds / 60 * 60 }))
 }

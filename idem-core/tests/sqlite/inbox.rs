@@ -75,11 +75,11 @@ async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
     }
     assert_eq!(take(RowKind::Suspect).await.len(), 0);
     assert_eq!(due(LONG).await, DueRows::default());
-    assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap(), 0);
+    assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap().len(), 0);
 
     world.sql("UPDATE idem_inbox_messages SET due_at = due_at - 200000").await;
     assert!(due(LONG).await.crashed);
-    assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap(), 1);
+    assert_eq!(world.store.dead_letter_crashed(&handlers, LONG).await.unwrap().len(), 1);
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
     assert_eq!((dead[0].reason, dead[0].token), (Some(Reason::Crashed), None));
 

@@ -11,9 +11,10 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::runtime::Builder;
 use uuid::Uuid;
 
+use super::bench::Bench;
 use super::cleanup::Cleanup;
 use super::connect::Connect;
-use super::trial::{Bench, Trial};
+use super::trial::Trial;
 
 /// How long the removal of a schema may take. A process that has crashed in a trial holds its locks until the server
 /// notices.
@@ -58,7 +59,7 @@ impl Trial<()> {
     }
 }
 
-impl<St> Bench<FreshSchema, St> {
+impl<St, C> Bench<FreshSchema, St, C> {
     /// Creates the tables of the handler in the schema of the trial by this SQL, with which they are removed. The handler
     /// finds them by their plain names: its search path is the schema of the trial, and then `public`.
     ///

@@ -41,6 +41,7 @@
 //! # Ok(()) }
 //! ```
 
+mod bench;
 mod cleanup;
 mod connect;
 mod crash;
@@ -53,9 +54,10 @@ mod source;
 mod store;
 mod trial;
 
+pub use bench::Bench;
 pub use crash::Crash;
 #[cfg(feature = "postgres")]
 pub use fresh_schema::FreshSchema;
 pub use one_effect::ToPublication;
 pub use sending::Sending;
-pub use trial::{Bench, Trial};
+pub use trial::Trial;

@@ -4,22 +4,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use idem_core::store::{Filter, Page, Row};
-use idem_core::{
-    Codec, Error, Extract, Handler, HasConnection, Inbox, Json, Outcome, RetryPolicy, Store, SuspectLock, Worker,
-};
+use idem_core::{Error, Inbox, Outcome, Store};
 use tokio::sync::{oneshot, watch};
 
-use crate::tapped_store::{Over, TappedStore};
-use crate::{Broker, Publication, Tapped};
+use crate::{Broker, Publication};
 
 use super::Crash;
 use super::cleanup::Cleanup;
-use super::connect::{Connect, Connecting};
 use super::crash::Fate;
 use super::process::{Process, Running};
 
-const CONSUMER: &str = "trial";
-const QUEUE: &str = "trial";
+pub(super) const CONSUMER: &str = "trial";
+pub(super) const QUEUE: &str = "trial";
 
 /// A trial of one handler. Real workers run it, each in a separate process (a separate runtime), against a real
 /// database and the in-process broker.
@@ -49,13 +45,13 @@ pub struct Trial<S> {
     _cleanup: Cleanup,
 }
 
-type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send + Sync>;
+pub(super) type Launch = Box<dyn Fn(Start, Fate, oneshot::Receiver<()>) -> Running + Send + Sync>;
 
 /// The arguments of one process.
 pub(super) struct Start {
-    broker: Broker,
-    watched: Watched,
-    concurrency: usize,
+    pub(super) broker: Broker,
+    pub(super) watched: Watched,
+    pub(super) concurrency: usize,
 }
 
 /// The outcomes so far, and a signal that there is a new one.
@@ -65,100 +61,17 @@ pub(super) struct Watched {
     changed: watch::Sender<()>,
 }
 
-/// A trial without a handler yet; state can still be added. The [module](super) has an example.
-#[derive(Debug)]
-pub struct Bench<F, St = ()> {
-    pub(super) connect: F,
-    state: St,
-    inbox: bool,
-    batch: usize,
-}
-
-impl Trial<()> {
-    /// Creates a trial in which each process connects to its database with this function, for example `move ||
-    /// Sqlite::options(&url).connect()`.
-    #[allow(clippy::new_ret_no_self, reason = "as for a worker, the handler comes last")]
-    pub fn new<F>(connect: F) -> Bench<F> {
-        Bench { connect, state: (), inbox: false, batch: 1 }
-    }
-}
-
-impl<F, St> Bench<F, St> {
-    /// Sets the state from which the handler extracts [`State`](idem_core::State).
-    pub fn state<T>(self, state: T) -> Bench<F, T> {
-        Bench { connect: self.connect, state, inbox: self.inbox, batch: self.batch }
-    }
-
-    /// Stores each message before it runs, as [`Worker::inbox`] does.
-    pub fn inbox(mut self) -> Self {
-        self.inbox = true;
-        self
-    }
-
-    /// Processes up to `messages` messages together, as [`Worker::batch`] does.
-    pub fn batch(mut self, messages: usize) -> Self {
-        self.batch = messages;
-        self
-    }
-
-    /// Sets the handler. The worker reads CloudEvents if the handler's key is that of a CloudEvent.
-    ///
-    /// # Errors
-    /// Fails if the database cannot be used.
-    pub async fn handler<H>(self) -> Result<Trial<<F::Output as Connecting>::Store>, Error>
-    where
-        H: Handler,
-        F: Connect,
-        <F::Output as Connecting>::Store: HasConnection<H::Connection>,
-        H::Params: Extract<St>,
-        St: Clone + Send + Sync + 'static,
-        Json: Codec<H::Message>,
-    {
-        let Self { connect, state, inbox, batch } = self;
-        // Before anything is created, so that it runs after a failure, too.
-        let cleanup = connect.cleanup();
-        let store = connect.connect().await?;
-        let connect = Arc::new(connect);
-        let launch = move |start: Start, fate: Fate, shutdown: oneshot::Receiver<()>| -> Running {
-            let (connect, state) = (connect.clone(), state.clone());
-            Box::pin(async move {
-                let store = TappedStore::new(connect.connect().await?, fate.clone());
-                let source = Tapped::new(start.broker.queue(QUEUE), fate);
-                let watched = start.watched;
-                let quick = RetryPolicy::new().min_delay(Duration::from_millis(1)).max_delay(Duration::from_millis(10));
-                let worker =
-                    Worker::new(CONSUMER, store, source)
-                        .state(state)
-                        .handler::<Over<H, <F::Output as Connecting>::Store, Fate>>();
-                let worker = if inbox { worker.inbox() } else { worker };
-                let worker = if H::NEEDS_CLOUD_EVENT { worker.cloud_events() } else { worker };
-                worker
-                    .batch(batch)
-                    .concurrency(start.concurrency)
-                    .inbox_concurrency(2)
-                    .retry(quick)
-                    .poll_interval(Duration::from_millis(20))
-                    .lease_duration(Duration::from_millis(500))
-                    .suspect_lock(SuspectLock::new())
-                    .observe(move |_, outcome| watched.push(outcome.clone()))
-                    .run_until(async {
-                        // A dropped sender also means shutdown.
-                        let _ = shutdown.await;
-                    })
-                    .await
-            })
-        };
-        Ok(Trial {
+impl<S: Store> Trial<S> {
+    pub(super) fn made(store: &S, launch: Launch, cleanup: Cleanup) -> Self {
+        Self {
             broker: Broker::new(),
-            inbox: Inbox::new(&store, CONSUMER),
-            launch: Box::new(launch),
+            inbox: Inbox::new(store, CONSUMER),
+            launch,
             watched: Watched::default(),
             _cleanup: cleanup,
-        })
+        }
     }
-}
 
-impl<S: Store> Trial<S> {
     /// The outcomes of deliveries and of runs from the inbox so far, in order. The last outcomes of a crashed process
     /// may be missing.
     pub fn outcomes(&self) -> Vec<Outcome> {
@@ -235,7 +148,7 @@ impl Watched {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, outcome: Outcome) {
+    pub(super) fn push(&self, outcome: Outcome) {
         self.outcomes().push(outcome);
         self.changed.send_replace(());
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, Identity, StoreError};
+use idem_core::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError};
 use idem_core::{Key, Store};
 
 use crate::harness::Crash;
@@ -19,8 +19,8 @@ impl<S: Store, T: StoreTap> Claims for TappedStore<S, T> {
         self.within.record_seen(handlers).await
     }
 
-    async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {
-        self.within.has_history(consumer).await
+    async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
+        self.within.histories(consumer).await
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {

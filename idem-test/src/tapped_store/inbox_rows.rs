@@ -117,7 +117,7 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.refund_start(row).await
     }
 
-    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
         self.within.dead_letter_crashed(handlers, lease).await
     }
 }

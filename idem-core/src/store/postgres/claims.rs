@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, Identity, StoreError};
+use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError};
 use crate::{Fingerprint, Key};
 
 use super::answer::About;
@@ -42,8 +42,8 @@ impl Claims for Postgres {
         register::record_seen(self, handlers).await
     }
 
-    async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {
-        register::has_history(self, consumer).await
+    async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
+        register::histories(self, consumer).await
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {

@@ -172,8 +172,8 @@ impl InboxRows for Postgres {
         }
     }
 
-    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
-        Ok(self.ask(self.sql().dead_letter_crashed.query().bind(ids(handlers)).bind(over(lease))).await?.len() as u64)
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
+        rows::all(&self.ask(self.sql().dead_letter_crashed.query().bind(ids(handlers)).bind(over(lease))).await?)
     }
 }
 

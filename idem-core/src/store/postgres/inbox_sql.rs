@@ -1,7 +1,7 @@
 //! The statements of inbox rows.
 
 use crate::Reason;
-use crate::store::{MAX_BREAKS, MAX_STARTS};
+use crate::store::{JUDGE_AT_ONCE, MAX_BREAKS, MAX_STARTS};
 
 use super::rows::COLUMNS;
 
@@ -176,11 +176,11 @@ pub(super) fn dead_letter_crashed() -> String {
         "WITH over AS MATERIALIZED (
             SELECT i.id FROM {{schema}}.inbox_messages AS i
             WHERE i.handler_id = ANY($1) AND {CRASHED} AND i.due_at < now() - $2::float8 * interval '1 second'
-            FOR UPDATE SKIP LOCKED
+            LIMIT {JUDGE_AT_ONCE} FOR UPDATE SKIP LOCKED
         )
         UPDATE {{schema}}.inbox_messages AS i
         SET state = 'dead', reason = '{}', died_at = now(), token = NULL
-        FROM over WHERE i.id = over.id RETURNING 1",
+        FROM over, {{schema}}.handlers AS h WHERE i.id = over.id AND h.id = i.handler_id RETURNING {COLUMNS}",
         Reason::Crashed
     )
 }

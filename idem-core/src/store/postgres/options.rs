@@ -116,7 +116,8 @@ impl PostgresOptions {
 
     /// The maximum number of connections; 32 by default. Connections are opened when they are needed. Each message that
     /// is being processed uses one. The workers of a store share them: if all can use more than there are at once,
-    /// messages wait for a connection, which costs throughput and nothing else; the log has the sum. One connection is
+    /// messages wait for a connection, and the log has the sum. That costs throughput, and time: where handlers take
+    /// long, a message may wait until the broker takes it back (the consumer timeout of RabbitMQ). One connection is
     /// always kept for idem's own statements, so a worker needs at least 2.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
@@ -153,6 +154,14 @@ impl PostgresOptions {
     /// Logs a warning instead of returning an error if the database may lose a commit that it has reported (`fsync`,
     /// `full_page_writes` or `synchronous_commit` off, unlogged tables). **A crash then loses messages**, since the
     /// broker was already acked.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), idem_core::Error> {
+    /// // A server of tests that runs with `fsync = off`.
+    /// let url = "postgres://test@localhost/test";
+    /// let store = idem_core::Postgres::options(url).allow_unsafe_durability().connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn allow_unsafe_durability(mut self) -> Self {
         self.unsafe_durability = true;
         self
@@ -195,6 +204,14 @@ impl PostgresOptions {
     /// or the date style, nothing of the batch is committed, and the batch is split until each message runs singly; a
     /// warning is logged. Any other setting, in particular those of the application, reaches the next handler. A
     /// handler of `Batch<M>` is called once for a batch, and a message that runs singly always gets a clean session.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), idem_core::Error> {
+    /// // For handlers that begin with `SELECT set_config('app.tenant', $1, true)`, in a worker with `.batch(100)`.
+    /// let url = "postgres://billing@db/shop";
+    /// let store = idem_core::Postgres::options(url).reset_between_messages().connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn reset_between_messages(mut self) -> Self {
         self.resets = true;
         self

@@ -6,15 +6,17 @@ use std::time::Duration;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{HandlerId, StoreError, Waiting};
+use crate::store::{HandlerId, History, StoreError, Waiting};
 
 use super::Postgres;
 use super::rows::{duration, ids, secs};
 
-pub(super) async fn has_history(store: &Postgres, consumer: &str) -> Result<bool, StoreError> {
-    let rows = store.ask(store.sql().has_history.query().bind(consumer)).await?;
-    let row = rows.first().ok_or_else(|| StoreError::Unavailable("the store answered nothing".into()))?;
-    Ok(row.try_get(0)?)
+pub(super) async fn histories(store: &Postgres, consumer: &str) -> Result<Vec<History>, StoreError> {
+    let rows = store.ask(store.sql().histories.query().bind(consumer)).await?;
+    let history = |row: &PgRow| {
+        Ok(History { handler: row.try_get(0)?, seen: duration(row.try_get(1)?), has_claims: row.try_get(2)? })
+    };
+    Ok(rows.iter().map(history).collect::<Result<_, sqlx::Error>>()?)
 }
 
 pub(super) async fn register(store: &Postgres, consumer: &str, names: &[&str]) -> Result<Vec<HandlerId>, StoreError> {

@@ -40,8 +40,9 @@ pub(super) const WAITING: &str = "
     ORDER BY name";
 
 /// `pruned_through` shows that a claim existed even if all claims were pruned. Uses the index, for each handler.
-pub(super) const HAS_HISTORY: &str = "
-    SELECT EXISTS (
-        SELECT FROM {schema}.handlers AS h
-        WHERE consumer = $1 AND (pruned_through IS NOT NULL
-            OR EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)))";
+pub(super) const HISTORIES: &str = "
+    SELECT name, (extract(epoch FROM now() - seen_at) * 1000000)::bigint, has_claims
+    FROM {schema}.handlers AS h,
+        LATERAL (SELECT EXISTS (SELECT FROM {schema}.processed_messages AS p WHERE p.handler_id = h.id)) AS c (has_claims)
+    WHERE consumer = $1 AND (has_claims OR pruned_through IS NOT NULL)
+    ORDER BY name";

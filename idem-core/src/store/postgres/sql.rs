@@ -25,7 +25,7 @@ statements! {
     retention = register_sql::RETENTION,
     seen = register_sql::SEEN,
     waiting = register_sql::WAITING,
-    has_history = register_sql::HAS_HISTORY,
+    histories = register_sql::HISTORIES,
     stands = claims_sql::STANDS,
     claim = claims_sql::CLAIM,
     prepare_claim = claims_sql::prepare(),

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::sql::{duration, time};
 use super::{Sqlite, Txn, register};
-use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, Identity, StoreError};
+use crate::store::{ClaimState, Claimed, Claims, ExistingClaim, HandlerId, History, Identity, StoreError};
 use crate::{Fingerprint, Key};
 
 /// Never `INSERT OR IGNORE`: it treats any constraint violation as a duplicate. Also returns how far claims were
@@ -87,8 +87,8 @@ impl Claims for Sqlite {
         register::record_seen(self, handlers).await
     }
 
-    async fn has_history(&self, consumer: &str) -> Result<bool, StoreError> {
-        register::has_history(self, consumer).await
+    async fn histories(&self, consumer: &str) -> Result<Vec<History>, StoreError> {
+        register::histories(self, consumer).await
     }
 
     async fn retention(&self, handlers: &[HandlerId]) -> Result<Vec<Option<Duration>>, StoreError> {

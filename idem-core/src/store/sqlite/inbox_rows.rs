@@ -12,8 +12,8 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    DueRows, HandlerId, Identity, InboxRows, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowKind, RowResult,
-    StoreError, TakeLimit, envelope,
+    DueRows, HandlerId, Identity, InboxRows, JUDGE_AT_ONCE, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowKind,
+    RowResult, StoreError, TakeLimit, envelope,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
@@ -197,13 +197,18 @@ impl InboxRows for Sqlite {
         self.change(sqlx::query(self.prefix.sql(inbox_sql::REFUND_START)).bind(row.id)).await.map(|_| ())
     }
 
-    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<u64, StoreError> {
+    async fn dead_letter_crashed(&self, handlers: &[HandlerId], lease: Duration) -> Result<Vec<Row>, StoreError> {
         let query = sqlx::query(self.prefix.sql(inbox_sql::DEAD_LETTER_CRASHED))
             .bind(ids(handlers))
             .bind(MAX_STARTS)
             .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
-            .bind(Reason::Crashed.as_str());
-        self.change(query).await
+            .bind(Reason::Crashed.as_str())
+            .bind(JUDGE_AT_ONCE);
+        let mut connection = self.file.writer().await?;
+        let dead = query.fetch_all(connection.raw()).await;
+        let dead = dead.and_then(|dead: Vec<SqliteRow>| rows(&dead)).map_err(|error| self.file.fault(error))?;
+        connection.give_back();
+        Ok(dead)
     }
 }
 

@@ -144,5 +144,10 @@ pub(super) const REFUND_START: &str = r#"UPDATE "idem_inbox_messages" SET starts
 
 pub(super) const DEAD_LETTER_CRASHED: &str = r#"
 UPDATE "idem_inbox_messages" SET token = NULL, state = 'dead', reason = ?4, died_at = {now}
-WHERE handler_id IN (SELECT value FROM json_each(?1)) AND state = 'scheduled' AND (starts >= 1 OR breaks >= 2)
-    AND starts >= ?2 AND due_at < {now} - ?3"#;
+WHERE id IN (
+    SELECT i.id FROM "idem_inbox_messages" AS i
+    WHERE i.handler_id IN (SELECT value FROM json_each(?1)) AND i.state = 'scheduled'
+        AND (i.starts >= 1 OR i.breaks >= 2) AND i.starts >= ?2 AND i.due_at < {now} - ?3
+    LIMIT ?5
+)
+RETURNING {row}"#;

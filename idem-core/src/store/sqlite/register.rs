@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Sqlite;
 use super::file::Connection;
 use super::sql::{NOW, duration, ids, millis};
-use crate::store::{Cures, HandlerId, StoreError, Waiting};
+use crate::store::{Cures, HandlerId, History, StoreError, Waiting};
 
 const INTERN: &str = r#"
 INSERT INTO "idem_handlers" (consumer, name, retention) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
@@ -89,18 +89,22 @@ pub(super) fn cures(store: &Sqlite, consumer: &str, handler: &str, new: &str) ->
 }
 
 /// `pruned_through` shows that a claim existed even if all claims were pruned.
-const HAS_HISTORY: &str = r#"
-SELECT EXISTS (
-    SELECT 1 FROM "idem_handlers" AS h
-    WHERE consumer = ?1 AND (pruned_through IS NOT NULL
-        OR EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id)))"#;
+const HISTORIES: &str = r#"
+SELECT name, seen, has_claims FROM (
+    SELECT name, pruned_through, {now} - seen_at AS seen,
+        EXISTS (SELECT 1 FROM "idem_processed_messages" WHERE handler_id = h.id) AS has_claims
+    FROM "idem_handlers" AS h WHERE consumer = ?1
+) WHERE has_claims OR pruned_through IS NOT NULL
+ORDER BY name"#;
 
-pub(super) async fn has_history(store: &Sqlite, consumer: &str) -> Result<bool, StoreError> {
+pub(super) async fn histories(store: &Sqlite, consumer: &str) -> Result<Vec<History>, StoreError> {
     let mut reader = store.file.reader().await?;
-    let query = sqlx::query_scalar(store.prefix.sql(HAS_HISTORY)).bind(consumer);
-    let any = query.fetch_one(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
+    let query = sqlx::query_as(store.prefix.sql(HISTORIES)).bind(consumer);
+    let rows: Vec<(String, i64, bool)> =
+        query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    Ok(any)
+    let history = |(handler, seen, has_claims)| History { handler, seen: duration(seen), has_claims };
+    Ok(rows.into_iter().map(history).collect())
 }
 
 /// Writes a page, because a full or read-only disk allows everything else.

@@ -3,13 +3,15 @@
 use std::time::{Duration, SystemTime};
 
 use idem_core::store::{Operator, Replayed};
-use idem_core::{Reason, ReplayWindow, RetryPolicy};
+use idem_core::{Reason, ReplayWindow, RetryPolicy, Worker};
+use tracing::instrument::WithSubscriber;
 
-use crate::Publication;
+use crate::conformance::soon;
 use crate::conformance::store::{Setup, World};
+use crate::{Publication, captured};
 
 use super::line::Line;
-use super::orders::{Act, Order};
+use super::orders::{Act, Order, Orders};
 use super::settings::Settings;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -159,6 +161,22 @@ pub async fn a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs<W: World
     line.world.run(&format!("UPDATE {inbox} SET due_at = {earlier}")).await;
     assert_eq!(line.outcomes(3).await, ["scheduled 1", "processed", "processed"]);
     worker.stop().await;
+}
+
+/// It is no error, since a message that comes again later is a dead letter where the broker has a clock.
+pub async fn a_broker_that_keeps_messages_without_a_limit_is_a_warning<W: World>(world: W) {
+    let line = Line::new(world).await;
+    line.broker.replay_window(ReplayWindow::Unlimited);
+    line.publish(Order::ok("a"));
+    let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
+    let ((text, subscriber), idle) = (captured(), line.queue.clone());
+    let run = worker.handler::<Orders<W>>().run_until(async move { idle.idle().await });
+    soon(run.with_subscriber(subscriber)).await.unwrap();
+    let text = text.to_string();
+    let warning = text.lines().find(|line| line.contains("WARN")).unwrap();
+    for part in ["without a limit of time", "source=\"orders\"", "retention=7days", "too old", "passes for a new one"] {
+        assert!(warning.contains(part), "{part:?} is not in {warning:?}");
+    }
 }
 
 /// The text names both durations and the remedies.

@@ -188,6 +188,7 @@ macro_rules! pipeline_suite {
             a_row_of_the_inbox_is_never_too_old
             a_row_that_was_due_long_ago_is_found_by_a_worker_that_runs
             a_broker_that_keeps_messages_for_longer_refuses_the_start
+            a_broker_that_keeps_messages_without_a_limit_is_a_warning
             // panics
             a_key_or_fingerprint_that_panics_is_a_dead_letter
             a_codec_or_an_extractor_that_panics_is_a_failure_of_its_message
@@ -264,6 +265,7 @@ macro_rules! pipeline_suite {
             a_codec_that_forgets_its_preparation_is_tried_again
             a_drain_releases_what_its_codec_prepares_for
             // handlers that a worker does not have
+            a_renamed_handler_without_rows_is_named_with_its_update
             workers_with_different_handlers_and_one_name_start_again
             a_release_that_was_rolled_back_starts
             rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure

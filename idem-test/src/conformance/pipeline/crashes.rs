@@ -7,7 +7,7 @@ use idem_core::store::{
     ClaimState, Claims, CommitResult, Filter, HandlerId, Identity, InboxRows, NewRow, Operator, Page, RowKind,
     TakeLimit, Transactions,
 };
-use idem_core::{Delivery, Fingerprint, HasConnection, Key, Reason, SuspectLock};
+use idem_core::{Delivery, Fingerprint, HasConnection, Key, Outcome, Reason, SuspectLock};
 use uuid::Uuid;
 
 use crate::Publication;
@@ -78,6 +78,8 @@ pub async fn a_message_that_kills_its_process_is_dead_as_crashed<W: World>(world
     trial.run().await.unwrap();
     let dead = trial.dead_letters().await.unwrap();
     assert_eq!((dead.len(), dead[0].reason, dead[0].starts), (1, Some(Reason::Crashed), 4));
+    let observed = trial.outcomes();
+    assert!(observed.contains(&Outcome::dead(Reason::Crashed)), "{observed:?}");
     assert_eq!((line.effects("killer").await, line.effects("innocent").await), (0, 1));
 }
 

@@ -1,14 +1,16 @@
 //! Inbox rows of handlers that a worker does not have.
 
+use std::future::ready;
 use std::time::Duration;
 
 use idem_core::store::{Filter, Operator, Page, SEEN_RECENTLY, StoreError};
 use idem_core::{Reason, RetryPolicy, Worker};
 use tokio::sync::watch;
+use tracing::instrument::WithSubscriber;
 
 use crate::conformance::soon;
 use crate::conformance::store::World;
-use crate::{Publication, Queue};
+use crate::{Publication, Queue, captured};
 
 use super::faulty::Do;
 use super::line::{Line, Running};
@@ -141,6 +143,35 @@ pub async fn a_handler_takes_its_claims_along_to_a_consumer_of_its_own<W: World>
     line.runs_to(Settings { consumer: "refunding", ..newer() }, &["duplicate"]).await;
     assert_eq!(line.dead().await.len(), 0);
     assert_eq!(line.world.number(&format!("SELECT count(*) FROM {}", line.world.own("inbox_messages"))).await, 1);
+}
+
+/// Starts and ends a worker whose only handler is `refunds`, and returns its log.
+async fn log_of_refunds<W: World>(line: &Line<W>) -> String {
+    let worker = Worker::new("billing", line.store.clone(), line.broker.queue("none")).state(line.desk.clone());
+    let (text, subscriber) = captured();
+    let run = worker.handler::<Orders<W, true>>().run_until(ready(())).with_subscriber(subscriber);
+    run.await.unwrap();
+    text.to_string()
+}
+
+/// No row refuses its start, and all its messages would silently be new.
+pub async fn a_renamed_handler_without_rows_is_named_with_its_update<W: World>(world: W) {
+    let line = Line::new(world).await;
+    starts(&line, "a").await;
+    let rename = line.store.cures("billing", "orders", "refunds").rename;
+    let log = log_of_refunds(&line).await;
+    for part in ["WARN", "\"orders\"", "\"refunds\"", "count as new", &rename] {
+        assert!(log.contains(part), "{part:?} is not in {log:?}");
+    }
+    line.world.run(&rename).await;
+    line.publish_raw_redelivered(refund("a", Act::Ok)).await;
+    let worker = with_one::<W, true>(&line, &line.queue);
+    let outcomes = line.outcomes(2).await;
+    worker.stop().await;
+    assert_eq!(outcomes, ["processed", "duplicate"]);
+    assert_eq!(line.effects("refund a").await, 0);
+    let log = log_of_refunds(&line).await;
+    assert!(!log.contains("WARN"), "{log}");
 }
 
 /// Its claims would belong to no handler, and its messages would be new.

@@ -205,7 +205,7 @@ pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
 
     assert!(stage.take(RowKind::Suspect).await.is_empty());
     assert!(stage.take(RowKind::Ordinary).await.is_empty());
-    assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap(), 0);
+    assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 0);
     let due = stage.store.poll_due(&[stage.handler], LEASE).await.unwrap();
     assert_eq!(due, DueRows::default(), "what runs is nothing to be done");
     committed(stage.commit(running).await);

@@ -134,6 +134,7 @@ macro_rules! store_suite {
             to_extend_a_lease_never_waits_for_a_row_that_runs
             four_starts_are_not_taken_again
             dead_letter_crashed_waits_for_three_leases
+            dead_letter_crashed_takes_no_more_than_its_limit
             a_crashed_row_is_not_revived_by_its_old_holder
             // operator
             the_list_is_filtered

@@ -120,18 +120,29 @@ pub async fn handlers_are_seen_by_many_at_once<W: World>(world: W) {
 pub async fn a_history_is_told_by_claims_and_by_what_was_pruned<W: World>(world: W) {
     let stage = Stage::new(world).await;
     register(&stage.store, "new", "without claims").await;
+    register(&stage.store, "billing", "without claims").await;
+    let histories = async |consumer: &str| {
+        let histories = stage.store.histories(consumer).await.unwrap();
+        histories.into_iter().map(|history| (history.handler, history.has_claims)).collect::<Vec<_>>()
+    };
     for consumer in ["billing", "new", "nobody"] {
-        assert!(!stage.store.has_history(consumer).await.unwrap(), "{consumer}");
+        assert_eq!(histories(consumer).await, [], "{consumer}");
     }
     stage.process("a").await;
-    assert!(stage.store.has_history("billing").await.unwrap());
+    let (processed, gone) = ([("order_paid".to_owned(), true)], [("order_paid".to_owned(), false)]);
+    assert_eq!(histories("billing").await, processed);
+    let hours = Duration::from_secs(7 * 3600);
+    seen_earlier(&stage, hours).await;
+    assert!(stage.store.histories("billing").await.unwrap().iter().all(|history| history.seen >= hours));
     let (claims, pruned) = (stage.world.own("processed_messages"), stage.world.own("handlers"));
-    stage.world.run(&format!("UPDATE {pruned} SET pruned_through = (SELECT processed_at FROM {claims})")).await;
+    let through = format!("pruned_through = (SELECT processed_at FROM {claims}) WHERE name = 'order_paid'");
+    stage.world.run(&format!("UPDATE {pruned} SET {through}")).await;
     stage.world.run(&format!("DELETE FROM {claims}")).await;
-    assert!(stage.store.has_history("billing").await.unwrap());
+    assert_eq!(histories("billing").await, gone);
     stage.world.run(&format!("UPDATE {pruned} SET pruned_through = NULL")).await;
+    assert_eq!(histories("billing").await, []);
     stage.schedule("b").await;
-    assert!(stage.store.has_history("billing").await.unwrap());
+    assert_eq!(histories("billing").await, processed);
 }
 
 /// Ten processes of one deployment start at once, and again.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions};
+use idem_core::store::{InboxRows, JUDGE_AT_ONCE, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions};
 
 use super::stage::{LEASE, Stage, committed};
 use super::world::World;
@@ -172,12 +172,15 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
     let stage = Stage::new(world).await;
     crash_out(&stage, LEASE * 2).await;
     let dead_letter = async || stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap();
-    assert_eq!(dead_letter().await, 0);
-    assert_eq!(stage.store.dead_letter_crashed(&[], LEASE).await.unwrap(), 0);
+    assert_eq!(dead_letter().await.len(), 0);
+    assert_eq!(stage.store.dead_letter_crashed(&[], LEASE).await.unwrap().len(), 0);
     stage.rows_earlier(LEASE * 2).await;
-    assert_eq!(dead_letter().await, 1);
-    assert_eq!(dead_letter().await, 0);
+    let told = dead_letter().await;
+    assert_eq!(dead_letter().await.len(), 0);
     let dead = stage.one_dead().await;
+    let told: Vec<_> = told.iter().map(|row| (row.id, &row.identity, row.starts, row.delivery.payload())).collect();
+    assert_eq!(told, [(dead.id, &dead.identity, MAX_STARTS, dead.delivery.payload())]);
+    assert_eq!(dead.handler, "order_paid");
     assert_eq!((dead.reason, dead.token, dead.attempts), (Some(Reason::Crashed), None, 0));
     assert!(dead.died_at.is_some());
     assert!(stage.is_waiting("a").await);
@@ -189,14 +192,29 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
         stage.begin_suspect().await;
     }
     stage.rows_earlier(LEASE * 10).await;
-    assert_eq!(dead_letter().await, 0, "only four starts are a crash");
+    assert_eq!(dead_letter().await.len(), 0, "only four starts are a crash");
+}
+
+/// Each of them is read, to be reported. A worker whose rows have crashed together asks again.
+pub async fn dead_letter_crashed_takes_no_more_than_its_limit<W: World>(world: W) {
+    let stage = Stage::new(world).await;
+    for key in 0..=JUDGE_AT_ONCE {
+        stage.schedule(&key.to_string()).await;
+    }
+    let crashed = format!("UPDATE {} SET starts = {MAX_STARTS}", stage.world.own("inbox_messages"));
+    stage.world.run(&crashed).await;
+    stage.rows_earlier(LEASE * 10).await;
+    for expected in [JUDGE_AT_ONCE, 1, 0] {
+        let dead = stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap();
+        assert_eq!(dead.len(), expected as usize);
+    }
 }
 
 /// A holder that comes back after the row died changes nothing.
 pub async fn a_crashed_row_is_not_revived_by_its_old_holder<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = crash_out(&stage, LEASE * 4).await;
-    assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap(), 1);
+    assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 1);
     let note = RowResult::Failed { next: Ok(Duration::ZERO), error: String::new() };
     assert!(!stage.store.record_result(&row, &note).await.unwrap());
     let mut txn = stage.begin().await;
