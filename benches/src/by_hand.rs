@@ -50,7 +50,7 @@ fn claim(table: &str) -> String {
 }
 
 /// Returns the query that checks whether an existing claim belongs to this message.
-fn standing(table: &str) -> String {
+fn existing(table: &str) -> String {
     format!("SELECT fingerprint = $3 FROM {table} WHERE handler_id = $1 AND key = $2")
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct ByHand {
     hot: bool,
     handler: i32,
     claim: Arc<str>,
-    standing: Arc<str>,
+    existing: Arc<str>,
 }
 
 /// Runs the loop with the table of `single`.
@@ -91,8 +91,8 @@ pub(crate) async fn run(pool: &PgPool, shape: Shape, lanes: usize, messages: Vec
 impl ByHand {
     /// Creates the loop. With `hot`, the handler increments one of 200 counters instead of inserting a row.
     pub(crate) fn new(pool: &PgPool, shape: Shape, claims: &Claims, hot: bool) -> Self {
-        let (claim, standing) = (claim(&claims.table).into(), standing(&claims.table).into());
-        Self { pool: pool.clone(), shape, hot, handler: claims.handler, claim, standing }
+        let (claim, existing) = (claim(&claims.table).into(), existing(&claims.table).into());
+        Self { pool: pool.clone(), shape, hot, handler: claims.handler, claim, existing }
     }
 
     /// Processes the messages with `lanes` tasks; returns the messages per second.
@@ -128,8 +128,8 @@ impl ByHand {
         let claimed: Option<String> = claim.fetch_optional(&mut *tx).await?;
         let Some(claimed) = claimed else {
             tx.rollback().await?;
-            let standing = sqlx::query_scalar(AssertSqlSafe(self.standing.clone()));
-            let copy = standing.bind(self.handler).bind(key).bind(fingerprint).fetch_optional(&self.pool).await?;
+            let existing = sqlx::query_scalar(AssertSqlSafe(self.existing.clone()));
+            let copy = existing.bind(self.handler).bind(key).bind(fingerprint).fetch_optional(&self.pool).await?;
             ensure!(copy == Some(true), "another message has the key");
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! A future of user code, whose panics go no further.
+//! A wrapper that catches panics in a future of user code: codecs, callbacks, observers. `execute/handle.rs` catches those of handlers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The result of one delivery. Each result is committed in the database, so each is acked.
+/// The result of one delivery. Each result is committed in the database, so each is acked: at once, or with an order when
+/// the message is processed or dead.
 ///
 /// A later version may add outcomes, and fields to these, so a `match` needs `_` and `..`:
 ///
@@ -129,7 +130,7 @@ reasons! {
     BrokeConnection = "broke its connection",
     /// The handler ran ROLLBACK or PREPARE TRANSACTION: none of its writes are in the database.
     RolledBack = "rolled back by its handler",
-    /// The handler ran COMMIT: some of its writes are committed. It can be replayed only by force.
+    /// The handler ran COMMIT: some of its writes may be committed. It can be replayed only by force.
     Committed = "committed by its handler",
 }
 

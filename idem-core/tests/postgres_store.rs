@@ -6,6 +6,8 @@
 mod batches;
 #[path = "postgres_store/connect.rs"]
 mod connect;
+#[path = "postgres_store/connections.rs"]
+mod connections;
 #[path = "postgres_store/credentials.rs"]
 mod credentials;
 #[path = "postgres_store/fate.rs"]
@@ -16,8 +18,6 @@ mod faults;
 mod guard;
 #[path = "postgres_store/inbox.rs"]
 mod inbox;
-#[path = "postgres_store/lanes.rs"]
-mod lanes;
 #[path = "postgres_store/limits.rs"]
 mod limits;
 #[path = "postgres_store/prepared.rs"]

@@ -107,6 +107,13 @@ impl Assigned {
         self.partitions.len() == 1 || unsettled == 0 || (unsettled < self.times * free && owned.held < room)
     }
 
+    /// The number of unsettled deliveries, if no further one can be handed out although some are ready.
+    pub(crate) fn full(&self) -> Option<usize> {
+        let mut ready = self.partitions.values().filter(|owned| owned.buffer.is_ready()).peekable();
+        ready.peek()?;
+        (!ready.any(|owned| self.has_share(owned))).then_some(self.unsettled)
+    }
+
     /// Marks a delivery as finished. Returns `false` if its assignment has ended.
     pub(crate) fn finish(&mut self, ticket: &Ticket) -> bool {
         let Some(owned) = self.owned(ticket) else { return false };
@@ -231,12 +238,12 @@ impl Assigned {
     }
 
     /// The number of stalled partitions of each topic that has any.
-    pub(crate) fn standing(&self) -> BTreeMap<Arc<str>, usize> {
-        let mut standing = BTreeMap::new();
+    pub(crate) fn stalled(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut stalled = BTreeMap::new();
         for (partition, _) in self.partitions.iter().filter(|(_, owned)| owned.stall.cause().is_some()) {
-            *standing.entry(Arc::clone(&partition.topic)).or_default() += 1;
+            *stalled.entry(Arc::clone(&partition.topic)).or_default() += 1;
         }
-        standing
+        stalled
     }
 
     /// The assigned partitions that are not being revoked, each with the epoch of its assignment.

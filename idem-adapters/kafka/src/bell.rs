@@ -7,7 +7,7 @@ pub(crate) enum Waits {
     Nothing,
     /// Room for more records of a partition, and not for one after another.
     Room,
-    /// The end of what runs, in which each settled delivery counts.
+    /// The end of all running deliveries; wakes at each one that is settled.
     Quiet,
 }
 

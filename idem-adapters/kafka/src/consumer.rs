@@ -177,7 +177,7 @@ impl Thread<'_> {
                         queue.early.push_back(early);
                     }
                 }
-                Some(Err(error)) => self.member.judge(consumer, &error, None)?,
+                Some(Err(error)) => self.member.handle_error(consumer, &error, None)?,
             }
         }
         match &self.shared.lock().phase {
@@ -227,7 +227,7 @@ impl Thread<'_> {
                         received.push((record.offset(), delivery));
                     }
                     Some(Err(error)) => {
-                        self.member.judge(self.consumer, &error, Some(partition))?;
+                        self.member.handle_error(self.consumer, &error, Some(partition))?;
                         break;
                     }
                 }

@@ -18,7 +18,7 @@ use crate::shared::Phase;
 use crate::stall::Cause;
 use crate::start::{self, Begin};
 
-/// How long what runs may go on when its partition is taken away. Other members wait meanwhile.
+/// How long running handlers may continue after their partition is revoked. Other members wait meanwhile.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Member {

@@ -133,19 +133,19 @@ impl Member {
 
     /// Sets the metric of stalled partitions for each topic.
     pub(crate) fn tell(&self) {
-        let standing = self.shared.lock().assigned.standing();
+        let stalled = self.shared.lock().assigned.stalled();
         for topic in self.topics() {
-            self.tell_of(&topic, standing.get(&topic).copied().unwrap_or_default());
+            self.tell_of(&topic, stalled.get(&topic).copied().unwrap_or_default());
         }
     }
 
-    pub(crate) fn tell_of(&self, topic: &str, standing: usize) {
+    pub(crate) fn tell_of(&self, topic: &str, stalled: usize) {
         let labels = [("topic", topic.to_owned()), ("group", self.plan.group.clone())];
         describe_gauge!(
-            "idem_kafka_standing_partitions",
+            "idem_kafka_stalled_partitions",
             "Partitions of this process that stand still; the log says why"
         );
-        gauge!("idem_kafka_standing_partitions", &labels).set(standing as f64);
+        gauge!("idem_kafka_stalled_partitions", &labels).set(stalled as f64);
     }
 
     pub(crate) fn broken(&self, error: &KafkaError) -> Loss {

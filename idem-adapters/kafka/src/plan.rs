@@ -35,7 +35,8 @@ pub enum Start {
     /// delivery, so that no message published afterwards is skipped, even after a crash. This is meant for a new group:
     /// a partition that is added later starts at its first message, since none of its messages were meant to be
     /// skipped. In a partition whose leader does not answer at that moment, the position is determined once it does: at
-    /// the first message with a timestamp of after the joining, or else at the end.
+    /// the first message with a timestamp of after the joining, or else at the end. If the partition moves to another
+    /// member before that, or the member restarts, it starts at its first message instead.
     ///
     /// A group loses its offsets when it has no members for long (`offsets.retention.minutes`, a week by default), and
     /// would then skip the messages published meanwhile. This start is therefore refused if the group has committed

@@ -196,6 +196,11 @@ impl Source for Topic {
         &self.wanted.text
     }
 
+    /// Fewer than `max_unsettled` if several partitions share it.
+    fn room(&self) -> Option<usize> {
+        self.subscription.as_ref()?.shared.lock().assigned.full()
+    }
+
     /// Waits until the group has assigned partitions, for at most 10 seconds.
     async fn subscribe(&mut self, options: SubscribeOptions) -> Result<(), BoxError> {
         let group = self.check(&options)?;

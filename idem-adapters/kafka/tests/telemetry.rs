@@ -37,11 +37,11 @@ async fn a_partition_that_stands_still_is_an_error_in_the_log_and_counted() {
     for part in ["ERROR", &format!("topic={}", world.topic), "partition=0", "100"] {
         assert!(line.contains(part), "{part} is not in: {line}");
     }
-    let standing = metrics.snapshot().into_vec().into_iter().find_map(|(key, _, _, value)| {
-        let is_it = key.key().name() == "idem_kafka_standing_partitions"
+    let stalled = metrics.snapshot().into_vec().into_iter().find_map(|(key, _, _, value)| {
+        let is_it = key.key().name() == "idem_kafka_stalled_partitions"
             && key.key().labels().any(|label| label.value() == world.topic);
         is_it.then_some(value)
     });
-    assert_eq!(standing, Some(DebugValue::Gauge(1.0.into())));
+    assert_eq!(stalled, Some(DebugValue::Gauge(1.0.into())));
     topic.close().await;
 }

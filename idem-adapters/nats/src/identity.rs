@@ -17,7 +17,10 @@ use crate::connection::{Connection, Lost};
 /// How long an ack may rely on an earlier response about the consumer.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The age of a stream from which on it is pulled from: [`RECENT`], and a margin for acks that are still on their way.
+/// How long a request about the consumer may have been sent before its ack is sent, however slow its response.
+const SLOWEST: Duration = Duration::from_secs(3);
+
+/// The age of a stream from which on it is pulled from: [`SLOWEST`], and a margin for acks that are still on their way.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// The consumer of a subscription, known by the time of its creation.
@@ -44,9 +47,13 @@ impl Identity {
     /// last response is too old. Ends the connection with [`Lost`] if it is another one: the next subscription then
     /// decides what its deliveries are. Cancel safe: the next caller asks again.
     pub(crate) async fn confirm(&self, connection: &Connection) -> Result<(), BoxError> {
+        let came = Instant::now();
+        // Compared with the time at which the ack came: a response that takes longer than that is recent all the same,
+        // or a slow server would be asked again and again.
+        let is_recent = |seen: Instant| seen + RECENT > came && seen.elapsed() < SLOWEST && seen >= self.doubted();
         let confirmed = async {
             let mut seen = self.seen.lock().await;
-            while seen.elapsed() >= RECENT || *seen < self.doubted() {
+            while !is_recent(*seen) {
                 *seen = self.ask(connection).await?;
             }
             Ok(())

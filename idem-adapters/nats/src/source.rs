@@ -1,7 +1,7 @@
 //! The stream as a source of deliveries.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::consumer::Info;
 use async_nats::jetstream::stream;
@@ -41,17 +41,8 @@ impl Stream {
     ) -> Result<(), BoxError> {
         let asked = Instant::now();
         self.info(&connection).await?;
-        let jetstream = connection.jetstream();
-        let place = Place {
-            client: &connection.client,
-            api: &connection.api,
-            jetstream: &jetstream,
-            address: &self.config.address,
-            stream: &self.name,
-            name: &consumer,
-        };
         let since = self.made.map(|made| made.consumer);
-        let info = place.ensure(&self.wishes, options, since).await?;
+        let info = self.ensure(&connection, &consumer, options, since).await?;
         // Read behind the consumer: if the stream was recreated in the meantime, nothing of before may be settled.
         let stream = self.info(&connection).await?;
 
@@ -93,6 +84,26 @@ impl Stream {
         self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, live: true });
         self.replay_window = window(stream.config.max_age);
         Ok(())
+    }
+
+    /// Creates the consumer, or checks the existing one.
+    async fn ensure(
+        &self,
+        connection: &Connection,
+        consumer: &str,
+        options: &SubscribeOptions,
+        since: Option<SystemTime>,
+    ) -> Result<Info, Error> {
+        let jetstream = connection.jetstream();
+        let place = Place {
+            client: &connection.client,
+            api: &connection.api,
+            jetstream: &jetstream,
+            address: &self.config.address,
+            stream: &self.name,
+            name: consumer,
+        };
+        place.ensure(&self.wishes, options, since).await
     }
 
     /// Returns the information on the stream, or an error that names it.
@@ -226,8 +237,7 @@ impl Source for Stream {
     }
 
     /// Returns four times the ack wait: after an outage or a pause of one ack wait, the worker gives back what it holds.
-    /// Leases would be extended for as long as that lasts, and other workers, which can handle the messages, would get
-    /// nothing of them.
+    /// Otherwise it would keep extending the leases, and other workers could not receive the messages.
     fn unsettled_limit(&self) -> Option<Duration> {
         self.subscription.as_ref().map(|subscription| subscription.wait * 4)
     }
@@ -278,10 +288,11 @@ impl Source for Stream {
     /// Releases the unsettled deliveries, so that they are redelivered before their leases expire. Gives up after 5
     /// seconds without a response.
     async fn close(&mut self) {
+        // First: if this future is dropped, the leases must end.
+        self.keeper.shutdown().await;
         // A pull that still waits would receive the released messages, and they would wait for their leases to expire.
         self.drain().await;
         self.subscription = None;
-        self.keeper.shutdown().await;
         let _ = timeout(DRAIN, self.give_back(true)).await;
         self.leases.void();
         self.link.set(None);

@@ -23,14 +23,8 @@ impl<S: Store> Pipeline<S> {
         facts: &[&Delivery],
         opening: Opening<'_>,
     ) -> TransactionResult {
-        // Jobs that an earlier round consumed are decoded again, before any transaction is open.
-        for (place, item) in items.iter_mut().enumerate() {
-            if item.job.is_none() {
-                match self.again(item.route, facts[item.at], &item.identity) {
-                    Ok(job) => item.job = Some(job),
-                    Err(_) => return TransactionResult::Without(vec![place]),
-                }
-            }
+        if let Err(place) = self.decode_again(items, facts) {
+            return TransactionResult::Without(vec![place]);
         }
         let messages: Vec<(&Identity, &Delivery)> = items.iter().map(|item| (&item.identity, facts[item.at])).collect();
         // Each call has the timeout of its handler. The limits of the transaction must leave room for every call.
@@ -81,6 +75,15 @@ impl<S: Store> Pipeline<S> {
             }
         }
         TransactionResult::Done(found.into_iter().map(Verdict::from).collect())
+    }
+
+    /// Decodes the items whose jobs an earlier transaction consumed, before any transaction is open. The error is the
+    /// place of one that cannot be decoded.
+    fn decode_again(&self, items: &mut [Item<'_, S>], facts: &[&Delivery]) -> Result<(), usize> {
+        for (place, item) in items.iter_mut().enumerate().filter(|(_, item)| item.job.is_none()) {
+            item.job = Some(self.again(item.route, facts[item.at], &item.identity).map_err(|_| place)?);
+        }
+        Ok(())
     }
 
     /// Begins a transaction whose statements may take this long, and claims all messages or starts their rows. An error

@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation};
+use crate::runtime::{FORGOTTEN, Pipeline, RowPreparation, WantedPreparation, warn_of_refusal};
 use crate::store::{Row, RowResult};
 use crate::{Outcome, PrepareError, Reason, Store};
 
@@ -102,7 +102,7 @@ impl<S: Store> Pipeline<S> {
             self.record_prepared(&row, &RowResult::Released { due }).await;
             None
         });
-        self.conclude_row(&row, work).await;
+        self.report_row(&row, work).await;
         self.scheduled.notify_one();
     }
 
@@ -134,13 +134,26 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Records the result of a preparation on the inbox's own connection, since these rows have no slot.
+    /// Records the result of a preparation on the inbox's own connection, since these rows have no slot. If the database
+    /// refuses it, the row is given back instead.
     async fn record_prepared(&self, row: &Row, note: &RowResult) -> bool {
-        let write = || async {
-            let _own = self.own_statements.lock().await;
-            self.store.record_result(row, note).await
+        let record = async |note: &RowResult| {
+            let write = || async {
+                let _own = self.own_statements.lock().await;
+                self.store.record_result(row, note).await
+            };
+            self.outage.insist_unless_refused(&self.stop, write).await
         };
-        self.outage.insist(&self.stop, write).await.unwrap_or(false)
+        match record(note).await {
+            Some(Ok(noted)) => noted,
+            Some(Err(error)) => {
+                let (tries, due) = self.refusals.count(row.id);
+                warn_of_refusal(&row.delivery, tries, error.as_ref());
+                record(&RowResult::Released { due }).await;
+                false
+            }
+            None => false,
+        }
     }
 
     /// Returns `None` if the worker drains first.

@@ -35,7 +35,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Does the work for a taken row, and reports its outcome, if it has one.
-    pub(super) async fn conclude_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
+    pub(super) async fn report_row(&self, row: &Row, work: impl Future<Output = Option<Outcome>>) {
         let span = telemetry::span(self.system, &self.consumer, &row.delivery);
         span.record("idem.handler", row.handler.as_str());
         span.record("idem.key", tracing::field::display(&row.identity.key));
@@ -88,7 +88,7 @@ impl<S: Store> Pipeline<S> {
             row.identity.key
         );
         let note = RowResult::Dead { reason: Reason::Crashed, error };
-        self.conclude_row(row, async { rejected(row, true, note) }).await;
+        self.report_row(row, async { rejected(row, true, note) }).await;
     }
 }
 

@@ -53,7 +53,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
         });
-        self.conclude_row(row, work).await;
+        self.report_row(row, work).await;
     }
 
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.

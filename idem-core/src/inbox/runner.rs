@@ -85,7 +85,7 @@ impl<S: Store> Runner<S> {
         self.looks.polled(began, due.ordinary, due.suspect);
         let crashed = if due.crashed { store.dead_letter_crashed(&self.handlers, lease).await? } else { Vec::new() };
         drop(own);
-        // If this process ends here, or the answer was lost, they are dead letters that nobody has told of.
+        // If the process ends here, or the response was lost, these dead letters are never reported.
         for row in &crashed {
             self.pipeline.report_crashed(row).await;
         }

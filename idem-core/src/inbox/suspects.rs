@@ -27,9 +27,7 @@ impl<S: Store> Runner<S> {
         let (began, mut quiet, mut any) = (Instant::now(), None::<(Isolated, Instant)>, false);
         let mut closed = began;
         while !draining.is_cancelled() && (quiet.is_some() || !turn.is_early(ordinary)) {
-            // Reserved before the process goes quiet for it, so that no other process of the fleet does.
-            let wanted = TakeLimit { since: self.looks.take_suspect(Instant::now()), ..TakeLimit::rows(1) };
-            let Some(mut row) = self.take(RowKind::Suspect, wanted).await?.pop() else { break };
+            let Some(mut row) = self.reserve().await? else { break };
             if self.pipeline.suspect_left_to_prepare(&row).await {
                 (quiet, any) = (None, true);
                 // However many of them wait for a registry, ordinary rows get their turn.
@@ -79,6 +77,13 @@ impl<S: Store> Runner<S> {
             }
         }
         Ok(any)
+    }
+
+    /// Reserves the suspect that is due first. That comes before the process goes quiet for it, so that no other process
+    /// of the fleet does.
+    async fn reserve(&self) -> Result<Option<Row>, StoreError> {
+        let wanted = TakeLimit { since: self.looks.take_suspect(Instant::now()), ..TakeLimit::rows(1) };
+        Ok(self.take(RowKind::Suspect, wanted).await?.pop())
     }
 
     /// Isolates a suspect. Returns when the wait began, or `None` if the worker drains, or the wait has lasted so long

@@ -43,6 +43,9 @@ impl<S: Store> Pipeline<S> {
         let (mut holds, mut refused) = (0, Refused::default());
         while acker.is_live() && !self.draining.is_cancelled() {
             let tried = extended(acker, pin!(self.try_store_ahead(delivery))).await;
+            if let (Progress::Done(outcome), _) = &tried {
+                self.answered(outcome);
+            }
             match tried {
                 (Progress::Done(Outcome::Scheduled { attempt, .. }), Some(identity)) => {
                     acker.stored();
@@ -89,8 +92,8 @@ impl<S: Store> Pipeline<S> {
             }
         };
         let _key_lock = self.key_locks.enter((work.identity.handler, &work.identity.key)).await;
-        // Most have been stored when they came before. A read tells, so that those that were not are stored early in the
-        // life of this process: the next one may live as short, and a claim costs a commit.
+        // Most were stored when they came before. A read finds them without the commit that a claim costs. The others
+        // are then stored soon, in case this process also ends early.
         match self.is_stored(&work.identity).await {
             Ok(true) => return (Progress::Done(Outcome::Duplicate), Some(Box::new(work.identity))),
             Ok(false) => {}

@@ -34,8 +34,9 @@ use std::pin::pin;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
+use crate::delivery::Refused;
 use crate::execute::{Charge, Conclusion};
 use crate::record::Classified;
 use crate::registry::{Job, NoJob};
@@ -44,7 +45,7 @@ use crate::runtime::{HoldReason, KeyTicket, Pipeline, Progress, UNANSWERED, Unwi
 use crate::store::{ClaimState, Identity};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
-pub(crate) use waiting::{RowWait, Waiting};
+pub(crate) use waiting::Waiting;
 
 impl<S: Store> Pipeline<S> {
     /// Processes one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to
@@ -93,16 +94,14 @@ impl<S: Store> Pipeline<S> {
             }
             let step = extended(&mut acker, pin!(self.attempt(room, &delivery))).await;
             if let Progress::Done(outcome) | Progress::InRow(outcome, _) = &step {
-                if outcome.is_stored() {
-                    acker.stored();
-                }
-                self.answered(outcome);
+                self.record_answer(&mut acker, outcome);
             }
             match step {
                 Progress::Done(outcome) => break outcome,
                 Progress::InRow(outcome, identity) => {
-                    let span = Span::current();
-                    return Some(Waiting::Row(Box::new(RowWait { delivery, acker, place, identity, outcome, span })));
+                    // The database has accepted it.
+                    delivery.refused = Refused::default();
+                    return Some(Waiting::row(delivery, acker, place, outcome, identity));
                 }
                 Progress::Shared(shared) => {
                     self.settle_shared(acker, &delivery, &shared).await;
@@ -133,10 +132,22 @@ impl<S: Store> Pipeline<S> {
                 }
             }
         };
-        // Settle. The database has responded, and nothing depends on the result.
-        self.settle(acker).await;
-        self.emit(self.meters(&delivery), &delivery, &outcome);
+        self.settle_and_emit(acker, &delivery, &outcome).await;
         None
+    }
+
+    /// Informs the acker, the brake and the outage of an outcome that the database has confirmed.
+    fn record_answer<A: Acker>(&self, acker: &mut A, outcome: &Outcome) {
+        if outcome.is_stored() {
+            acker.stored();
+        }
+        self.answered(outcome);
+    }
+
+    /// Settles, then reports. The database has responded, and nothing depends on the result.
+    pub(super) async fn settle_and_emit<A: Acker>(&self, acker: A, delivery: &Delivery, outcome: &Outcome) {
+        self.settle(acker).await;
+        self.emit(self.meters(delivery), delivery, outcome);
     }
 
     /// Makes one attempt; the database's response decides the result.

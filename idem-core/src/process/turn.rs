@@ -25,11 +25,11 @@ impl<S: Store> Pipeline<S> {
                 let mut ran = std::pin::pin!(watch.ran.notified());
                 // Enabled now, so that a run which ends during the check is not missed.
                 ran.as_mut().enable();
+                if !std::mem::replace(&mut due, true) {
+                    self.make_due(identity).await;
+                }
                 let scheduled = {
                     let _look = self.rows.look.lock().await;
-                    if !std::mem::replace(&mut due, true) {
-                        self.make_due(identity).await;
-                    }
                     self.store.is_scheduled(identity).await
                 };
                 match scheduled {
@@ -50,7 +50,13 @@ impl<S: Store> Pipeline<S> {
     /// Makes a row due that this process or an earlier one stored ahead of its turn.
     async fn make_due(&self, identity: &Identity) {
         let mut holds = 0;
-        while let Err(fault) = self.store.make_due(identity, Duration::ZERO).await {
+        loop {
+            // Not held during the waits: others look for their rows with it.
+            let made = {
+                let _look = self.rows.look.lock().await;
+                self.store.make_due(identity, Duration::ZERO).await
+            };
+            let Err(fault) = made else { break };
             drop(self.outage.hold_for(fault));
             self.outage.over().await;
             tokio::time::sleep(hold_wait(holds)).await;

@@ -34,3 +34,16 @@ pub(crate) struct RowWait<A> {
     pub(crate) outcome: Outcome,
     pub(crate) span: Span,
 }
+
+impl<A> Waiting<A> {
+    /// A delivery whose message is in the inbox, in the current span.
+    pub(super) fn row(
+        delivery: Delivery,
+        acker: A,
+        place: Option<KeyTicket>,
+        outcome: Outcome,
+        identity: Box<Identity>,
+    ) -> Self {
+        Self::Row(Box::new(RowWait { delivery, acker, place, identity, outcome, span: Span::current() }))
+    }
+}

@@ -21,13 +21,13 @@ impl<S: Store> Pipeline<S> {
         let write = || self.write_early_commit(delivery, identity, attempts);
         if let Err(error) = self.outage.persist_unless_refused(write).await {
             tell_of(delivery, 1, &error);
-            match self.early_commits.room().filter(|_| !self.draining.is_cancelled()) {
-                Some(room) => {
-                    let (delivery, identity) = (delivery.clone(), identity.clone());
-                    self.early_commits.refused(EarlyCommit { delivery, identity, attempts, room });
-                }
-                // So many are held that this one holds up its lane, or the task that would write it ends.
-                None => self.outage.persist(write).await,
+            let passed = self.early_commits.room().is_some_and(|room| {
+                let (delivery, identity) = (delivery.clone(), identity.clone());
+                self.early_commits.refused(EarlyCommit { delivery, identity, attempts, room })
+            });
+            // The limit is reached, or the task that would write it ends: it is retried here.
+            if !passed {
+                self.outage.persist(write).await;
             }
         }
         Outcome::Dead { reason: Reason::Committed }
@@ -51,15 +51,20 @@ impl<S: Store> Pipeline<S> {
     /// Writes the dead letters that the database has refused, until the worker drains; then it tries each once more.
     pub(crate) async fn write_early_commits(&self) {
         let mut waits = FuturesUnordered::new();
-        loop {
+        let (mut open, mut draining) = (true, false);
+        while open || !waits.is_empty() {
             tokio::select! {
-                biased;
-                () = self.draining.cancelled() => break,
-                commit = self.early_commits.next() => waits.push(self.until_written(commit)),
+                () = self.draining.cancelled(), if !draining => {
+                    draining = true;
+                    self.early_commits.close();
+                }
+                next = self.early_commits.next(), if open => match next {
+                    Some(commit) => waits.push(self.until_written(commit)),
+                    None => open = false,
+                },
                 Some(()) = waits.next() => {}
             }
         }
-        while waits.next().await.is_some() {}
     }
 
     async fn until_written(&self, commit: EarlyCommit) {
@@ -87,7 +92,7 @@ fn tell_of(delivery: &Delivery, tries: usize, error: &BoxError) {
         position = delivery.position(),
         tries,
         error = crate::error::text(error.as_ref()),
-        "a handler ran COMMIT, and the database refuses the dead letter of its message, which counts as processed until that \
-         is written; it is tried again while this worker runs"
+        "a handler ran COMMIT, and the dead letter of its message could not be written; until it is, the message counts as \
+         processed; it is retried while this worker runs"
     );
 }

@@ -38,18 +38,18 @@ impl EarlyCommits {
         self.room.clone().try_acquire_owned().ok()
     }
 
-    /// Passes one to the task that writes them.
-    pub(crate) fn refused(&self, commit: EarlyCommit) {
-        self.refused.push(commit);
+    /// Passes one to the task that writes them. Returns `false` if that task takes no more.
+    pub(crate) fn refused(&self, commit: EarlyCommit) -> bool {
+        self.refused.try_push(commit).is_ok()
     }
 
-    /// Waits for one. Cancel safe.
-    pub(crate) async fn next(&self) -> EarlyCommit {
-        loop {
-            // The queue is never closed.
-            if let Some(commit) = self.refused.recv().await {
-                return commit;
-            }
-        }
+    /// Waits for one; `None` once they are closed and all are taken. Cancel safe.
+    pub(crate) async fn next(&self) -> Option<EarlyCommit> {
+        self.refused.recv().await
+    }
+
+    /// Takes no more. Those that were passed before can still be taken.
+    pub(crate) fn close(&self) {
+        self.refused.close();
     }
 }

@@ -22,11 +22,18 @@ impl<T> Queue<T> {
 
     /// Appends an item. Once the queue is closed, the item is dropped instead.
     pub(crate) fn push(&self, item: T) {
+        drop(self.try_push(item));
+    }
+
+    /// Appends an item. Once the queue is closed, the item is returned instead.
+    pub(crate) fn try_push(&self, item: T) -> Result<(), T> {
         let mut items = self.items();
-        if !self.0.there.is_closed() {
-            items.push_back(item);
-            self.0.there.add_permits(1);
+        if self.0.there.is_closed() {
+            return Err(item);
         }
+        items.push_back(item);
+        self.0.there.add_permits(1);
+        Ok(())
     }
 
     /// Removes the first item, waiting for one if necessary. Returns `None` when the queue is closed and empty. Cancel

@@ -52,7 +52,7 @@ pub(crate) enum HoldReason {
     Broke,
     /// The delivery is unfit, and consumption is paused because too many were.
     Unfit,
-    /// Nothing prevents the next try any more.
+    /// The next try can start at once.
     Again,
 }
 

@@ -132,7 +132,8 @@ pub trait InboxRows: Transactions {
     fn is_scheduled(&self, identity: &Identity) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Makes a row due, after this time, that was stored before its turn and is not due yet. A row that has run or been
-    /// taken is not changed.
+    /// taken is not changed, nor is one that is due within a day, unless the time is zero: it was given back after its
+    /// turn had come.
     fn make_due(&self, identity: &Identity, after: Duration) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Makes all rows of these handlers due that were stored before their turn, and that are due after a time within

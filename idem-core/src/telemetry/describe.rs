@@ -12,7 +12,7 @@ pub(crate) fn describe() {
     describe_gauge!("idem_in_flight", "Deliveries that are being processed or stored");
     describe_gauge!("idem_scheduled", "Messages in the inbox that will run");
     describe_gauge!("idem_dead", "Dead letters in the inbox");
-    describe_gauge!("idem_oldest_due_seconds", Unit::Seconds, "For how long the oldest message of the inbox is due");
+    describe_gauge!("idem_oldest_due_seconds", Unit::Seconds, "Time since the oldest due inbox message became due");
     describe_gauge!("idem_source_lag", "Messages that wait at the broker");
     describe_histogram!("idem_claim_wait_seconds", Unit::Seconds, "From BEGIN to the response of the claim");
     describe_histogram!("idem_handler_seconds", Unit::Seconds, "The run of the handler");

@@ -107,12 +107,12 @@ pub(crate) struct Arrivals<A> {
     pub(crate) waiting: Queue<Waiting<A>>,
     /// Redelivered messages, which must not wait for a free lane: a broker with a delivery limit would drop such a
     /// message if this process ended often enough before that.
-    pub(crate) redelivered: Queue<Arrival<A>>,
+    pub(crate) to_store: Queue<Arrival<A>>,
 }
 
 impl<A> Clone for Arrivals<A> {
     fn clone(&self) -> Self {
-        Self { lanes: self.lanes.clone(), waiting: self.waiting.clone(), redelivered: self.redelivered.clone() }
+        Self { lanes: self.lanes.clone(), waiting: self.waiting.clone(), to_store: self.to_store.clone() }
     }
 }
 
@@ -121,7 +121,7 @@ impl<A> Arrivals<A> {
     pub(super) fn close(&self) {
         self.lanes.close();
         self.waiting.close();
-        self.redelivered.close();
+        self.to_store.close();
     }
 
     fn push(&self, delivery: Delivery, acker: A, place: Option<KeyTicket>) {
@@ -130,7 +130,7 @@ impl<A> Arrivals<A> {
             Some(place) if delivery.redelivered() || !place.is_first() => {
                 self.waiting.push(Waiting::Turn(delivery, acker, place));
             }
-            None if delivery.redelivered() => self.redelivered.push((delivery, acker, None)),
+            None if delivery.redelivered() => self.to_store.push((delivery, acker, None)),
             place => self.lanes.push((delivery, acker, place)),
         }
     }

@@ -42,7 +42,7 @@ impl Renamed<'_> {
              and no claims of {new:?}. If the handler has another name now, its messages count as new until the claims have \
              that name, so a message that was processed runs again if it is delivered again: stop the workers of \
              {consumer:?} before they process a message, and rename it{}: {rename}. Or let it keep the old name, \
-             `#[idempotent(name = {handler:?})]`. If the handler was removed, or another worker has it, all is well",
+             `#[idempotent(name = {handler:?})]`. If the handler was removed or belongs to another worker, no action is needed",
             ago(*seen),
             others(new),
         )

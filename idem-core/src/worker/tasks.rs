@@ -29,8 +29,8 @@ impl<S: Store, Src: Source> Tasks<S, Src> {
         let Started { pipeline, source, options, connections } = started;
         let lanes = Queue::new();
         // With an order, the waiting deliveries store themselves.
-        let redelivered = if stores_beside_lanes(&pipeline) { Queue::new() } else { lanes.clone() };
-        let queues = Arrivals { lanes, waiting: Queue::new(), redelivered };
+        let to_store = if stores_beside_lanes(&pipeline) { Queue::new() } else { lanes.clone() };
+        let queues = Arrivals { lanes, waiting: Queue::new(), to_store };
         let working = work(&pipeline, &queues);
         let beside = look_after(&pipeline);
         let receiving = receive(&pipeline, source, options, queues.clone());
@@ -57,7 +57,7 @@ fn work<S: Store, A: crate::Acker>(pipeline: &Arc<Pipeline<S>>, queues: &Arrival
     let mut working = JoinSet::new();
     let settings = &pipeline.settings;
     if settings.inbox || stores_beside_lanes(pipeline) {
-        let storing = crate::inbox::store(pipeline.clone(), queues.redelivered.clone());
+        let storing = crate::inbox::store(pipeline.clone(), queues.to_store.clone());
         spawn(&mut working, pipeline, "storing", storing);
     }
     if !settings.inbox {

@@ -6,7 +6,8 @@ use crate::{RetryPolicy, Source, Store, Worker};
 
 impl<S: Store, Src: Source, St, C, Stage> Worker<S, Src, St, C, Stage> {
     /// Sets how many deliveries are processed at once, each on its own connection; 16 by default. This is also the
-    /// prefetch, from 1 to 65535. With [`inbox`](Self::inbox) it is only the prefetch.
+    /// prefetch, from 1 to 65535. With [`inbox`](Self::inbox) it is only the prefetch. With an order by partition or key,
+    /// 16 times as many may be unsettled.
     pub fn concurrency(mut self, deliveries: usize) -> Self {
         self.settings.concurrency = deliveries;
         self

@@ -56,7 +56,7 @@ impl Unregistered<'_> {
         let seen = if recently {
             format!("and which a worker had {} ago: they wait for that one", ago(*seen))
         } else {
-            format!("and which no worker has had for {}: nobody runs them", ago(*seen))
+            format!("and which no worker has had for {}: the rows will not run", ago(*seen))
         };
         let others = others(names);
         format!(

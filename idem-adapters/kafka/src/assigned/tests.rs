@@ -152,6 +152,24 @@ fn a_partition_of_which_nothing_is_settled_leaves_room_for_the_others() {
 }
 
 #[test]
+fn the_room_is_what_is_unsettled_once_nothing_more_is_handed_out() {
+    let mut assigned = Assigned::new(100, 16, DeliveryOrder::Key);
+    for partition in 0..2 {
+        assigned.assign(at(partition), None);
+    }
+    assert_eq!(assigned.full(), None, "there is nothing to hand out");
+    for partition in 0..2 {
+        receive(&mut assigned, partition, 0..20);
+    }
+    let first = take(&mut assigned);
+    let all = 1 + takes(&mut assigned);
+    assert!(all < 16);
+    assert_eq!(assigned.full(), Some(all));
+    assert!(assigned.finish(&first));
+    assert_eq!(assigned.full(), None);
+}
+
+#[test]
 fn a_partition_may_always_have_one_delivery_and_a_single_one_may_have_all() {
     for order in [DeliveryOrder::Key, DeliveryOrder::None] {
         let mut assigned = Assigned::new(100, 1, order);

@@ -86,17 +86,17 @@ async fn refused(txn: Txn, finished: usize, failure: Failure) -> CommitResult {
     }
     match failure.code().unwrap_or_default() {
         "22P02" if ended => match fate(txn).await {
-            Fate::Undone | Fate::Ended => CommitResult::RolledBack,
-            Fate::Committed => CommitResult::CommittedEarly,
-            Fate::Unknown(error) => unknown(error),
+            TxnEnd::Undone | TxnEnd::Ended => CommitResult::RolledBack,
+            TxnEnd::Committed => CommitResult::CommittedEarly,
+            TxnEnd::Unknown(error) => unknown(error),
         },
         "25P02" if txn.xid.is_none() => closed(txn, finished, |_| CommitResult::Swallowed, failure).await,
         // The aborted transaction may be another one, begun after the handler ended this one.
         "25P02" => match fate(txn).await {
-            Fate::Undone => CommitResult::Swallowed,
-            Fate::Ended => CommitResult::RolledBack,
-            Fate::Committed => CommitResult::CommittedEarly,
-            Fate::Unknown(error) => unknown(error),
+            TxnEnd::Undone => CommitResult::Swallowed,
+            TxnEnd::Ended => CommitResult::RolledBack,
+            TxnEnd::Committed => CommitResult::CommittedEarly,
+            TxnEnd::Unknown(error) => unknown(error),
         },
         // 57014: the statement timed out. A server that was frozen for a while reports this as soon as it resumes, and
         // nothing was written (PostgreSQL manual, 20.11.1).
@@ -133,7 +133,7 @@ async fn closed(
 }
 
 /// The fate of the transaction that made the claim.
-enum Fate {
+enum TxnEnd {
     /// It was open, and was rolled back.
     Undone,
     /// The handler ended it by ROLLBACK, or prepared it, which was undone.
@@ -144,7 +144,7 @@ enum Fate {
 }
 
 /// Ends the open transaction, and asks for the status of the transaction that made the claim.
-async fn fate(mut txn: Txn) -> Fate {
+async fn fate(mut txn: Txn) -> TxnEnd {
     let xid = txn.xid.take().unwrap_or_default();
     let ours = format!("pg_catalog.pg_current_xact_id_if_assigned() IS NOT DISTINCT FROM '{xid}'::pg_catalog.xid8");
     let end = format!("ROLLBACK; SELECT pg_catalog.pg_xact_status('{xid}'::pg_catalog.xid8){}", txn.cleaning());
@@ -162,7 +162,7 @@ async fn fate(mut txn: Txn) -> Fate {
     let Answer { finished, rows, failure } = answer;
     // An error after these three statements is one of the cleanup, and the connection is closed.
     if let Some(failure) = failure.filter(|_| finished < 3) {
-        return Fate::Unknown(failure.into_error());
+        return TxnEnd::Unknown(failure.into_error());
     }
     // Other handlers of the batch may have failed because of it: from now on sessions are checked, at one round trip
     // each.
@@ -173,21 +173,21 @@ async fn fate(mut txn: Txn) -> Fate {
     let status = rows.get(1).and_then(|row| row.try_get::<Option<String>, _>(0).ok().flatten());
     match status.as_deref() {
         // The session of a handler that ends transactions is in an unknown state: it is closed.
-        Some("aborted") if ended => Fate::Ended,
+        Some("aborted") if ended => TxnEnd::Ended,
         Some("aborted") => {
             txn.put_back(&rows).await;
-            Fate::Undone
+            TxnEnd::Undone
         }
-        Some("committed") => Fate::Committed,
+        Some("committed") => TxnEnd::Committed,
         Some("in progress") => match prepared::roll_back(&mut txn.connection, &xid).await {
-            Ok(true) => Fate::Ended,
-            Ok(false) => Fate::Unknown("the handler ended its transaction, which still runs".into()),
-            Err(failure) => Fate::Unknown(failure.into_error()),
+            Ok(true) => TxnEnd::Ended,
+            Ok(false) => TxnEnd::Unknown("the handler ended its transaction, which still runs".into()),
+            Err(failure) => TxnEnd::Unknown(failure.into_error()),
         },
         // Too old to be known.
         other => {
             let state = other.unwrap_or("not known");
-            Fate::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
+            TxnEnd::Unknown(format!("the transaction was ended by its handler, and is {state}").into())
         }
     }
 }
@@ -200,10 +200,10 @@ pub(super) async fn rollback(mut txn: Txn) -> Result<RollbackResult, StoreError>
     txn.connection.flush().await?;
     if txn.xid.is_some() {
         return match fate(txn).await {
-            Fate::Undone => Ok(RollbackResult::RolledBack),
-            Fate::Ended => Ok(RollbackResult::Ended),
-            Fate::Committed => Ok(RollbackResult::CommittedEarly),
-            Fate::Unknown(error) => Err(StoreError::ConnectionLost(error)),
+            TxnEnd::Undone => Ok(RollbackResult::RolledBack),
+            TxnEnd::Ended => Ok(RollbackResult::Ended),
+            TxnEnd::Committed => Ok(RollbackResult::CommittedEarly),
+            TxnEnd::Unknown(error) => Err(StoreError::ConnectionLost(error)),
         };
     }
     let text = format!("ROLLBACK{}", txn.cleaning());

@@ -40,6 +40,7 @@ impl Postgres {
             // decides.
             _ => Fate::RolledBack,
         };
+        let mut refused = false;
         if fate == Fate::Running {
             match prepared::roll_back(&mut connection, &ticket.number).await {
                 Ok(true) => {
@@ -47,7 +48,8 @@ impl Postgres {
                     return Ok(Fate::Ended);
                 }
                 Ok(false) => {}
-                Err(Failure::Refused(_)) => return Ok(fate),
+                // It may not be prepared at all: a role may lack the privilege to look.
+                Err(Failure::Refused(_)) => refused = true,
                 Err(lost) => return Err(lost.into()),
             }
             let end = sqlx::query(END).bind(&ticket.number).bind(ticket.session);
@@ -57,7 +59,9 @@ impl Postgres {
                 return Ok(fate);
             }
         }
-        connection.put_back();
+        if !refused {
+            connection.put_back();
+        }
         Ok(fate)
     }
 

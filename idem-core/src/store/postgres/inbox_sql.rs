@@ -80,10 +80,12 @@ pub(super) const IS_SCHEDULED: &str = "
     SELECT 1 FROM {schema}.inbox_messages
     WHERE handler_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'scheduled'";
 
+/// A row that is due within a day was not stored before its turn, or its turn has come: it was given back, uncharged.
 pub(super) const MAKE_DUE: &str = concat!(
     "
     UPDATE {schema}.inbox_messages AS i SET due_at = now() + $4::float8 * interval '1 second'
-    WHERE i.handler_id = $1 AND i.key = $2 AND i.fingerprint = $3 AND ",
+    WHERE i.handler_id = $1 AND i.key = $2 AND i.fingerprint = $3
+        AND ($4::float8 = 0 OR i.due_at > now() + interval '1 day') AND ",
     ahead!()
 );
 

@@ -22,6 +22,7 @@
 //! | `sql`, `statement` | the statements, with the schema's name inserted |
 //! | `plans` | tests of query plans |
 
+mod address;
 mod answer;
 mod begin;
 mod check;

@@ -1,7 +1,6 @@
 //! The options of a store.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::login::{Callback, Login};
 use super::pool::Pool;
 use super::sql::Statements;
 use super::statement::quoted;
-use super::{check, migrate};
+use super::{address, check, migrate};
 
 /// The options of a [`Postgres`] store. Returned by [`Postgres::options`].
 ///
@@ -225,7 +224,7 @@ impl PostgresOptions {
     /// names the fix. [`Error::Database`] if the URL is invalid, the server cannot be reached, or it rejects the login.
     pub async fn connect(self) -> Result<Postgres, Error> {
         self.validate()?;
-        let login = Login::new(self.target()?, self.credentials, self.pooled);
+        let login = Login::new(address::parse(&self.url)?, self.credentials, self.pooled);
         let name = login.name();
         let failed = |what: &str, source| Error::Database { what: format!("{what} {name}"), source };
         let pool = Pool::new(login, self.connections, !self.unsafe_durability, self.pooled, self.resets);
@@ -276,24 +275,6 @@ impl PostgresOptions {
             return Ok(());
         };
         Err(Error::Config(why))
-    }
-
-    fn target(&self) -> Result<PgConnectOptions, Error> {
-        let wrong = |source: BoxError| Error::Database {
-            what: "the database URL cannot be read: it looks like postgres://user:password@host:5432/database".into(),
-            source,
-        };
-        let Some(rest) = ["postgres://", "postgresql://"].iter().find_map(|scheme| self.url.strip_prefix(scheme))
-        else {
-            return Err(wrong("it does not begin with postgres://".into()));
-        };
-        // A slash, question mark or hash in the password ends the host for a parser, which would take the rest for the
-        // name of a database, which is not secret.
-        let authority = rest.find(['/', '?', '#']).map_or(rest, |end| &rest[..end]);
-        if rest.contains('@') && !authority.contains('@') {
-            return Err(wrong("an `@` stands behind the host: percent-encode the password (`/` is %2F)".into()));
-        }
-        PgConnectOptions::from_str(&self.url).map_err(|error| wrong(error.into()))
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) fn trouble(file: &Path, error: &sqlx::Error) -> String {
         Some(11) => {
             format!("the SQLite file {file} is damaged: restore it, or rescue it with the `.recover` of sqlite3")
         }
-        Some(13) => format!("no room is left for the SQLite file {file}: free some on its disk"),
+        Some(13) => format!("the disk of the SQLite file {file} is full: free some space"),
         Some(14) => format!(
             "the SQLite file {file} cannot be opened: its directory has to exist, and this user has to be allowed to \
              write both"

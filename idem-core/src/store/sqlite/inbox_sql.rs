@@ -131,7 +131,8 @@ SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = ?1 AND key = ?2 AND finge
 pub(super) const MAKE_DUE: &str = r#"
 UPDATE "idem_inbox_messages" SET due_at = {now} + ?4
 WHERE handler_id = ?1 AND key = ?2 AND fingerprint = ?3 AND state = 'scheduled'
-    AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now}"#;
+    AND attempts = 0 AND starts = 0 AND breaks = 0 AND token IS NULL AND due_at > {now}
+    AND (?4 = 0 OR due_at > {now} + 86400000)"#;
 
 /// `breaks <= 1` is for the index of ordinary rows.
 pub(super) const MAKE_ALL_DUE: &str = r#"

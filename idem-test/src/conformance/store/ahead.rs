@@ -17,6 +17,9 @@ pub async fn a_row_that_waits_for_its_turn_is_made_due<W: World>(world: W) {
     let make_due = async |key, after| stage.store.make_due(&stage.id(key), after).await.unwrap();
     make_due("ahead", Duration::from_secs(3600)).await;
     assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is due in an hour");
+    let soon = stage.one_scheduled().await.due_at;
+    make_due("ahead", Duration::from_secs(7 * 24 * 3600)).await;
+    assert_eq!(stage.one_scheduled().await.due_at, soon, "its turn has come, and it may have been given back");
     for key in ["ahead", "dead", "unknown"] {
         make_due(key, Duration::ZERO).await;
     }

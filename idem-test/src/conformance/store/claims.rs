@@ -22,21 +22,20 @@ pub async fn a_committed_claim_is_found<W: World>(world: W) {
     let other = stage.world.store(Setup::default()).await.unwrap();
     stage.process("dated").await;
     stage.schedule("waiting").await;
-    for store in [&stage.store, &other] {
-        for key in ["dated", "waiting"] {
-            for claim_state in [ClaimState::Processed, ClaimState::Waiting] {
-                let asks = stage.message(key, "another payload");
-                let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
-                let claimed = store.claim(&mut txn, &asks, claim_state).await.unwrap();
-                store.rollback(txn).await.unwrap();
-                let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks, claim_state).await.unwrap();
-                store.rollback(txn).await.unwrap();
-                for claimed in [claimed, again] {
-                    let Claimed::Found(Some(claim)) = claimed else { panic!("{key} {claim_state:?}: {claimed:?}") };
-                    assert_eq!(claim.fingerprint, stage.id(key).fingerprint, "{key} {claim_state:?}");
-                    assert_eq!(claim.age.is_some(), key == "dated", "{key} {claim_state:?}: {claim:?}");
-                    assert!(claim.age.unwrap_or_default() < Duration::from_secs(60), "{claim:?}");
-                }
+    let (dated, waiting) = (ClaimState::Processed, ClaimState::Waiting);
+    for (key, claim_state) in [("dated", dated), ("dated", waiting), ("waiting", dated), ("waiting", waiting)] {
+        for store in [&stage.store, &other] {
+            let asks = stage.message(key, "another payload");
+            let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
+            let claimed = store.claim(&mut txn, &asks, claim_state).await.unwrap();
+            store.rollback(txn).await.unwrap();
+            let (txn, again) = store.begin_with_claim(Duration::from_secs(30), &asks, claim_state).await.unwrap();
+            store.rollback(txn).await.unwrap();
+            for claimed in [claimed, again] {
+                let Claimed::Found(Some(claim)) = claimed else { panic!("{key} {claim_state:?}: {claimed:?}") };
+                assert_eq!(claim.fingerprint, stage.id(key).fingerprint, "{key} {claim_state:?}");
+                assert_eq!(claim.age.is_some(), key == "dated", "{key} {claim_state:?}: {claim:?}");
+                assert!(claim.age.unwrap_or_default() < Duration::from_secs(60), "{claim:?}");
             }
         }
     }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use idem_core::store::{
-    ClaimState, Claimed, Claims, HandlerId, Identity, InboxRows, NewRow, Operator, RollbackResult, RowKind, StoreError,
+    ClaimState, Claimed, Claims, HandlerId, Identity, InboxRows, Operator, RollbackResult, RowKind, StoreError,
     Transactions,
 };
-use idem_core::{Delivery, Fingerprint, Key, Reason};
+use idem_core::{Fingerprint, Key, Store};
 use tokio::sync::Barrier;
 
 use super::stage::{Stage, committed, register, settled};
@@ -204,15 +204,7 @@ pub async fn overlapping_claims_of_many_never_deadlock<W: World>(world: W) {
             for round in 0..ROUNDS {
                 let all = sorted((from..to).map(|n| one_of(handler, round, n)).collect());
                 barrier.wait().await;
-                let (txn, claimed) = loop {
-                    let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
-                    match store.claim_many(&mut txn, &refs(&all), ClaimState::Processed).await {
-                        Ok(claimed) => break (txn, claimed),
-                        Err(StoreError::LockTimeout | StoreError::Serialization(_)) => held_up += 1,
-                        Err(fault) => panic!("round {round}: {fault:?}"),
-                    }
-                    store.rollback(txn).await.unwrap();
-                };
+                let (txn, claimed) = claim_all(&store, &all, &mut held_up).await;
                 new += claimed.iter().filter(|claimed| claimed.is_new()).count();
                 committed(store.commit(txn).await);
             }
@@ -225,6 +217,19 @@ pub async fn overlapping_claims_of_many_never_deadlock<W: World>(world: W) {
     assert_eq!(one.0 + two.0, ROUNDS * KEYS);
     let held_up = one.1 + two.1;
     assert!(held_up < ROUNDS / 4, "{held_up} of {ROUNDS} rounds were held up");
+}
+
+/// Claims all, as often as it takes. Counts how often it was held up.
+async fn claim_all<S: Store>(store: &S, all: &[Identity], held_up: &mut usize) -> (S::Txn, Vec<Claimed>) {
+    loop {
+        let mut txn = store.begin(Duration::from_secs(30)).await.unwrap();
+        match store.claim_many(&mut txn, &refs(all), ClaimState::Processed).await {
+            Ok(claimed) => return (txn, claimed),
+            Err(StoreError::LockTimeout | StoreError::Serialization(_)) => *held_up += 1,
+            Err(fault) => panic!("{fault:?}"),
+        }
+        store.rollback(txn).await.unwrap();
+    }
 }
 
 /// A key whose position in sorted order is not that of its number.
@@ -275,49 +280,4 @@ pub async fn a_commit_by_the_handler_of_one_of_many_is_refused<W: World>(world: 
     assert_ne!(undone, RollbackResult::CommittedEarly);
     assert_eq!(stage.scheduled().await.len(), 2);
     assert!(stage.is_waiting("a").await && stage.is_waiting("b").await);
-}
-
-/// Scheduled and dead rows are inserted together, each in its state; an existing row counts a sighting.
-pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
-    let stage = Stage::new(world).await;
-    stage.dead_letter("there", Reason::Permanent).await;
-    let delivery = |n: usize| Delivery::new("orders", vec![0, 0xff, n as u8]).with_message_id(Some(format!("m{n}\0")));
-    let deliveries = [delivery(0), delivery(1), delivery(2), delivery(3)];
-    let ids = ["due", "later", "dead", "there"].map(|key| stage.id(key));
-    let states = [Ok(Duration::ZERO), Ok(Duration::from_secs(600)), Err(Reason::Conflict), Ok(Duration::ZERO)];
-    let errors = ["", "attempt \u{1f4e6}", "another", ""];
-    let rows: Vec<_> = (0..4)
-        .map(|n| {
-            let (identity, delivery, state, error) = (&ids[n], &deliveries[n], states[n], errors[n]);
-            NewRow::new(identity, delivery, state).with_attempts(n as u32, error)
-        })
-        .collect();
-    let mut txn = stage.begin().await;
-    stage.store.insert_many(&mut txn, &[]).await.unwrap();
-    stage.store.insert_many(&mut txn, &rows).await.unwrap();
-    committed(stage.commit(txn).await);
-
-    let (scheduled, dead) = (stage.scheduled().await, stage.dead().await);
-    assert_eq!((scheduled.len(), dead.len()), (2, 2));
-    // Two copies of the dead row, and one of a row that is not a dead letter.
-    let mut txn = stage.begin().await;
-    stage.store.count_duplicates(&mut txn, &[&ids[2], &ids[2], &ids[0]], false).await.unwrap();
-    committed(stage.commit(txn).await);
-    let counted = async || {
-        let mut rows = stage.scheduled().await;
-        rows.extend(stage.dead().await);
-        ids.each_ref().map(|id| rows.iter().find(|row| row.identity == *id).unwrap().deliveries)
-    };
-    assert_eq!(counted().await, [1, 1, 3, 2]);
-
-    for (n, state) in states.iter().enumerate().take(3) {
-        let row = scheduled.iter().chain(&dead).find(|row| row.identity == ids[n]).unwrap();
-        assert_eq!(
-            (row.delivery.payload(), row.delivery.message_id()),
-            (deliveries[n].payload(), deliveries[n].message_id())
-        );
-        assert_eq!((row.attempts, row.error.as_str(), row.deliveries), (n as u32, errors[n], 1));
-        assert_eq!((row.reason, row.died_at.is_some()), (state.err(), state.is_err()));
-    }
-    assert_eq!(stage.take_one(RowKind::Ordinary).await.identity, ids[0], "what is due later is not taken");
 }

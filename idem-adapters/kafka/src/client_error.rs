@@ -13,7 +13,7 @@ use crate::stall::Cause;
 impl Member {
     /// Ignores errors from which the client recovers by itself. Any other error stops the partition it concerns or, if
     /// it concerns none, ends the subscription, so that no record is skipped.
-    pub(crate) fn judge(
+    pub(crate) fn handle_error(
         &self,
         consumer: &BaseConsumer<Self>,
         error: &KafkaError,
