@@ -4,7 +4,8 @@
 pub(super) const ENDED: &str = "idem: the handler ended the transaction";
 
 /// The text of the error if a handler left changed settings for the other handlers of its transaction.
-pub(super) const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, which would affect later handlers of the batch";
+pub(super) const CHANGED: &str = "idem: a handler changed the role or a setting, or left a temporary table, which would affect \
+                                  later handlers of the batch";
 
 /// Returns a statement that raises an error unless the current transaction has this id, and `same` holds if given. It
 /// also sets the level of durability again, which the handler may have changed for its transaction.
