@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::process::Waiting;
-use crate::runtime::{Arrival, HoldReason, Pipeline, Queue, UNANSWERED, extended_all};
+use crate::runtime::{Arrival, HoldReason, Pipeline, Places, Queue, UNANSWERED, extended_all};
 use crate::store::{Row, SuspectIsolation};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -20,8 +20,8 @@ impl<S: Store> Pipeline<S> {
         if batch.len() > 1 {
             // Boxed: it is large, and a worker without batches would carry it unused.
             Box::pin(self.deliver_all(std::mem::take(batch), waiting)).await;
-        } else if let Some((delivery, acker, place)) = batch.pop()
-            && let Some(wait) = self.deliver(delivery, acker, place).await
+        } else if let Some((delivery, acker, places)) = batch.pop()
+            && let Some(wait) = self.deliver(delivery, acker, places).await
         {
             waiting.push(wait);
         }
@@ -31,18 +31,18 @@ impl<S: Store> Pipeline<S> {
     /// database refuses have to wait.
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
         batch.retain(|(_, acker, _)| acker.is_live());
-        let (deliveries, mut ackers): (Vec<Delivery>, Vec<A>) =
-            batch.into_iter().map(|(delivery, acker, _)| (delivery, acker)).unzip();
-        let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries)).await;
+        let (deliveries, (mut ackers, places)): (Vec<Delivery>, (Vec<A>, Vec<Places>)) =
+            batch.into_iter().map(|(delivery, acker, places)| (delivery, (acker, places))).unzip();
+        let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &places)).await;
         let (mut done, mut alone) = (Vec::new(), Vec::new());
-        for ((delivery, acker), verdict) in deliveries.into_iter().zip(ackers).zip(verdicts) {
+        for (((delivery, acker), places), verdict) in deliveries.into_iter().zip(ackers).zip(places).zip(verdicts) {
             match verdict {
                 Verdict::Done(outcome) => {
                     self.answered(&outcome);
                     done.push((delivery, acker, outcome));
                 }
-                Verdict::Single | Verdict::Lost => alone.push((delivery, acker)),
-                Verdict::Broke => alone.push((delivery.with_redelivered(true), acker)),
+                Verdict::Single | Verdict::Lost => alone.push((delivery, acker, places)),
+                Verdict::Broke => alone.push((delivery.with_redelivered(true), acker, places)),
                 Verdict::Stopped => self.release(acker).await,
             }
         }
@@ -61,17 +61,17 @@ impl<S: Store> Pipeline<S> {
         // Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
         // unordered, since batches are rejected with an order; so none of them waits for its row.
         let connection = Semaphore::new(1);
-        let deliver = async |(delivery, acker)| {
-            if let Some(wait) = self.deliver_in(Some(&connection), delivery, acker, None).await {
+        let deliver = async |(delivery, acker, places)| {
+            if let Some(wait) = self.deliver_in(Some(&connection), delivery, acker, places).await {
                 waiting.push(wait);
             }
         };
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
-    async fn delivery_verdicts(&self, deliveries: &[Delivery]) -> Vec<Verdict> {
+    async fn delivery_verdicts(&self, deliveries: &[Delivery], places: &[Places]) -> Vec<Verdict> {
         let _beside = self.suspect_lock.direct().await;
-        let items = self.items(deliveries);
+        let items = self.items(deliveries, places);
         let facts: Vec<&Delivery> = deliveries.iter().collect();
         self.verdicts(items, &facts, Opening::Claims).await
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::registry::Job;
 use crate::routes::{Route, Work};
-use crate::runtime::{KeyTicket, Pipeline};
+use crate::runtime::{KeyTicket, Pipeline, Places};
 use crate::store::{Identity, Row};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};
@@ -21,7 +21,8 @@ pub(super) struct Item<'a, S: Store> {
     pub(super) job: Option<Box<dyn Job<S>>>,
     /// Its duplicates in the same batch: they get their verdict from this one's.
     copies: Vec<usize>,
-    /// Keeps out other deliveries of the key in this process while the batch is processed.
+    /// Keeps out other deliveries of the key in this process while the batch is processed. `None` for an inbox row, and if one of
+    /// the deliveries has the place already.
     _key_lock: Option<KeyTicket>,
 }
 
@@ -49,7 +50,7 @@ impl<S: Store> Pipeline<S> {
     /// Returns the deliveries that can run together, in claim order. All others are processed alone: the unfit, the
     /// redelivered, those that the database has refused before, those whose key is in flight elsewhere in this process,
     /// and a different message under a key of the batch.
-    pub(super) fn items(&self, deliveries: &[Delivery]) -> Vec<Item<'_, S>> {
+    pub(super) fn items(&self, deliveries: &[Delivery], places: &[Places]) -> Vec<Item<'_, S>> {
         let fits = |delivery: &Delivery| !delivery.redelivered() && delivery.refused.tries() == 0;
         let fit = deliveries.iter().enumerate().filter(|(_, delivery)| fits(delivery));
         let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?))).collect();
@@ -68,7 +69,13 @@ impl<S: Store> Pipeline<S> {
         let mut works: Vec<_> = works.into_iter().map(Some).collect();
         let item = |(first, copies): (usize, Vec<usize>)| {
             let (at, Work { route, identity, job }) = works[first].take()?;
-            let key_lock = Some(self.key_locks.first_place((identity.handler, &identity.key))?);
+            let key = (identity.handler, &identity.key);
+            let is_held = |at: usize| places[at].keys.contain(&self.key_locks, key);
+            // A delivery that waited for the key holds its place beyond the batch, in case it then has to run alone.
+            let key_lock = match is_held(at) || copies.iter().any(|copy| is_held(*copy)) {
+                true => None,
+                false => Some(self.key_locks.first_place(key)?),
+            };
             Some(Item { at, route, identity, attempts: 0, job: Some(job), copies, _key_lock: key_lock })
         };
         firsts.into_iter().filter_map(item).collect()

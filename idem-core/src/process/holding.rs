@@ -42,23 +42,22 @@ impl<S: Store> Pipeline<S> {
             }
             Waiting::Turn(delivery, mut acker, place) => {
                 let _unwinding = Unwinding(&self.draining);
-                if self.turn(&mut acker, &place).await {
-                    return Some((delivery, acker, Some(place)));
+                if self.unless_over(&mut acker, place.turn()).await {
+                    return Some((delivery, acker, Some(place).into()));
                 }
                 self.give_up(acker).await;
             }
-            Waiting::Key(delivery, mut acker, place, key) => {
+            Waiting::Key(delivery, mut acker, places) => {
                 let _unwinding = Unwinding(&self.draining);
-                if self.turn(&mut acker, &key).await {
-                    // Without its place: in a batch it may run with others of its key.
-                    return Some((delivery, acker, place));
+                if self.unless_over(&mut acker, places.keys.turn()).await {
+                    return Some((delivery, acker, places));
                 }
                 self.give_up(acker).await;
             }
             Waiting::Refused(delivery, mut acker, place) => {
                 let _unwinding = Unwinding(&self.draining);
                 if self.refused(&mut acker, refused_wait(delivery.refused.tries().saturating_sub(1))).await {
-                    return Some((delivery, acker, place));
+                    return Some((delivery, acker, place.into()));
                 }
                 self.give_up(acker).await;
             }
@@ -66,7 +65,7 @@ impl<S: Store> Pipeline<S> {
                 let _unwinding = Unwinding(&self.draining);
                 let span = telemetry::span(self.system, &self.consumer, &delivery);
                 if self.prepared(&mut delivery, &mut acker).instrument(span).await {
-                    return Some((delivery, acker, place));
+                    return Some((delivery, acker, place.into()));
                 }
                 self.give_up(acker).await;
             }

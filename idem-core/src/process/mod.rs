@@ -30,6 +30,7 @@ mod set_aside;
 mod turn;
 mod waiting;
 
+use std::mem::take;
 use std::pin::pin;
 
 use tokio::sync::Semaphore;
@@ -41,7 +42,7 @@ use crate::execute::{Charge, Conclusion};
 use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{HoldReason, KeyTicket, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered};
+use crate::runtime::{HoldReason, Keys, Pipeline, Places, Progress, UNANSWERED, Unwinding, extended, unanswered};
 use crate::store::{ClaimState, Identity};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -50,13 +51,8 @@ pub(crate) use waiting::Waiting;
 impl<S: Store> Pipeline<S> {
     /// Processes one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to
     /// wait; only an ordered delivery waits for its row.
-    pub(crate) async fn deliver<A: Acker>(
-        &self,
-        delivery: Delivery,
-        acker: A,
-        place: Option<KeyTicket>,
-    ) -> Option<Waiting<A>> {
-        self.deliver_in(None, delivery, acker, place).await
+    pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A, places: Places) -> Option<Waiting<A>> {
+        self.deliver_in(None, delivery, acker, places).await
     }
 
     /// Does the same as [`deliver`](Self::deliver), but takes a permit of `room` before it uses a connection.
@@ -65,11 +61,11 @@ impl<S: Store> Pipeline<S> {
         room: Option<&Semaphore>,
         delivery: Delivery,
         acker: A,
-        place: Option<KeyTicket>,
+        places: Places,
     ) -> Option<Waiting<A>> {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
-        pin!(self.process(room, delivery, acker, place)).instrument(span).await
+        pin!(self.process(room, delivery, acker, places)).instrument(span).await
     }
 
     /// Retries until the database has responded, then settles.
@@ -78,9 +74,9 @@ impl<S: Store> Pipeline<S> {
         room: Option<&Semaphore>,
         mut delivery: Delivery,
         mut acker: A,
-        place: Option<KeyTicket>,
+        mut places: Places,
     ) -> Option<Waiting<A>> {
-        // Declared after `place`, and so dropped before it.
+        // Declared after `places`, and so dropped before them.
         let _unwinding = Unwinding(&self.draining);
         let mut holds = 0;
         let outcome = loop {
@@ -92,7 +88,7 @@ impl<S: Store> Pipeline<S> {
                 self.release(acker).await;
                 return None;
             }
-            let step = extended(&mut acker, pin!(self.attempt(room, &delivery))).await;
+            let step = extended(&mut acker, pin!(self.attempt(room, &delivery, take(&mut places.keys)))).await;
             if let Progress::Done(outcome) | Progress::InRow(outcome, _) = &step {
                 self.record_answer(&mut acker, outcome);
             }
@@ -101,27 +97,27 @@ impl<S: Store> Pipeline<S> {
                 Progress::InRow(outcome, identity) => {
                     // The database has accepted it.
                     delivery.refused = Refused::default();
-                    return Some(Waiting::row(delivery, acker, place, outcome, identity));
+                    return Some(Waiting::row(delivery, acker, places.order, outcome, identity));
                 }
                 Progress::Shared(shared) => {
                     self.settle_shared(acker, &delivery, &shared).await;
                     return None;
                 }
                 // A drain has closed the queue of those that wait.
-                Progress::Behind(key) if !self.draining.is_cancelled() => {
-                    return Some(Waiting::Key(delivery, acker, place, key));
+                Progress::Behind(keys) if !self.draining.is_cancelled() => {
+                    return Some(Waiting::Key(delivery, acker, Places { keys, ..places }));
                 }
                 Progress::Behind(_) | Progress::Stopped => {
                     self.release(acker).await;
                     return None;
                 }
-                Progress::Unprepared => return self.leave_to_prepare(delivery, acker, place).await,
+                Progress::Unprepared => return self.leave_to_prepare(delivery, acker, places.order).await,
                 Progress::Refused { error, ran } => {
-                    return self.set_aside(delivery, acker, place, ran, error).await;
+                    return self.set_aside(delivery, acker, places.order, ran, error).await;
                 }
                 // The database may respond to others: this message may be the one that takes too long.
                 Progress::Hold(HoldReason::Lost) if holds >= UNANSWERED => {
-                    return self.set_aside(delivery, acker, place, false, unanswered()).await;
+                    return self.set_aside(delivery, acker, places.order, false, unanswered()).await;
                 }
                 Progress::Hold(hold) => {
                     // A process or a connection may have died on it, so it now runs from the inbox.
@@ -151,12 +147,12 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Makes one attempt; the database's response decides the result.
-    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery) -> Progress {
+    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, mut keys: Keys) -> Progress {
         // Decode, key.
         let work = match self.decode_beside(delivery).await {
             Ok(work) => work,
             Err(NoJob::Unprepared) => return Progress::Unprepared,
-            Err(NoJob::Several) => return self.fan_out(room, delivery).await,
+            Err(NoJob::Several) => return self.fan_out(room, delivery, keys).await,
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
                 return self.dead_letter(delivery, unfit).await;
@@ -164,9 +160,10 @@ impl<S: Store> Pipeline<S> {
         };
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
         // handler may.
-        let key = self.key_locks.place((work.identity.handler, &work.identity.key));
+        let key = keys.take_or_queue(&self.key_locks, (work.identity.handler, &work.identity.key));
         if !key.is_first() {
-            return Progress::Behind(key);
+            keys.push(key);
+            return Progress::Behind(keys);
         }
         let _room = self.room(room, delivery).await;
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));

@@ -2,17 +2,11 @@
 
 use std::time::Duration;
 
-use crate::runtime::{KeyTicket, Pipeline, hold_wait, jittered, kept};
+use crate::runtime::{Pipeline, hold_wait, jittered, kept};
 use crate::store::Identity;
 use crate::{Acker, Store};
 
 impl<S: Store> Pipeline<S> {
-    /// Waits for the turn of a delivery within its ordering key, or within the key of its message. Returns `false` if
-    /// the worker drains or the delivery is lost.
-    pub(crate) async fn turn<A: Acker>(&self, acker: &mut A, place: &KeyTicket) -> bool {
-        self.unless_over(acker, place.turn()).await
-    }
-
     /// Waits, keeping its place, until a message in the inbox is processed or dead. Returns `false` if the worker
     /// drains or the delivery is lost before that.
     ///
@@ -65,6 +59,7 @@ impl<S: Store> Pipeline<S> {
         self.scheduled.notify_one();
     }
 
+    /// Waits for `what`. Returns `false` if the worker drains or the delivery is lost before that.
     pub(super) async fn unless_over<A: Acker>(&self, acker: &mut A, what: impl Future<Output = ()>) -> bool {
         tokio::select! {
             biased;

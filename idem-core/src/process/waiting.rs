@@ -3,7 +3,7 @@
 
 use tracing::Span;
 
-use crate::runtime::KeyTicket;
+use crate::runtime::{KeyTicket, Places};
 use crate::store::Identity;
 use crate::{Delivery, Outcome};
 
@@ -12,9 +12,8 @@ use crate::{Delivery, Outcome};
 pub(crate) enum Waiting<A> {
     /// Another delivery of its ordering key comes first.
     Turn(Delivery, A, KeyTicket),
-    /// Another delivery of its message's key is in progress: it stays unacked, has this place in the queue of the key
-    /// (the last one), and keeps that of its ordering key.
-    Key(Delivery, A, Option<KeyTicket>, KeyTicket),
+    /// Another delivery of its message's key is in progress. It stays unacked and keeps its places.
+    Key(Delivery, A, Places),
     /// The database refuses its row but accepts others. It stays unacked, keeps its place if it has one, and is tried
     /// again later.
     Refused(Delivery, A, Option<KeyTicket>),

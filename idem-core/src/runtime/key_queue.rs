@@ -59,6 +59,11 @@ impl KeyQueue {
         Some(KeyTicket { queue: self.0.clone(), key, turn: None })
     }
 
+    /// Returns whether this is a place in the queue of this key.
+    pub(crate) fn is_of(&self, place: &KeyTicket, key: impl Hash) -> bool {
+        place.key == self.0.hash.hash_one(key)
+    }
+
     /// Waits until all earlier places have left the queue of this key. Cancel safe.
     pub(crate) async fn enter(&self, key: impl Hash) -> KeyTicket {
         // Created before the wait, so that a dropped waiter leaves its queue as well.

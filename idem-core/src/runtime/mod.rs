@@ -7,7 +7,7 @@
 //! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
 //! | `preparations` | preparations for inbox rows |
 //! | `step`, `hold` | the result of one try, and deliveries that are held |
-//! | `key_queue`, `rows` | waiters for a key, and for an inbox row |
+//! | `key_queue`, `places`, `rows` | waiters for a key, the places of a delivery, waiters for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
 //! | `leases`, `extend_rows` | the same for inbox rows |
 //! | `suspect_lock`, `patience` | isolates suspects from other work; how long they may wait for that |
@@ -36,6 +36,7 @@ mod outage;
 mod patience;
 mod persist;
 mod pipeline;
+mod places;
 mod preparations;
 mod prepare;
 mod queue;
@@ -62,6 +63,7 @@ pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
 pub(crate) use pipeline::Pipeline;
+pub(crate) use places::{Keys, Places};
 pub(crate) use preparations::{Preparations, WantedPreparation};
 pub(crate) use prepare::FORGOTTEN;
 pub(crate) use queue::Queue;

@@ -3,10 +3,10 @@
 use crate::store::{HandlerId, Identity, StoreError};
 use crate::{BoxError, Delivery, Outcome};
 
-use super::key_queue::KeyTicket;
+use super::places::{Keys, Places};
 
-/// A delivery that can run, with its place in the queue of its ordering key, of which it is the first.
-pub(crate) type Arrival<A> = (Delivery, A, Option<KeyTicket>);
+/// A delivery that can run, with the places that it holds. It is the first in each of these queues.
+pub(crate) type Arrival<A> = (Delivery, A, Places);
 
 /// The outcome of a delivery for each of its handlers.
 pub(crate) struct Shared {
@@ -27,8 +27,8 @@ pub(crate) enum Progress {
     /// The database has not answered. The delivery is held unsettled and tried again.
     Hold(HoldReason),
     /// Another delivery of its key is in progress in this process. The delivery leaves its lane, and starts over when
-    /// this place in the queue of the key is the first.
-    Behind(KeyTicket),
+    /// the last of these places is the first in its queue.
+    Behind(Keys),
     /// The database refuses the writes for this message, and works for others. `ran`: the handler has run and failed.
     Refused { error: BoxError, ran: bool },
     /// The codec has to prepare first. The delivery is held unsettled, outside its lane.
