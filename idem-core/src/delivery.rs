@@ -47,6 +47,8 @@ pub struct Delivery {
     pub(crate) redelivered: bool,
     pub(crate) delivery_count: Option<u32>,
     pub(crate) attempt: u32,
+    /// How often in a row the database has not answered for it, in this process.
+    pub(crate) holds: usize,
     /// How often the database has refused what idem writes for it, in this process.
     pub(crate) refused: Refused,
     /// The result of the codec's preparation for it, in this process.
@@ -80,6 +82,7 @@ impl Delivery {
             redelivered: false,
             delivery_count: None,
             attempt: 1,
+            holds: 0,
             refused: Refused::default(),
             preparation: Preparation::default(),
             tombstone: false,

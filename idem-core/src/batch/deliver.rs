@@ -1,12 +1,13 @@
 //! Processes deliveries and inbox rows in batches.
 
+use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::process::Waiting;
-use crate::runtime::{Arrival, HoldReason, Pipeline, Places, Queue, UNANSWERED, extended_all};
+use crate::runtime::{Arrival, Carried, HoldReason, Pipeline, Queue, UNANSWERED, extended_all};
 use crate::store::{Row, SuspectIsolation};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -20,10 +21,17 @@ impl<S: Store> Pipeline<S> {
         if batch.len() > 1 {
             // Boxed: it is large, and a worker without batches would carry it unused.
             Box::pin(self.deliver_all(std::mem::take(batch), waiting)).await;
-        } else if let Some((delivery, acker, places)) = batch.pop()
-            && let Some(wait) = self.deliver(delivery, acker, places).await
+        } else if let Some((delivery, acker, carried)) = batch.pop()
+            && let Some(wait) = self.deliver(delivery, acker, carried).await
         {
-            waiting.push(wait);
+            self.leave(wait, waiting).await;
+        }
+    }
+
+    /// Passes on a delivery that has to wait, or releases it if a drain has closed the queue of those.
+    async fn leave<A: Acker>(&self, wait: Waiting<A>, waiting: &Queue<Waiting<A>>) {
+        if let Err(wait) = waiting.try_push(wait) {
+            drop(self.wait(wait).await);
         }
     }
 
@@ -31,19 +39,19 @@ impl<S: Store> Pipeline<S> {
     /// database refuses have to wait.
     async fn deliver_all<A: Acker>(&self, mut batch: Vec<Arrival<A>>, waiting: &Queue<Waiting<A>>) {
         batch.retain(|(_, acker, _)| acker.is_live());
-        let (deliveries, (mut ackers, places)): (Vec<Delivery>, (Vec<A>, Vec<Places>)) =
-            batch.into_iter().map(|(delivery, acker, places)| (delivery, (acker, places))).unzip();
-        let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &places)).await;
-        let (mut done, mut alone) = (Vec::new(), Vec::new());
-        for (((delivery, acker), places), verdict) in deliveries.into_iter().zip(ackers).zip(places).zip(verdicts) {
+        let (deliveries, (mut ackers, carried)): (Vec<Delivery>, (Vec<A>, Vec<Carried>)) =
+            batch.into_iter().map(|(delivery, acker, carried)| (delivery, (acker, carried))).unzip();
+        let verdicts = extended_all(ackers.iter_mut().collect(), self.delivery_verdicts(&deliveries, &carried)).await;
+        let (mut done, mut alone, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
+        for (((delivery, acker), carried), verdict) in deliveries.into_iter().zip(ackers).zip(carried).zip(verdicts) {
             match verdict {
                 Verdict::Done(outcome) => {
                     self.answered(&outcome);
                     done.push((delivery, acker, outcome));
                 }
-                Verdict::Single | Verdict::Lost => alone.push((delivery, acker, places)),
-                Verdict::Broke => alone.push((delivery.with_redelivered(true), acker, places)),
-                Verdict::Stopped => self.release(acker).await,
+                Verdict::Single | Verdict::Lost => alone.push((delivery, acker, carried)),
+                Verdict::Broke => alone.push((delivery.with_redelivered(true), acker, carried)),
+                Verdict::Stopped => stopped.push(acker),
             }
         }
         // Settled concurrently: a broker that confirms each ack confirms all of them in the time of one.
@@ -57,21 +65,23 @@ impl<S: Store> Pipeline<S> {
             .await;
         };
         stream::iter(done).for_each_concurrent(None, settle).await;
+        join_all(stopped.into_iter().map(|acker| self.release(acker))).await;
         // One at a time on the lane's connection, so that a batch of failures uses no more connections than any other.
         // Each lease is extended while its delivery waits, and one that is held up does not delay the others. They are
         // unordered, since batches are rejected with an order; so none of them waits for its row.
         let connection = Semaphore::new(1);
-        let deliver = async |(delivery, acker, places)| {
-            if let Some(wait) = self.deliver_in(Some(&connection), delivery, acker, places).await {
-                waiting.push(wait);
+        let deliver = async |(delivery, acker, carried)| {
+            if let Some(wait) = self.deliver_in(Some(&connection), delivery, acker, carried).await {
+                self.leave(wait, waiting).await;
             }
         };
         stream::iter(alone).for_each_concurrent(None, deliver).await;
     }
 
-    async fn delivery_verdicts(&self, deliveries: &[Delivery], places: &[Places]) -> Vec<Verdict> {
-        let _beside = self.suspect_lock.direct().await;
-        let items = self.items(deliveries, places);
+    async fn delivery_verdicts(&self, deliveries: &[Delivery], carried: &[Carried]) -> Vec<Verdict> {
+        let beside = self.suspect_lock.direct().await;
+        let items = self.items(deliveries, carried);
+        drop(beside);
         let facts: Vec<&Delivery> = deliveries.iter().collect();
         self.verdicts(items, &facts, Opening::Claims).await
     }
@@ -113,7 +123,13 @@ impl<S: Store> Pipeline<S> {
                 continue;
             }
             first = false;
+            // Not held during the wait for an outage to end: a suspect of a worker of another database may wait for it.
+            let beside = match opening {
+                Opening::Claims => Some(self.suspect_lock.direct().await),
+                Opening::Rows(_) => None,
+            };
             let round = self.run_transaction(&mut items, facts, opening).await;
+            drop(beside);
             if let Opening::Rows(rows) = opening
                 && !matches!(round, TransactionResult::Done(_))
                 && extended.elapsed() >= self.settings.lease / 4

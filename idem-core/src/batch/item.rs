@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::registry::Job;
 use crate::routes::{Route, Work};
-use crate::runtime::{KeyTicket, Pipeline, Places};
+use crate::runtime::{Carried, KeyTicket, Pipeline};
 use crate::store::{Identity, Row};
 use crate::telemetry::Meters;
 use crate::{Delivery, Outcome, Store};
@@ -48,10 +48,10 @@ pub(crate) enum Verdict {
 
 impl<S: Store> Pipeline<S> {
     /// Returns the deliveries that can run together, in claim order. All others are processed alone: the unfit, the
-    /// redelivered, those that the database has refused before, those whose key is in flight elsewhere in this process,
+    /// redelivered, those that the database has refused or held up before, those whose key is in flight elsewhere in this process,
     /// and a different message under a key of the batch.
-    pub(super) fn items(&self, deliveries: &[Delivery], places: &[Places]) -> Vec<Item<'_, S>> {
-        let fits = |delivery: &Delivery| !delivery.redelivered() && delivery.refused.tries() == 0;
+    pub(super) fn items(&self, deliveries: &[Delivery], carried: &[Carried]) -> Vec<Item<'_, S>> {
+        let fits = |it: &Delivery| !it.redelivered() && it.refused.tries() == 0 && it.holds == 0;
         let fit = deliveries.iter().enumerate().filter(|(_, delivery)| fits(delivery));
         let works: Vec<(usize, Work<'_, S>)> = fit.filter_map(|(at, it)| Some((at, self.decode(it).ok()?))).collect();
         let identity = |place: usize| &works[place].1.identity;
@@ -70,7 +70,7 @@ impl<S: Store> Pipeline<S> {
         let item = |(first, copies): (usize, Vec<usize>)| {
             let (at, Work { route, identity, job }) = works[first].take()?;
             let key = (identity.handler, &identity.key);
-            let is_held = |at: usize| places[at].keys.contain(&self.key_locks, key);
+            let is_held = |at: usize| carried[at].keys.contain(&self.key_locks, key);
             // A delivery that waited for the key holds its place beyond the batch, in case it then has to run alone.
             let key_lock = match is_held(at) || copies.iter().any(|copy| is_held(*copy)) {
                 true => None,

@@ -3,10 +3,8 @@
 //! A batch does not come here. It finds out whose failure it was (`batch/blame.rs`), and that message runs again,
 //! alone.
 
-use std::time::Duration;
-
 use crate::routes::Route;
-use crate::runtime::Pipeline;
+use crate::runtime::{Charge, Pipeline};
 use crate::store::StoreError;
 use crate::{DeliveryOrder, Reason, RetryPolicy, Store};
 
@@ -29,15 +27,6 @@ pub(crate) enum Conclusion {
     /// No message is charged; the claim shows whether it committed.
     Broke(StoreError),
     Stopped,
-}
-
-/// A failure, and the resulting state of its message.
-pub(crate) struct Charge {
-    /// How often the message has failed, including this failure.
-    pub(crate) attempts: u32,
-    /// The delay after which it runs again, or the reason why it is dead.
-    pub(crate) next: Result<Duration, Reason>,
-    pub(crate) error: String,
 }
 
 impl RunResult {
@@ -90,6 +79,8 @@ impl<S: Store> Pipeline<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Formats the conclusion of a run, for comparison.

@@ -20,7 +20,7 @@ use crate::routes::Route;
 use crate::runtime::Pipeline;
 use crate::store::{CommitResult, RollbackResult};
 
-pub(crate) use conclude::{Charge, Conclusion};
+pub(crate) use conclude::Conclusion;
 pub(crate) use handle::Unhandled;
 pub(crate) use ran::{Failure, RunResult};
 

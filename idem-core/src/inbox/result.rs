@@ -61,7 +61,7 @@ impl<S: Store> Pipeline<S> {
     /// Gives back a row that was not run. One that the database refuses waits longer each time.
     pub(super) async fn give_back(&self, row: &Row, fault: StoreError) -> Option<Outcome> {
         let due = match self.outage.hold_for(fault) {
-            Progress::Refused { error, .. } => {
+            Progress::Refused(error) => {
                 let (tries, wait) = self.refusals.count(row.id);
                 warn_of_refusal(&row.delivery, tries, error.as_ref());
                 wait

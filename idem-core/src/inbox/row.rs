@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::batch::Verdict;
-use crate::execute::{Charge, Conclusion};
+use crate::execute::Conclusion;
 use crate::record::{Classified, committed};
 use crate::registry::NoJob;
 use crate::routes::Route;
-use crate::runtime::{Isolated, Pipeline};
+use crate::runtime::{Charge, Pipeline, Quiet};
 use crate::store::{ClaimState, Identity, MAX_BREAKS, NewRow, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, RetryPolicy, Store, telemetry};
 
@@ -19,22 +19,22 @@ impl<S: Store> Pipeline<S> {
     /// Runs a taken row, and records its result. In every case the row is processed, its result is recorded, or its
     /// lease expires.
     pub(crate) async fn run_row(&self, row: &Row) {
-        self.run_isolated(row, &mut None).await;
+        self.finish_row(row, Verdict::Single).await;
     }
 
     /// Runs a suspect while its process stays quiet for it, until its outcome is written. If the run lost its
     /// connection, and the row was not running when a process ended, other work resumes before that: the run is over,
     /// and opening a new connection to write with takes a while.
-    pub(super) async fn run_isolated(&self, row: &Row, quiet: &mut Option<Isolated>) {
+    pub(super) async fn run_isolated(&self, row: &Row, quiet: &Quiet) {
         self.finish_row_in(row, Verdict::Single, quiet).await;
     }
 
     /// Records the result that a batch has left to record for a row, or runs the row.
     pub(crate) async fn finish_row(&self, row: &Row, verdict: Verdict) {
-        self.finish_row_in(row, verdict, &mut None).await;
+        self.finish_row_in(row, verdict, &Quiet::default()).await;
     }
 
-    async fn finish_row_in(&self, row: &Row, verdict: Verdict, quiet: &mut Option<Isolated>) {
+    async fn finish_row_in(&self, row: &Row, verdict: Verdict, quiet: &Quiet) {
         // Pinned first, like other large futures: each call would move the whole future.
         let work = pin!(async {
             match verdict {
@@ -57,7 +57,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Begin, start, handle, guard, commit; then records a failure. Returns `None` if there is no outcome.
-    async fn rerun(&self, row: &Row, quiet: &mut Option<Isolated>) -> Option<Outcome> {
+    async fn rerun(&self, row: &Row, quiet: &Quiet) -> Option<Outcome> {
         let route = self.routes.get(row.identity.handler)?;
         let taken = Instant::now();
         for rounds in 0.. {
@@ -95,7 +95,7 @@ impl<S: Store> Pipeline<S> {
                 Conclusion::Broke(fault) => {
                     // This run is the row's only start.
                     if row.starts == 1 {
-                        drop(quiet.take());
+                        drop(quiet.end());
                     }
                     self.broke(row, &crate::error::text(&fault)).await
                 }

@@ -147,7 +147,8 @@ impl<S: Store> Runner<S> {
                 Ok(rows) if !rows.is_empty() => Ok(rows),
                 _ => Err(fault),
             },
-            Err(fault @ StoreError::ConnectionLost(_)) => {
+            // A reservation counts nothing, so it may lapse. Others wait while its turn is held.
+            Err(fault @ StoreError::ConnectionLost(_)) if kind == RowKind::Ordinary => {
                 self.pipeline.outage.report(&fault);
                 tokio::select! {
                     () = self.pipeline.outage.over() => store.rows_by_token(token).await,

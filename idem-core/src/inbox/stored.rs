@@ -150,7 +150,7 @@ impl<S: Store> Pipeline<S> {
 /// Returns whether a single message may be the cause.
 fn splits(step: &Progress, holds: usize) -> bool {
     match step {
-        Progress::Refused { .. } | Progress::Hold(HoldReason::Busy) => true,
+        Progress::Refused(_) | Progress::Hold(HoldReason::Busy) => true,
         Progress::Hold(HoldReason::Lost) => holds > 0,
         _ => false,
     }

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::runtime::{Arrival, Pipeline, Places, Queue, at, extend_all, is_urgent};
+use crate::runtime::{Arrival, Carried, Pipeline, Queue, at, extend_all, is_urgent};
 use crate::{Acker, Delivery, Store};
 
 use super::arrived::Arrived;
@@ -87,10 +87,10 @@ impl<S: Store> Pipeline<S> {
     /// Processes one delivery outside the lanes. It is unordered, since the inbox is rejected with an order: so it does
     /// not wait for a row, only while the database refuses it.
     async fn deliver_beside<A: Acker>(&self, mut delivery: Delivery, mut acker: A) {
-        let mut places = Places::default();
-        while let Some(waiting) = self.deliver(delivery, acker, places).await {
+        let mut carried = Carried::default();
+        while let Some(waiting) = self.deliver(delivery, acker, carried).await {
             let Some(again) = self.wait(waiting).await else { return };
-            (delivery, acker, places) = again;
+            (delivery, acker, carried) = again;
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Runs suspects: rows that may have ended their process. They are reserved first, and then run with nothing concurrent
 //! that they could harm.
 
+use std::pin::pin;
 use std::slice;
 use std::time::{Duration, Instant};
 
 use crate::Store;
-use crate::runtime::{Isolated, Turn, at};
+use crate::runtime::{Isolated, Quiet, Turn, at};
 use crate::store::{Row, RowKind, RowResult, StoreError, SuspectIsolation, TakeLimit};
 
 use super::runner::{POLL_DUE, Runner};
@@ -19,7 +20,7 @@ impl<S: Store> Runner<S> {
     pub(super) async fn suspects(&self, ordinary: bool) -> Result<bool, StoreError> {
         let draining = &self.pipeline.draining;
         // One suspect per process, from its reservation to its outcome.
-        let turn = tokio::select! {
+        let mut turn = tokio::select! {
             turn = self.pipeline.suspect_lock.turn() => turn,
             () = draining.cancelled() => return Ok(false),
         };
@@ -65,18 +66,36 @@ impl<S: Store> Runner<S> {
                 }
             }
             drop(held);
-            let mut isolated = Some(isolated);
-            self.pipeline.run_isolated(&row, &mut isolated).await;
+            let Some((back, isolated)) = self.run(&row, isolated, turn).await else { return Ok(true) };
+            (turn, any) = (back, true);
             turn.ran(closed, since, lease);
-            any = true;
-            match isolated {
-                Some(isolated) if isolation == SuspectIsolation::Inbox && since.elapsed() < POLL_DUE => {
-                    quiet = Some((isolated, since));
-                }
-                _ => break,
+            let keeps = isolation == SuspectIsolation::Inbox && since.elapsed() < POLL_DUE;
+            quiet = isolated.filter(|_| keeps).map(|isolated| (isolated, since));
+            if quiet.is_none() {
+                break;
             }
         }
         Ok(any)
+    }
+
+    /// Runs a suspect until its outcome is written. Returns the turn, and the isolation unless the run has ended it.
+    ///
+    /// If an outage of this worker's database begins, the isolation and the turn end, and `None` is returned: workers of
+    /// other databases in this process would stand still for as long. If the process ends during the outage, another
+    /// message may be charged a start.
+    async fn run(&self, row: &Row, isolated: Isolated, turn: Turn) -> Option<(Turn, Option<Isolated>)> {
+        let quiet = Quiet::new(isolated);
+        let mut run = pin!(self.pipeline.run_isolated(row, &quiet));
+        tokio::select! {
+            biased;
+            () = &mut run => {}
+            () = self.pipeline.outage.began() => {
+                drop((quiet.end(), turn));
+                run.await;
+                return None;
+            }
+        }
+        Some((turn, quiet.end()))
     }
 
     /// Reserves the suspect that is due first. That comes before the process goes quiet for it, so that no other process

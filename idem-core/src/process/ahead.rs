@@ -60,7 +60,7 @@ impl<S: Store> Pipeline<S> {
                     extended(acker, self.hold(hold, holds)).await;
                     holds += 1;
                 }
-                (Progress::Refused { error, .. }, _) => {
+                (Progress::Refused(error), _) => {
                     self.meters(delivery).held();
                     warn_of_refusal(delivery, refused.again(|| Held::new(&self.outage)), error.as_ref());
                     extended(acker, self.hold(HoldReason::Refused, holds)).await;
@@ -72,7 +72,7 @@ impl<S: Store> Pipeline<S> {
                         return None;
                     }
                 }
-                (Progress::InRow(..) | Progress::Shared(_) | Progress::Behind(_) | Progress::Stopped, _) => {
+                (Progress::InRow(..) | Progress::Shared(_) | Progress::Behind | Progress::Stopped, _) => {
                     return None;
                 }
             }

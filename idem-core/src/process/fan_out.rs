@@ -2,26 +2,26 @@
 
 use tokio::sync::Semaphore;
 
-use crate::runtime::{Keys, Pipeline, Progress, Shared};
+use crate::runtime::{KeyTickets, Pipeline, Progress, Shared};
 use crate::{Acker, Delivery, Store};
 
 impl<S: Store> Pipeline<S> {
     /// Stores a delivery for each of its handlers. None of them runs it directly: if one failed, the delivery could
     /// neither be acked nor run again for that one only.
-    pub(super) async fn fan_out(&self, room: Option<&Semaphore>, delivery: &Delivery, mut held: Keys) -> Progress {
+    pub(super) async fn fan_out(
+        &self,
+        room: Option<&Semaphore>,
+        delivery: &Delivery,
+        keys: &mut KeyTickets,
+    ) -> Progress {
         let routes: Vec<_> = self.routes.takers(delivery).collect();
         let beside = self.suspect_lock.direct().await;
         let shares = self.share(delivery, &routes);
         drop(beside);
         // In claim order, like a batch, so that no two deliveries wait for each other.
-        let mut keys = Keys::default();
-        for known in &shares.known {
-            let key = held.take_or_queue(&self.key_locks, (known.identity.handler, &known.identity.key));
-            let is_first = key.is_first();
-            keys.push(key);
-            if !is_first {
-                return Progress::Behind(keys);
-            }
+        let in_order = shares.known.iter().map(|known| (known.identity.handler, &known.identity.key));
+        if !keys.take(&self.key_locks, in_order) {
+            return Progress::Behind;
         }
         let _room = self.room(room, delivery).await;
         self.store_shares(delivery, shares).await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tracing::{Instrument, Span};
 
-use crate::runtime::{Arrival, KeyTicket, Pipeline, Queue, Unwinding, refused_wait};
+use crate::runtime::{Arrival, HoldReason, KeyTicket, Pipeline, Queue, Unwinding, refused_wait};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
 use super::ahead::Ahead;
@@ -26,7 +26,14 @@ pub(crate) async fn run<S: Store, A: Acker>(
                 Some(wait) => waits.push(pipeline.defect.task("waiting", pipeline.wait(wait))),
                 None => open = false,
             },
-            Some(ended) = waits.next() => ended.flatten().into_iter().for_each(|arrival| lanes.push(arrival)),
+            Some(ended) = waits.next() => {
+                // A drain may have closed the lanes meanwhile.
+                if let Some(arrival) = ended.flatten()
+                    && let Err((_, acker, _)) = lanes.try_push(arrival)
+                {
+                    pipeline.release(acker).await;
+                }
+            }
         }
     }
 }
@@ -47,25 +54,32 @@ impl<S: Store> Pipeline<S> {
                 }
                 self.give_up(acker).await;
             }
-            Waiting::Key(delivery, mut acker, places) => {
+            Waiting::Key(delivery, mut acker, carried) => {
                 let _unwinding = Unwinding(&self.draining);
-                if self.unless_over(&mut acker, places.keys.turn()).await {
-                    return Some((delivery, acker, places));
+                if self.unless_over(&mut acker, carried.keys.turn()).await {
+                    return Some((delivery, acker, carried));
                 }
                 self.give_up(acker).await;
             }
-            Waiting::Refused(delivery, mut acker, place) => {
+            Waiting::Busy(delivery, mut acker, carried) => {
+                let _unwinding = Unwinding(&self.draining);
+                if self.unless_over(&mut acker, self.hold(HoldReason::Busy, delivery.holds)).await {
+                    return Some((delivery, acker, carried));
+                }
+                self.give_up(acker).await;
+            }
+            Waiting::Refused(delivery, mut acker, carried) => {
                 let _unwinding = Unwinding(&self.draining);
                 if self.refused(&mut acker, refused_wait(delivery.refused.tries().saturating_sub(1))).await {
-                    return Some((delivery, acker, place.into()));
+                    return Some((delivery, acker, carried));
                 }
                 self.give_up(acker).await;
             }
-            Waiting::Preparation(mut delivery, mut acker, place) => {
+            Waiting::Preparation(mut delivery, mut acker, carried) => {
                 let _unwinding = Unwinding(&self.draining);
                 let span = telemetry::span(self.system, &self.consumer, &delivery);
                 if self.prepared(&mut delivery, &mut acker).instrument(span).await {
-                    return Some((delivery, acker, place.into()));
+                    return Some((delivery, acker, carried));
                 }
                 self.give_up(acker).await;
             }

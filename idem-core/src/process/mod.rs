@@ -30,7 +30,6 @@ mod set_aside;
 mod turn;
 mod waiting;
 
-use std::mem::take;
 use std::pin::pin;
 
 use tokio::sync::Semaphore;
@@ -38,11 +37,11 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::delivery::Refused;
-use crate::execute::{Charge, Conclusion};
+use crate::execute::Conclusion;
 use crate::record::Classified;
 use crate::registry::{Job, NoJob};
 use crate::routes::Route;
-use crate::runtime::{HoldReason, Keys, Pipeline, Places, Progress, UNANSWERED, Unwinding, extended, unanswered};
+use crate::runtime::{Carried, Charge, HoldReason, Pipeline, Progress, UNANSWERED, Unwinding, extended, unanswered};
 use crate::store::{ClaimState, Identity};
 use crate::{Acker, Delivery, Outcome, Store, telemetry};
 
@@ -51,8 +50,8 @@ pub(crate) use waiting::Waiting;
 impl<S: Store> Pipeline<S> {
     /// Processes one delivery until it is settled, or left to the broker because it is lost. Returns it if it has to
     /// wait; only an ordered delivery waits for its row.
-    pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A, places: Places) -> Option<Waiting<A>> {
-        self.deliver_in(None, delivery, acker, places).await
+    pub(crate) async fn deliver<A: Acker>(&self, delivery: Delivery, acker: A, carried: Carried) -> Option<Waiting<A>> {
+        self.deliver_in(None, delivery, acker, carried).await
     }
 
     /// Does the same as [`deliver`](Self::deliver), but takes a permit of `room` before it uses a connection.
@@ -61,11 +60,11 @@ impl<S: Store> Pipeline<S> {
         room: Option<&Semaphore>,
         delivery: Delivery,
         acker: A,
-        places: Places,
+        carried: Carried,
     ) -> Option<Waiting<A>> {
         let span = telemetry::span(self.system, &self.consumer, &delivery);
         // Pinned first, like other large futures: a wrapper would move the whole future.
-        pin!(self.process(room, delivery, acker, places)).instrument(span).await
+        pin!(self.process(room, delivery, acker, carried)).instrument(span).await
     }
 
     /// Retries until the database has responded, then settles.
@@ -74,11 +73,10 @@ impl<S: Store> Pipeline<S> {
         room: Option<&Semaphore>,
         mut delivery: Delivery,
         mut acker: A,
-        mut places: Places,
+        mut carried: Carried,
     ) -> Option<Waiting<A>> {
-        // Declared after `places`, and so dropped before them.
+        // Declared after `carried`, and so dropped before them.
         let _unwinding = Unwinding(&self.draining);
-        let mut holds = 0;
         let outcome = loop {
             if !acker.is_live() {
                 tracing::debug!("the delivery was lost; the broker redelivers it");
@@ -88,43 +86,45 @@ impl<S: Store> Pipeline<S> {
                 self.release(acker).await;
                 return None;
             }
-            let step = extended(&mut acker, pin!(self.attempt(room, &delivery, take(&mut places.keys)))).await;
-            if let Progress::Done(outcome) | Progress::InRow(outcome, _) = &step {
-                self.record_answer(&mut acker, outcome);
+            let step = extended(&mut acker, pin!(self.attempt(room, &delivery, &mut carried))).await;
+            self.record_answer(&mut acker, &step);
+            if !matches!(step, Progress::Behind | Progress::Hold(_)) {
+                carried.keys.clear();
             }
             match step {
                 Progress::Done(outcome) => break outcome,
                 Progress::InRow(outcome, identity) => {
                     // The database has accepted it.
                     delivery.refused = Refused::default();
-                    return Some(Waiting::row(delivery, acker, places.order, outcome, identity));
+                    return Some(Waiting::row(delivery, acker, carried.order, outcome, identity));
                 }
                 Progress::Shared(shared) => {
                     self.settle_shared(acker, &delivery, &shared).await;
                     return None;
                 }
                 // A drain has closed the queue of those that wait.
-                Progress::Behind(keys) if !self.draining.is_cancelled() => {
-                    return Some(Waiting::Key(delivery, acker, Places { keys, ..places }));
+                Progress::Behind if !self.draining.is_cancelled() => {
+                    return Some(Waiting::Key(delivery, acker, carried));
                 }
-                Progress::Behind(_) | Progress::Stopped => {
+                Progress::Behind | Progress::Stopped => {
                     self.release(acker).await;
                     return None;
                 }
-                Progress::Unprepared => return self.leave_to_prepare(delivery, acker, places.order).await,
-                Progress::Refused { error, ran } => {
-                    return self.set_aside(delivery, acker, places.order, ran, error).await;
-                }
+                Progress::Unprepared => return self.leave_to_prepare(delivery, acker, carried).await,
+                Progress::Refused(error) => return self.set_aside(delivery, acker, carried, error).await,
                 // The database may respond to others: this message may be the one that takes too long.
-                Progress::Hold(HoldReason::Lost) if holds >= UNANSWERED => {
-                    return self.set_aside(delivery, acker, places.order, false, unanswered()).await;
+                Progress::Hold(HoldReason::Lost) if delivery.holds >= UNANSWERED => {
+                    return self.set_aside(delivery, acker, carried, unanswered()).await;
                 }
                 Progress::Hold(hold) => {
                     // A process or a connection may have died on it, so it now runs from the inbox.
                     delivery.redelivered |= hold == HoldReason::Broke;
                     self.meters(&delivery).held();
-                    extended(&mut acker, self.hold(hold, holds)).await;
-                    holds += 1;
+                    delivery.holds += 1;
+                    if hold == HoldReason::Busy {
+                        return Some(Waiting::Busy(delivery, acker, carried));
+                    }
+                    extended(&mut acker, self.hold(hold, delivery.holds - 1)).await;
                 }
             }
         };
@@ -133,7 +133,8 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Informs the acker, the brake and the outage of an outcome that the database has confirmed.
-    fn record_answer<A: Acker>(&self, acker: &mut A, outcome: &Outcome) {
+    fn record_answer<A: Acker>(&self, acker: &mut A, step: &Progress) {
+        let (Progress::Done(outcome) | Progress::InRow(outcome, _)) = step else { return };
         if outcome.is_stored() {
             acker.stored();
         }
@@ -147,12 +148,12 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Makes one attempt; the database's response decides the result.
-    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, mut keys: Keys) -> Progress {
+    async fn attempt(&self, room: Option<&Semaphore>, delivery: &Delivery, carried: &mut Carried) -> Progress {
         // Decode, key.
         let work = match self.decode_beside(delivery).await {
             Ok(work) => work,
             Err(NoJob::Unprepared) => return Progress::Unprepared,
-            Err(NoJob::Several) => return self.fan_out(room, delivery, keys).await,
+            Err(NoJob::Several) => return self.fan_out(room, delivery, &mut carried.keys).await,
             Err(NoJob::Unfit(unfit)) => {
                 let _room = self.room(room, delivery).await;
                 return self.dead_letter(delivery, unfit).await;
@@ -160,19 +161,24 @@ impl<S: Store> Pipeline<S> {
         };
         // Before the wait for a connection, and never in a lane: the delivery in front may run for as long as its
         // handler may.
-        let key = keys.take_or_queue(&self.key_locks, (work.identity.handler, &work.identity.key));
-        if !key.is_first() {
-            keys.push(key);
-            return Progress::Behind(keys);
+        if !carried.keys.take(&self.key_locks, [(work.identity.handler, &work.identity.key)]) {
+            return Progress::Behind;
         }
         let _room = self.room(room, delivery).await;
         let ordered = delivery.ordering_key.map(|_| Box::new(work.identity.clone()));
-        let step = if self.stores_first(delivery) {
-            self.enqueue(delivery, &work.identity).await
-        } else {
-            match self.run(delivery, work.route, &work.identity, work.job).await {
-                Ok(step) => step,
-                Err(charge) => self.charge(delivery, &work.identity, &charge).await,
+        let ran = match carried.charge.take() {
+            Some(charge) => Err(charge),
+            None if self.stores_first(delivery) => Ok(self.enqueue(delivery, &work.identity).await),
+            None => self.run(delivery, work.route, &work.identity, work.job).await.map_err(Box::new),
+        };
+        let step = match ran {
+            Ok(step) => step,
+            Err(charge) => {
+                let step = self.charge(delivery, &work.identity, &charge).await;
+                if matches!(step, Progress::Hold(_) | Progress::Refused(_)) {
+                    carried.charge = Some(charge);
+                }
+                step
             }
         };
         match (step, ordered) {

@@ -1,6 +1,6 @@
 //! Deliveries whose codec has to fetch something before it can decode them.
 
-use crate::runtime::{FORGOTTEN, KeyTicket, Pipeline, refused_wait};
+use crate::runtime::{Carried, FORGOTTEN, Pipeline, refused_wait};
 use crate::{Acker, BoxError, Delivery, PrepareError, Store};
 
 use super::Waiting;
@@ -12,14 +12,14 @@ impl<S: Store> Pipeline<S> {
         &self,
         delivery: Delivery,
         acker: A,
-        place: Option<KeyTicket>,
+        carried: Carried,
     ) -> Option<Waiting<A>> {
         self.meters(&delivery).held();
         if self.draining.is_cancelled() {
             self.release(acker).await;
             return None;
         }
-        Some(Waiting::Preparation(delivery, acker, place))
+        Some(Waiting::Preparation(delivery, acker, carried))
     }
 
     /// Waits until the codec is prepared for this delivery, or has shown that it can never decode it. Returns `false`

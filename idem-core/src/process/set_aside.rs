@@ -2,23 +2,20 @@
 
 use std::time::Duration;
 
-use crate::runtime::{Held, KeyTicket, Pipeline, warn_of_refusal};
+use crate::runtime::{Carried, Held, Pipeline, warn_of_refusal};
 use crate::{Acker, BoxError, Delivery, Store};
 
 use super::Waiting;
 
 impl<S: Store> Pipeline<S> {
-    /// Removes a delivery that the database refuses from its lane. If its handler has failed, it is stored before the
-    /// handler runs again, as after a crash: the failure could not be recorded.
+    /// Removes a delivery that the database refuses from its lane.
     pub(crate) async fn set_aside<A: Acker>(
         &self,
         mut delivery: Delivery,
         acker: A,
-        place: Option<KeyTicket>,
-        ran: bool,
+        carried: Carried,
         error: BoxError,
     ) -> Option<Waiting<A>> {
-        delivery.redelivered |= ran;
         self.meters(&delivery).held();
         let tries = delivery.refused.again(|| Held::new(&self.outage));
         warn_of_refusal(&delivery, tries, error.as_ref());
@@ -26,7 +23,7 @@ impl<S: Store> Pipeline<S> {
             self.release(acker).await;
             return None;
         }
-        Some(Waiting::Refused(delivery, acker, place))
+        Some(Waiting::Refused(delivery, acker, carried))
     }
 
     /// Waits for `wait`, and for the end of an outage, before a delivery that the database refused is tried again.

@@ -1,9 +1,9 @@
-//! Deliveries that wait: ordered ones, those whose key is in progress, those that the database refuses, and those whose
+//! Deliveries that wait: ordered ones, those whose key is in progress here or elsewhere, those that the database refuses, and those whose
 //! codec has to prepare.
 
 use tracing::Span;
 
-use crate::runtime::{KeyTicket, Places};
+use crate::runtime::{Carried, KeyTicket};
 use crate::store::Identity;
 use crate::{Delivery, Outcome};
 
@@ -13,12 +13,15 @@ pub(crate) enum Waiting<A> {
     /// Another delivery of its ordering key comes first.
     Turn(Delivery, A, KeyTicket),
     /// Another delivery of its message's key is in progress. It stays unacked and keeps its places.
-    Key(Delivery, A, Places),
+    Key(Delivery, A, Carried),
+    /// Another process or another worker holds its claim, perhaps for as long as a handler runs. It stays unacked, keeps
+    /// its places, and is tried again later.
+    Busy(Delivery, A, Carried),
     /// The database refuses its row but accepts others. It stays unacked, keeps its place if it has one, and is tried
     /// again later.
-    Refused(Delivery, A, Option<KeyTicket>),
+    Refused(Delivery, A, Carried),
     /// Its codec has to fetch something before it can decode it. It stays unacked and keeps its place if it has one.
-    Preparation(Delivery, A, Option<KeyTicket>),
+    Preparation(Delivery, A, Carried),
     /// Its message is in the inbox. It stays unacked and keeps its place until the row is processed or dead.
     Row(Box<RowWait<A>>),
 }

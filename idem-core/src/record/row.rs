@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::execute::Charge;
-use crate::runtime::{HoldReason, Pipeline, Progress, UNANSWERED, unanswered};
+use crate::runtime::{Charge, Pipeline, Progress};
 use crate::store::{ClaimState, Identity, NewRow};
 use crate::{Delivery, Outcome, Reason, Store, telemetry};
 
@@ -21,27 +20,9 @@ impl<S: Store> Pipeline<S> {
         self.record(delivery, identity, 0, Ok(after), "").await
     }
 
-    /// Schedules a message whose first run has failed, or makes it dead. If that cannot be written now, only the write
-    /// is retried, never the run: a handler whose last statement still holds the claim would run again without being
-    /// charged. A drain ends the retries, and the delivery comes again. If the database refuses the row, the delivery
-    /// leaves its lane, and is stored before it runs again.
+    /// Schedules a message whose first run has failed, or makes it dead.
     pub(crate) async fn charge(&self, delivery: &Delivery, identity: &Identity, charge: &Charge) -> Progress {
-        let mut tries = 0;
-        loop {
-            match self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await {
-                Progress::Hold(_) if self.draining.is_cancelled() => return Progress::Stopped,
-                Progress::Refused { error, .. } => return Progress::Refused { error, ran: true },
-                Progress::Hold(HoldReason::Lost) if tries >= UNANSWERED => {
-                    return Progress::Refused { error: unanswered(), ran: true };
-                }
-                Progress::Hold(hold) => {
-                    self.meters(delivery).held();
-                    self.hold(hold, tries).await;
-                    tries += 1;
-                }
-                step => return step,
-            }
-        }
+        self.record(delivery, identity, charge.attempts, charge.next, &charge.error).await
     }
 
     /// Makes a message dead that is too old. The claim of this transaction marks the message as processed, so another

@@ -5,6 +5,7 @@ use crate::store::StoreError;
 
 use super::outage::Outage;
 use super::pipeline::Pipeline;
+use super::refused::UNANSWERED;
 use super::step::{HoldReason, Progress};
 use super::waits::{hold_wait, refused_wait};
 
@@ -13,7 +14,7 @@ impl Outage {
     pub(crate) fn hold_for(&self, fault: StoreError) -> Progress {
         self.report(&fault);
         match fault {
-            StoreError::Message(error) => Progress::Refused { error, ran: false },
+            StoreError::Message(error) => Progress::Refused(error),
             fault => Progress::Hold(HoldReason::from(&fault)),
         }
     }
@@ -22,6 +23,10 @@ impl Outage {
 impl<S: Store> Pipeline<S> {
     /// Holds a delivery for a while, without a connection, row or transaction. The drain ends the wait.
     pub(crate) async fn hold(&self, hold: HoldReason, holds: usize) {
+        if hold == HoldReason::Busy && holds >= UNANSWERED {
+            // Each claim may be held up: the table may be locked, or the database read-only.
+            self.outage.ask();
+        }
         let wait = async {
             if hold != HoldReason::Busy && self.outage.over_or_trial().await {
                 return;

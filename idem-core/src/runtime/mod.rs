@@ -6,8 +6,8 @@
 //! | `queue` | the queue between receiving and the lanes |
 //! | `decode`, `prepare` | the checks before any query, and the preparation of a codec |
 //! | `preparations` | preparations for inbox rows |
-//! | `step`, `hold` | the result of one try, and deliveries that are held |
-//! | `key_queue`, `places`, `rows` | waiters for a key, the places of a delivery, waiters for an inbox row |
+//! | `step`, `carried`, `hold` | the result of one try, the state kept for the next one, and deliveries that are held |
+//! | `key_queue`, `key_tickets`, `rows` | waiters for a key, the keys of a delivery, waiters for an inbox row |
 //! | `leased`, `extend` | when a delivery's lease has to be extended, and the extension |
 //! | `leases`, `extend_rows` | the same for inbox rows |
 //! | `suspect_lock`, `patience` | isolates suspects from other work; how long they may wait for that |
@@ -21,6 +21,7 @@
 
 mod batch_throttle;
 mod brake;
+mod carried;
 mod count;
 mod decode;
 mod defect;
@@ -30,13 +31,13 @@ mod extend_rows;
 mod health;
 mod hold;
 mod key_queue;
+mod key_tickets;
 mod leased;
 mod leases;
 mod outage;
 mod patience;
 mod persist;
 mod pipeline;
-mod places;
 mod preparations;
 mod prepare;
 mod queue;
@@ -55,15 +56,16 @@ pub use suspect_lock::SuspectLock;
 
 pub(crate) use batch_throttle::BatchThrottle;
 pub(crate) use brake::Brake;
+pub(crate) use carried::{Carried, Charge};
 pub(crate) use defect::{Defect, Unwinding};
 pub(crate) use early_commits::{EarlyCommit, EarlyCommits};
 pub(crate) use extend::{at, extend_all, extended, extended_all, kept};
 pub(crate) use key_queue::{KeyQueue, KeyTicket};
+pub(crate) use key_tickets::KeyTickets;
 pub(crate) use leased::LeasedAcker;
 pub(crate) use leases::Leases;
 pub(crate) use outage::Outage;
 pub(crate) use pipeline::Pipeline;
-pub(crate) use places::{Keys, Places};
 pub(crate) use preparations::{Preparations, WantedPreparation};
 pub(crate) use prepare::FORGOTTEN;
 pub(crate) use queue::Queue;
@@ -72,6 +74,6 @@ pub(crate) use refused::{Held, UNANSWERED, unanswered, warn_of_refusal};
 pub(crate) use rows::Rows;
 pub(crate) use settings::Settings;
 pub(crate) use step::{Arrival, HoldReason, Progress, Shared};
-pub(crate) use suspect_lock::{Isolated, Turn};
+pub(crate) use suspect_lock::{Isolated, Quiet, Turn};
 pub(crate) use urgent::{Permits, is_urgent};
 pub(crate) use waits::{hold_wait, jittered, refused_wait};

@@ -29,7 +29,7 @@ pub(crate) struct Outage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Database {
     Up,
-    /// A connection was lost. Work continues while the database is pinged.
+    /// A connection was lost, or a claim is held for long. Work continues while the database is pinged.
     Asked,
     /// The database did not answer a ping; or it answered, and refused its work.
     Down {
@@ -86,6 +86,11 @@ impl Outage {
                 }
             }
         }
+    }
+
+    /// Pings the database, although no connection was lost.
+    pub(crate) fn ask(&self) {
+        self.turn(|state| if state == Database::Up { Database::Asked } else { state });
     }
 
     /// Logs a lost connection, at a limited rate: each of many connections may be lost, again and again.

@@ -6,7 +6,8 @@ use crate::{BoxError, Delivery};
 
 use super::outage::Outage;
 
-/// After this many tries in a row without an answer, a delivery leaves its lane to others.
+/// After this many tries in a row without an answer, a delivery leaves its lane to others. If another transaction holds
+/// its claim for as long, the database is pinged.
 pub(crate) const UNANSWERED: usize = 3;
 
 pub(crate) fn unanswered() -> BoxError {

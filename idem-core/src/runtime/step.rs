@@ -3,10 +3,10 @@
 use crate::store::{HandlerId, Identity, StoreError};
 use crate::{BoxError, Delivery, Outcome};
 
-use super::places::{Keys, Places};
+use super::carried::Carried;
 
-/// A delivery that can run, with the places that it holds. It is the first in each of these queues.
-pub(crate) type Arrival<A> = (Delivery, A, Places);
+/// A delivery that can run, with the state of earlier tries. It is the first in the queues in which it has a place.
+pub(crate) type Arrival<A> = (Delivery, A, Carried);
 
 /// The outcome of a delivery for each of its handlers.
 pub(crate) struct Shared {
@@ -27,10 +27,10 @@ pub(crate) enum Progress {
     /// The database has not answered. The delivery is held unsettled and tried again.
     Hold(HoldReason),
     /// Another delivery of its key is in progress in this process. The delivery leaves its lane, and starts over when
-    /// the last of these places is the first in its queue.
-    Behind(Keys),
-    /// The database refuses the writes for this message, and works for others. `ran`: the handler has run and failed.
-    Refused { error: BoxError, ran: bool },
+    /// its place in the queue of the key is the first.
+    Behind,
+    /// The database refuses the writes for this message, and works for others.
+    Refused(BoxError),
     /// The codec has to prepare first. The delivery is held unsettled, outside its lane.
     Unprepared,
     /// The end of the worker cancelled the run.

@@ -49,6 +49,21 @@ pub(crate) struct Isolated {
     _direct: Option<OwnedRwLockWriteGuard<()>>,
 }
 
+/// The isolation of a suspect while it runs, which may end before the run does.
+#[derive(Debug, Default)]
+pub(crate) struct Quiet(std::sync::Mutex<Option<Isolated>>);
+
+impl Quiet {
+    pub(crate) fn new(isolated: Isolated) -> Self {
+        Self(std::sync::Mutex::new(Some(isolated)))
+    }
+
+    /// Ends the isolation, once what is returned is dropped.
+    pub(crate) fn end(&self) -> Option<Isolated> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 impl SuspectLock {
     /// Creates a separate lock, for a worker that simulates a separate process.
     #[allow(clippy::new_without_default, reason = "the default lock is that of the process, not a new one")]

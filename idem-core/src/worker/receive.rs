@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::process::Waiting;
-use crate::runtime::{Arrival, KeyTicket, LeasedAcker, Pipeline, Places, Queue};
+use crate::runtime::{Arrival, Carried, KeyTicket, LeasedAcker, Pipeline, Queue};
 use crate::worker::leave;
 use crate::{Delivery, DeliveryOrder, Source, Store, SubscribeOptions};
 
@@ -130,7 +130,7 @@ impl<A> Arrivals<A> {
             Some(place) if delivery.redelivered() || !place.is_first() => {
                 self.waiting.push(Waiting::Turn(delivery, acker, place));
             }
-            None if delivery.redelivered() => self.to_store.push((delivery, acker, Places::default())),
+            None if delivery.redelivered() => self.to_store.push((delivery, acker, Carried::default())),
             place => self.lanes.push((delivery, acker, place.into())),
         }
     }

@@ -22,7 +22,7 @@ async fn stores(world: &World, key: &str, bytes: usize, set: &'static str) -> Re
 #[tokio::test]
 async fn a_full_and_a_read_only_database_are_the_databases_fault() {
     let world = World::new().await;
-    for (set, says) in [("PRAGMA max_page_count = 1", "no room"), ("PRAGMA query_only = 1", "read-only")] {
+    for (set, says) in [("PRAGMA max_page_count = 1", "is full"), ("PRAGMA query_only = 1", "read-only")] {
         let fault = stores(&world, "a", 1_000_000, set).await.unwrap_err();
         let StoreError::Unavailable(error) = fault else { panic!("{set}: {fault:?}") };
         assert!(error.to_string().contains(says), "{set}: {error}");

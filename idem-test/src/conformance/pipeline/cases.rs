@@ -50,11 +50,9 @@ macro_rules! pipeline_suite {
             in_a_batch_each_handler_has_its_own_timeout
             // refusals
             a_refused_message_of_a_batch_costs_no_lane
-            // unanswered
             a_claim_without_an_answer_costs_no_lane
-            // copies
             copies_of_a_slow_message_cost_no_lane
-            // races
+            copies_of_messages_that_run_elsewhere_cost_no_lane
             a_race_that_is_lost_at_the_commit_by_itself_narrows_no_batch
             a_deadlock_at_the_commit_narrows_batches
         }
@@ -104,6 +102,7 @@ macro_rules! pipeline_suite {
             a_failure_whose_record_gets_no_answer_costs_no_lane
             // copies
             copies_of_a_slow_message_cost_no_lane
+            copies_of_messages_that_run_elsewhere_cost_no_lane
             // unprepared
             a_delivery_whose_codec_prepares_keeps_its_place
         }
@@ -219,6 +218,7 @@ macro_rules! pipeline_suite {
             a_source_that_takes_less_for_a_while_is_full_earlier
             a_database_that_refuses_all_is_tried_seldom_and_seen_in_the_health
             a_lost_connection_is_no_outage_while_the_database_answers
+            a_locked_table_of_claims_makes_its_worker_unready
             // unrecorded
             a_dead_letter_that_is_refused_costs_no_lane
             a_dead_letter_of_a_row_that_is_refused_costs_no_slot

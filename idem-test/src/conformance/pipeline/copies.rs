@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idem_core::DeliveryOrder;
+use idem_core::store::Transactions;
 
 use crate::Publication;
 use crate::conformance::soon;
@@ -11,6 +12,7 @@ use crate::conformance::store::World;
 use super::line::Line;
 use super::orders::{Act, Order};
 use super::settings::Settings;
+use super::together::claimed_elsewhere;
 
 const COPIES: u64 = 20;
 
@@ -48,4 +50,34 @@ pub async fn copies_of_a_slow_message_cost_no_lane<W: World>(world: W) {
     let counts = line.queue.counts();
     assert_eq!((counts.redeliveries, counts.stale), (0, 0), "{counts:?}");
     assert_eq!((line.effects("a").await, line.desk.runs("a")), (1, 1));
+}
+
+/// Another process runs them for as long as it likes. Here they wait without a lane, and keep their leases.
+pub async fn copies_of_messages_that_run_elsewhere_cost_no_lane<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    let lease = Duration::from_secs(2);
+    line.broker.lease(Some(lease));
+    let elsewhere = [claimed_elsewhere(&line, "a").await, claimed_elsewhere(&line, "b").await];
+    let order = if W::BATCH == 1 { DeliveryOrder::Key } else { DeliveryOrder::None };
+    let publish = |order: Order, key| line.publish(Publication::from(order).ordering_key(key));
+    let worker = line.start_with(Settings { concurrency: 1, order, ..Settings::default() });
+    ["a", "b"].iter().zip(0..).for_each(|(id, key)| publish(Order::ok(id), key));
+    soon(line.queue.delivered(2)).await;
+    (2..12).for_each(|n| publish(Order::ok(&n.to_string()), n));
+    let outcomes = line.outcomes(10).await;
+    assert!(outcomes.iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
+    // There is no signal that no delivery goes back. One that is not extended has gone back by then.
+    tokio::time::sleep(lease + lease / 2).await;
+    let counts = line.queue.counts();
+    assert_eq!((counts.unsettled, counts.redeliveries, line.desk.runs("a"), line.desk.runs("b")), (2, 0, 0, 0));
+    for (other, txn) in elsewhere {
+        other.rollback(txn).await.unwrap();
+    }
+    line.outcomes(12).await;
+    soon(line.queue.idle()).await;
+    worker.stop().await;
+    assert_eq!((line.effects("a").await, line.effects("b").await), (1, 1));
 }

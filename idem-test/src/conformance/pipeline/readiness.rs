@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use idem_core::store::StoreError;
-use idem_core::{BoxError, Delivery, Source, SubscribeOptions};
+use idem_core::store::{StoreError, Transactions};
+use idem_core::{BoxError, Delivery, HasConnection, Source, SubscribeOptions};
 
 use crate::conformance::soon;
-use crate::conformance::store::World;
+use crate::conformance::store::{Setup, World};
 use crate::tap::{Tap, Tapped};
 
 use super::faulty::Do;
@@ -193,4 +193,29 @@ pub async fn a_lost_connection_is_no_outage_while_the_database_answers<W: World>
     watched.was_always_ready();
     assert!(pings.load(SeqCst) > 0 && !paused.load(SeqCst), "it was asked, and nothing stood still meanwhile");
     worker.stop().await;
+}
+
+/// No message can be claimed, and each claim looks as if another process had it. A broker that is told nothing would time
+/// out again and again, and count each time as a return.
+pub async fn a_locked_table_of_claims_makes_its_worker_unready<W: World>(world: W) {
+    if !W::FEATURES.concurrent {
+        return;
+    }
+    let line = Line::new(world).await;
+    let (settings, shown) = watched(1);
+    let other = line.world.store(Setup::default()).await.unwrap();
+    let worker = line.start_with(settings);
+    let health = shown.borrow().clone().unwrap();
+    is_ready(&health, true).await;
+    let mut block = other.begin(Duration::from_secs(60)).await.unwrap();
+    let lock = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", line.world.own("processed_messages"));
+    W::execute(<W::Store as HasConnection<W::Connection>>::connection(&mut block), &lock).await.unwrap();
+    line.publish(Order::ok("a"));
+    is_ready(&health, false).await;
+    other.rollback(block).await.unwrap();
+    assert_eq!(line.outcomes(1).await.len(), 1);
+    is_ready(&health, true).await;
+    line.queue.idle().await;
+    worker.stop().await;
+    assert_eq!(line.effects("a").await, 1);
 }

@@ -62,7 +62,10 @@ pub(super) async fn each_has_one_effect<W: World>(line: &Line<W>, orders: &[Orde
 }
 
 /// A claim that another process holds until its transaction ends.
-async fn claimed_elsewhere<W: World>(line: &Line<W>, id: &str) -> (W::Store, <W::Store as Transactions>::Txn) {
+pub(super) async fn claimed_elsewhere<W: World>(
+    line: &Line<W>,
+    id: &str,
+) -> (W::Store, <W::Store as Transactions>::Txn) {
     let other = line.world.store(Setup::default()).await.unwrap();
     let handler = other.register("billing", &["", "orders"]).await.unwrap()[1];
     let identity = Identity { handler, key: Key::of(id).unwrap(), fingerprint: Fingerprint::of(b"elsewhere") };
