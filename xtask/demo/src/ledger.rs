@@ -73,7 +73,7 @@ impl Ledger {
         });
         let due: i64 = amounts.sum();
         must(due == balance, format!("the balance is {balance}, and that of the messages is {due}"));
-        judge_deeds(plan, done, must);
+        check_faults(plan, done, must);
         Ok(Self {
             events: plan.orders.len() as u64,
             copies: (plan.published.len() - plan.orders.len()) as u64,
@@ -126,7 +126,7 @@ impl Ledger {
 }
 
 /// Checks that everything planned for the workers and servers was done and had the intended effect.
-fn judge_deeds(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String)) {
+fn check_faults(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String)) {
     let Done { crew, kills, moves, faults, .. } = done;
     must(moves.outstanding() == 0, "no worker was added or left: there was no work left".to_owned());
     must(kills.left() == 0, format!("{} kills did not happen: there was no work left", kills.left()));

@@ -86,7 +86,7 @@ macro_rules! store_suite {
             a_nested_drop_leaves_the_claim
             nested_transactions_leave_the_connection_fit
             // inbox rows
-            insert_twice_counts_a_sighting
+            inserting_twice_counts_a_delivery
             another_fingerprint_is_another_row
             count_duplicate_counts_dead_rows_only
             take_takes_what_is_due_for_these_handlers
@@ -114,11 +114,11 @@ macro_rules! store_suite {
             a_row_that_waits_for_its_turn_is_made_due
             all_rows_that_wait_for_their_turn_are_made_due
             a_duplicate_makes_what_waits_for_its_turn_due
-            // notes
+            // results
             a_failure_counts_an_attempt_and_resets_starts_and_breaks
             a_failure_without_a_next_attempt_is_dead
             a_failure_is_never_charged_twice
-            a_note_with_a_stale_token_changes_nothing
+            a_result_with_a_stale_token_changes_nothing
             a_break_gives_the_start_back_and_counts_itself
             ten_breaks_are_dead
             a_row_that_was_given_back_has_no_start

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, JUDGE_AT_ONCE, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions};
+use idem_core::store::{CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions};
 
 use super::stage::{LEASE, Stage, committed};
 use super::world::World;
@@ -198,13 +198,13 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
 /// Each of them is read, to be reported. A worker whose rows have crashed together asks again.
 pub async fn dead_letter_crashed_takes_no_more_than_its_limit<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    for key in 0..=JUDGE_AT_ONCE {
+    for key in 0..=CRASHED_AT_ONCE {
         stage.schedule(&key.to_string()).await;
     }
     let crashed = format!("UPDATE {} SET starts = {MAX_STARTS}", stage.world.own("inbox_messages"));
     stage.world.run(&crashed).await;
     stage.rows_earlier(LEASE * 10).await;
-    for expected in [JUDGE_AT_ONCE, 1, 0] {
+    for expected in [CRASHED_AT_ONCE, 1, 0] {
         let dead = stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap();
         assert_eq!(dead.len(), expected as usize);
     }
@@ -215,8 +215,8 @@ pub async fn a_crashed_row_is_not_revived_by_its_old_holder<W: World>(world: W) 
     let stage = Stage::new(world).await;
     let row = crash_out(&stage, LEASE * 4).await;
     assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 1);
-    let note = RowResult::Failed { next: Ok(Duration::ZERO), error: String::new() };
-    assert!(!stage.store.record_result(&row, &note).await.unwrap());
+    let result = RowResult::Failed { next: Ok(Duration::ZERO), error: String::new() };
+    assert!(!stage.store.record_result(&row, &result).await.unwrap());
     let mut txn = stage.begin().await;
     assert!(!stage.store.start(&mut txn, &row).await.unwrap());
     stage.store.rollback(txn).await.unwrap();
