@@ -39,7 +39,7 @@ impl<S: Store> Pipeline<S> {
                 self.preparations.want(WantedPreparation { row, tries, wait, room });
                 None
             }
-            // Another process has it by now, with a start that no end of a process stands for.
+            // Another process has taken the row and counted a start, although no process ended.
             Some(false) => self.refund_start(row).await,
             None => None,
         }

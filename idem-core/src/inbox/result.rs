@@ -9,7 +9,7 @@ use crate::store::{MAX_STARTS, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
-    /// Records the result of a row. Returns `false` if that was not written: the row is another process's by now, the
+    /// Records the result of a row. Returns `false` if that was not written: another process has taken the row, the
     /// worker stops, or the database refuses it. A refused row is given back, uncharged, and waits longer each time; if
     /// that is refused as well, its lease expires.
     pub(super) async fn record_result(&self, row: &Row, result: &RowResult) -> bool {
@@ -75,7 +75,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         tracing::debug!(id = row.id, "the lease was lost before the row could begin");
         if let Err(fault) = self.store.refund_start(row).await {
-            tracing::debug!(%fault, "the start was not refunded");
+            tracing::debug!(error = %fault, "the start was not refunded");
         }
         None
     }

@@ -165,7 +165,7 @@ macro_rules! store_suite {
             pruners_do_not_meet
             prune_tells_how_far_it_went
             claims_of_many_tell_how_far_prune_went_for_each_handler
-            a_claim_that_races_with_prune_is_found_or_told_of
+            a_claim_that_races_with_prune_is_found_or_reported
             claims_are_kept_for_the_retention_of_their_own_handler
             the_greater_retention_wins_until_an_operator_lowers_it
             // setup
@@ -174,7 +174,7 @@ macro_rules! store_suite {
             waiting_lists_handlers_with_rows
             handlers_are_seen_when_a_worker_has_them
             handlers_are_seen_by_many_at_once
-            a_history_is_told_by_claims_and_by_what_was_pruned
+            a_history_is_recognized_by_claims_and_by_what_was_pruned
             ten_migrations_at_once_are_one
             workers_share_the_connections
             ping_is_answered

@@ -68,7 +68,7 @@ pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(worl
         assert!(stage.store.count_start(&row, LEASE).await.unwrap());
         assert_eq!(stage.one_scheduled().await.starts, 2);
     }
-    assert!(stage.take(RowKind::Suspect).await.is_empty(), "its lease has begun anew");
+    assert!(stage.take(RowKind::Suspect).await.is_empty(), "its lease was restarted");
     assert!(!stage.store.count_start(&old, LEASE).await.unwrap());
     assert_eq!((stage.one_scheduled().await.starts, stage.one_scheduled().await.token), (2, row.token));
     let mut counted = row;
@@ -101,7 +101,7 @@ pub async fn a_start_that_is_taken_back_is_taken_back_once<W: World>(world: W) {
         let reserved = stage.one_scheduled().await;
         assert_eq!((reserved.starts, reserved.token), (0, row.token));
     }
-    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "its lease has begun anew");
+    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "its lease was restarted");
     stage.end_leases().await;
     let taken = stage.take_one(RowKind::Ordinary).await;
     assert_eq!(taken.starts, 1, "nothing was charged");
