@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use idem::store::HasConnection;
 use idem::store::{
-    ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim, Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, Page, Pruned, Replayed, RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions,
+    ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
+    Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, Page, Pruned, Replayed,
+    RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions,
 };
 use idem::{Error, Key};
 use uuid::Uuid;

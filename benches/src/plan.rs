@@ -11,7 +11,8 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
     }
     for lanes in [1, 4, 16] {
         cases.extend(
-            [Side::Batch(100), Side::Batch(1000), Side::BatchHandler(1000), Side::Raw].map(|side| Case::new(side, lanes)),
+            [Side::Batch(100), Side::Batch(1000), Side::BatchHandler(1000), Side::Raw]
+                .map(|side| Case::new(side, lanes)),
         );
     }
     // Batches of one must cost nothing.
@@ -107,10 +108,18 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
         line("batch 100 / B, 1 lane", case(Side::Batch(100), 1), case(Side::ByHand, 1)),
         line("batch 100, 4 lanes / B, 16 lanes", case(Side::Batch(100), 4), case(Side::ByHand, 16)),
         line("batch 100, 4 lanes / A, 16 lanes", case(Side::Batch(100), 4), case(Side::Autocommit, 16)),
-        line("batch handler of 1000, 4 lanes / A, 16 lanes", case(Side::BatchHandler(1000), 4), case(Side::Autocommit, 16)),
+        line(
+            "batch handler of 1000, 4 lanes / A, 16 lanes",
+            case(Side::BatchHandler(1000), 4),
+            case(Side::Autocommit, 16),
+        ),
         line("batch of 1 / single, 16 lanes", case(Side::Batch(1), 16), case(Side::Idem, 16)),
         line("batch 1000 / batch 100, 4 lanes", case(Side::Batch(1000), 4), case(Side::Batch(100), 4)),
-        line("batch handler of 1000, all claims / empty", case(Side::BatchHandler(1000), 4).on(Size::Full), case(Side::BatchHandler(1000), 4)),
+        line(
+            "batch handler of 1000, all claims / empty",
+            case(Side::BatchHandler(1000), 4).on(Size::Full),
+            case(Side::BatchHandler(1000), 4),
+        ),
         line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
         line("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand)),
         line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),

@@ -107,7 +107,9 @@ impl Sides {
             }
             Side::Idem => worker::run(&self.store(case)?.store, lanes, hot, messages).await,
             Side::Batch(most) => batches::run(&self.store(case)?.store, lanes, most, hot, messages).await,
-            Side::BatchHandler(most) => batches::run_batch_handler(&self.store(case)?.store, lanes, most, messages).await,
+            Side::BatchHandler(most) => {
+                batches::run_batch_handler(&self.store(case)?.store, lanes, most, messages).await
+            }
             Side::Raw => raw::run(&self.pool, &self.table(case.size)?.claims, lanes, messages).await,
             Side::Pgbench => self.pgbench.as_ref().context("pgbench is not installed")?.run(lanes, count).await,
             Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,

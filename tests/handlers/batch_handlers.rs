@@ -14,7 +14,11 @@ mod ours {
 }
 
 #[idempotent(key = "0")]
-async fn takes_many(paid: Batch<(String, u64)>, calls: State<Calls>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+async fn takes_many(
+    paid: Batch<(String, u64)>,
+    calls: State<Calls>,
+    tx: &mut SqliteConnection,
+) -> Result<(), BoxError> {
     let ids = paid.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(" ");
     sqlx::query("CREATE TABLE IF NOT EXISTS paid (ids TEXT)").execute(&mut *tx).await?;
     sqlx::query("INSERT INTO paid (ids) VALUES (?)").bind(&ids).execute(tx).await?;

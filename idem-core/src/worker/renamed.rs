@@ -25,7 +25,12 @@ impl Renamed<'_> {
     }
 
     /// Returns the warning for each handler that may have another name now.
-    fn texts(&self, histories: &[History], waiting: &[HandlerRows], cures: impl Fn(&str, &str) -> Cures) -> Vec<String> {
+    fn texts(
+        &self,
+        histories: &[History],
+        waiting: &[HandlerRows],
+        cures: impl Fn(&str, &str) -> Cures,
+    ) -> Vec<String> {
         let is_new = |name: &&str| histories.iter().all(|history| history.handler != *name);
         let new: Vec<&str> = self.names.iter().copied().filter(is_new).collect();
         let [first, ..] = new[..] else { return Vec::new() };

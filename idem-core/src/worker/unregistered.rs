@@ -39,7 +39,11 @@ impl Unregistered<'_> {
     }
 
     /// Returns the message for each handler that this worker does not have, and whether the handler was seen recently.
-    fn texts(&self, waiting: &[HandlerRows], cures: impl Fn(&str, &str) -> Cures) -> impl Iterator<Item = (String, bool)> {
+    fn texts(
+        &self,
+        waiting: &[HandlerRows],
+        cures: impl Fn(&str, &str) -> Cures,
+    ) -> impl Iterator<Item = (String, bool)> {
         // The empty name stands for no handler, and every worker has it.
         let strange = |row: &&HandlerRows| !row.handler.is_empty() && !self.names.contains(&row.handler.as_str());
         waiting.iter().filter(strange).map(move |row| {

@@ -1,6 +1,8 @@
 //! The operator calls of a tapped store.
 
-use idem_core::store::{Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Row, Stats, StoreError};
+use idem_core::store::{
+    Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Row, Stats, StoreError,
+};
 use idem_core::{Key, Store};
 
 use super::{StoreTap, TappedStore};

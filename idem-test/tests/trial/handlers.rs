@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 
-use idem_core::{
-    BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, PrepareError, State, permanent,
-};
+use idem_core::{BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, PrepareError, State, permanent};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 

@@ -62,7 +62,10 @@ impl Kills {
     /// Returns whether each message that was committed and not acked when its worker was killed has been delivered
     /// again.
     pub(crate) fn have_come_again(&self, processes: &Processes, plan: &Plan) -> bool {
-        self.done.iter().filter_map(|kill| kill.before_ack.as_ref()).all(|moment| came_again(moment.id, processes, plan))
+        self.done
+            .iter()
+            .filter_map(|kill| kill.before_ack.as_ref())
+            .all(|moment| came_again(moment.id, processes, plan))
     }
 
     /// Kills a worker if it is due, and starts another one in its place. Also records the workers that killed

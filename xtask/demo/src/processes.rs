@@ -122,7 +122,11 @@ impl Processes {
         Ok(None)
     }
 
-    async fn end(&mut self, mut process: WorkerProcess, kill: impl FnOnce(&mut WorkerProcess) -> Result<()>) -> Result<&Sum> {
+    async fn end(
+        &mut self,
+        mut process: WorkerProcess,
+        kill: impl FnOnce(&mut WorkerProcess) -> Result<()>,
+    ) -> Result<&Sum> {
         kill(&mut process)?;
         let status = timeout(Duration::from_secs(30), process.child.wait()).await;
         let status = status.with_context(|| format!("worker {} does not end", process.number))??;

@@ -6,7 +6,8 @@ use sqlx::sqlite::SqliteConnection;
 use super::sql::{duration, ids, row};
 use super::{Sqlite, claims, prune, register};
 use crate::store::{
-    ClaimState, Cures, Filter, HandlerId, HandlerRows, Identity, Operator, Page, Pruned, Replayed, Row, Stats, StoreError,
+    ClaimState, Cures, Filter, HandlerId, HandlerRows, Identity, Operator, Page, Pruned, Replayed, Row, Stats,
+    StoreError,
 };
 use crate::{Fingerprint, Key, Reason};
 

@@ -16,7 +16,7 @@ use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Queue};
 
 use super::faulty::{Do, Faulty};
-use super::handlers::{Rows, BatchHandler};
+use super::handlers::{BatchHandler, Rows};
 use super::orders::{Desk, Order, Orders};
 use super::panicky::panics;
 use super::settings::Settings;

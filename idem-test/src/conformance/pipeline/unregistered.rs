@@ -202,8 +202,9 @@ pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
     let worker = line.start_over(hook, Settings::default());
     soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
     worker.stop().await;
-    let later =
-        format!("SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'batched')");
+    let later = format!(
+        "SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'batched')"
+    );
     assert_eq!(line.world.number(&later).await, 2, "the worker's one, and that of no handler");
 }
 

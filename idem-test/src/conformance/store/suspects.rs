@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions};
+use idem_core::store::{
+    CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions,
+};
 
 use super::stage::{LEASE, Stage, committed};
 use super::world::World;
