@@ -29,7 +29,12 @@ pub(crate) async fn run(store: &Postgres, lanes: usize, batch: usize, hot: bool,
 }
 
 /// The same with the batch handler.
-pub(crate) async fn run_set(store: &Postgres, lanes: usize, batch: usize, messages: Vec<Bytes>) -> Result<f64> {
+pub(crate) async fn run_batch_handler(
+    store: &Postgres,
+    lanes: usize,
+    batch: usize,
+    messages: Vec<Bytes>,
+) -> Result<f64> {
     let queue = Queue::new(messages);
     let worker = Worker::new("bench", store.clone(), Deliveries::of(queue.clone())).handler::<orders_paid>();
     worker::drive(worker.concurrency(lanes).batch(batch), queue).await

@@ -14,7 +14,7 @@ pub(crate) enum Side {
     /// D: idem in batches of this size, with the handler unchanged.
     Batch(usize),
     /// E: idem in batches of this size, with a batch handler.
-    Set(usize),
+    BatchHandler(usize),
     /// F: the best the database can do: a thousand messages with two statements.
     Raw,
     /// pgbench with B's statements.
@@ -85,7 +85,7 @@ impl Case {
     /// Returns the number of messages of the first round; the others process as many as fit into their time.
     pub(crate) fn first(&self) -> usize {
         match self.side {
-            Side::Raw | Side::Set(_) => 20_000,
+            Side::Raw | Side::BatchHandler(_) => 20_000,
             Side::Batch(2..) | Side::Broker(_, 2..) => 10_000,
             _ if self.lanes == 1 => 300,
             _ => 2_000,
@@ -96,7 +96,7 @@ impl Case {
     fn together(&self) -> usize {
         match self.side {
             // Two batches per task are enough for a thousand messages.
-            Side::Batch(most) | Side::Set(most) | Side::Broker(_, most) => (most / 20).max(1),
+            Side::Batch(most) | Side::BatchHandler(most) | Side::Broker(_, most) => (most / 20).max(1),
             Side::Raw => crate::raw::BATCH / 20,
             _ => 1,
         }
@@ -144,7 +144,7 @@ impl fmt::Display for Side {
             Self::Batch(most) => return write!(f, "D idem, batches of {most}"),
             Self::Broker(broker, 1) => return write!(f, "C idem, {broker}"),
             Self::Broker(broker, most) => return write!(f, "D idem, {broker}, batches of {most}"),
-            Self::Set(most) => return write!(f, "E idem, sets of {most}"),
+            Self::BatchHandler(most) => return write!(f, "E batch handler of {most}"),
             Self::Autocommit => "A no dedup",
             Self::ByHand => "B by hand",
             Self::Idem => "C idem",

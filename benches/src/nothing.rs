@@ -6,8 +6,8 @@ use std::time::Duration;
 use idem::store::HasConnection;
 use idem::store::{
     ClaimState, Claimed, Claims, CommitResult, ConnectionShare, ConnectionShares, Cures, DueRows, ExistingClaim,
-    Filter, HandlerId, History, Identity, InboxRows, NewRow, Operator, Page, Pruned, Replayed, RollbackResult, Row,
-    RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions, Waiting,
+    Filter, HandlerId, HandlerRows, History, Identity, InboxRows, NewRow, Operator, Page, Pruned, Replayed,
+    RollbackResult, Row, RowKind, RowResult, Stats, StoreError, TakeLimit, Transactions,
 };
 use idem::{Error, Key};
 use uuid::Uuid;
@@ -151,7 +151,7 @@ impl Operator for Nothing {
         Ok(Stats::default())
     }
 
-    async fn waiting(&self, _: &str) -> Answer<Vec<Waiting>> {
+    async fn waiting(&self, _: &str) -> Answer<Vec<HandlerRows>> {
         Ok(Vec::new())
     }
 

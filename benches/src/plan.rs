@@ -11,7 +11,8 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
     }
     for lanes in [1, 4, 16] {
         cases.extend(
-            [Side::Batch(100), Side::Batch(1000), Side::Set(1000), Side::Raw].map(|side| Case::new(side, lanes)),
+            [Side::Batch(100), Side::Batch(1000), Side::BatchHandler(1000), Side::Raw]
+                .map(|side| Case::new(side, lanes)),
         );
     }
     // Batches of one must cost nothing.
@@ -24,7 +25,7 @@ pub(crate) fn cases(peers: usize) -> Vec<Case> {
     }
     for size in [Size::Tenth, Size::Full] {
         cases.extend([Side::ByHand, Side::Idem].map(|side| Case::new(side, 16).on(size)));
-        cases.extend([Side::Batch(100), Side::Set(1000), Side::Raw].map(|side| Case::new(side, 4).on(size)));
+        cases.extend([Side::Batch(100), Side::BatchHandler(1000), Side::Raw].map(|side| Case::new(side, 4).on(size)));
     }
     for side in [Side::SqliteByHand, Side::Sqlite] {
         cases.extend([1, 16].map(|lanes| Case::new(side, lanes)));
@@ -73,8 +74,8 @@ pub(crate) fn lines(peers: &[String]) -> Vec<Line> {
     lines.push(Line::new("batch 100 / B, 16 lanes", beside, Case::new(Side::ByHand, 16), 5.0));
     lines.push(Line::new("batch 100 / A, 16 lanes", beside, Case::new(Side::Autocommit, 16), 2.5));
     for lanes in [1, 4] {
-        let what = format!("set of 1000 / F, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
-        lines.push(Line::new(&what, Case::new(Side::Set(1000), lanes), Case::new(Side::Raw, lanes), 0.9));
+        let what = format!("batch handler of 1000 / F, {lanes} lane{}", if lanes == 1 { "" } else { "s" });
+        lines.push(Line::new(&what, Case::new(Side::BatchHandler(1000), lanes), Case::new(Side::Raw, lanes), 0.9));
     }
     let (copies, hot) = (batch.work(Work::Duplicates), batch.work(Work::Hot));
     let a_second = "duplicates a second, batch 100, 4 lanes".to_owned();
@@ -107,10 +108,18 @@ pub(crate) fn others(peers: &[String]) -> Vec<Line> {
         line("batch 100 / B, 1 lane", case(Side::Batch(100), 1), case(Side::ByHand, 1)),
         line("batch 100, 4 lanes / B, 16 lanes", case(Side::Batch(100), 4), case(Side::ByHand, 16)),
         line("batch 100, 4 lanes / A, 16 lanes", case(Side::Batch(100), 4), case(Side::Autocommit, 16)),
-        line("set of 1000, 4 lanes / A, 16 lanes", case(Side::Set(1000), 4), case(Side::Autocommit, 16)),
+        line(
+            "batch handler of 1000, 4 lanes / A, 16 lanes",
+            case(Side::BatchHandler(1000), 4),
+            case(Side::Autocommit, 16),
+        ),
         line("batch of 1 / single, 16 lanes", case(Side::Batch(1), 16), case(Side::Idem, 16)),
         line("batch 1000 / batch 100, 4 lanes", case(Side::Batch(1000), 4), case(Side::Batch(100), 4)),
-        line("set of 1000, all claims / empty", case(Side::Set(1000), 4).on(Size::Full), case(Side::Set(1000), 4)),
+        line(
+            "batch handler of 1000, all claims / empty",
+            case(Side::BatchHandler(1000), 4).on(Size::Full),
+            case(Side::BatchHandler(1000), 4),
+        ),
         line("single, 1 lane / A", case(Side::Idem, 1), case(Side::Autocommit, 1)),
         line("duplicates, 16 lanes / B", again(Side::Idem), again(Side::ByHand)),
         line("hot rows, 16 lanes / B", hot(Side::Idem), hot(Side::ByHand)),

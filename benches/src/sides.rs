@@ -107,7 +107,9 @@ impl Sides {
             }
             Side::Idem => worker::run(&self.store(case)?.store, lanes, hot, messages).await,
             Side::Batch(most) => batches::run(&self.store(case)?.store, lanes, most, hot, messages).await,
-            Side::Set(most) => batches::run_set(&self.store(case)?.store, lanes, most, messages).await,
+            Side::BatchHandler(most) => {
+                batches::run_batch_handler(&self.store(case)?.store, lanes, most, messages).await
+            }
             Side::Raw => raw::run(&self.pool, &self.table(case.size)?.claims, lanes, messages).await,
             Side::Pgbench => self.pgbench.as_ref().context("pgbench is not installed")?.run(lanes, count).await,
             Side::Peer(at) => self.peers.get(at).context("there is no such peer")?.run(&self.url, lanes, count).await,
@@ -163,7 +165,7 @@ impl Sides {
         if (effects, counted) != due {
             bail!("{messages} messages made {effects} rows and were counted {counted} times: {due:?} is right");
         }
-        let idem = matches!(case.side, Side::Idem | Side::Batch(_) | Side::Set(_));
+        let idem = matches!(case.side, Side::Idem | Side::Batch(_) | Side::BatchHandler(_));
         if idem && case.size == Size::Empty && case.work != Work::Duplicates {
             let text = format!("SELECT count(*) FROM {SCHEMA}.processed_messages");
             let claims: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(text)).fetch_one(&mut self.conn).await?;

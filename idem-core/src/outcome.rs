@@ -122,8 +122,8 @@ reasons! {
     /// It was published, by the broker's clock, before the newest pruned claim, so it is unknown whether it was
     /// processed. It can be replayed only by force.
     TooOld = "too old",
-    /// The process ended four times while the message ran from the inbox, the last two times while it ran alone. A
-    /// message that ends its process in a direct run is stored before it runs again, so it costs at most five
+    /// The process ended four times while the message ran from the inbox, the last two times while it ran in isolation.
+    /// A message that ends its process in a direct run is stored before it runs again, so it costs at most five
     /// processes. External kills look the same if they hit one message repeatedly; in that case, replay it.
     Crashed = "crashed",
     /// The database connection was lost ten times while it ran.

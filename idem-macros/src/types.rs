@@ -85,7 +85,7 @@ struct Flaw(Option<(Span, &'static str)>);
 impl VisitMut for Flaw {
     fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
         if lifetime.ident != "static" {
-            let text = "borrow: the worker makes it anew for each delivery; use an owned type";
+            let text = "borrow: the worker creates it for each delivery; use an owned type";
             self.0.get_or_insert((lifetime.span(), text));
         }
     }

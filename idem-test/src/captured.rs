@@ -1,4 +1,5 @@
-//! Captures log output as text.
+//! Captures log output as text. The crate tracing-test does not suffice: it installs one global subscriber for all tests
+//! of a process, which by default records only the events of the test's crate, and these tests read those of idem.
 
 use std::fmt;
 use std::io::{self, Write};

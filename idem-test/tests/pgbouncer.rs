@@ -23,7 +23,7 @@ mod pipeline {
 }
 
 #[tokio::test]
-async fn a_pooler_that_was_not_told_of_is_refused_with_the_cure() {
+async fn a_pooler_that_was_not_declared_is_refused_with_the_cure() {
     let Some(world) = <PgBouncerWorld>::make().await else { return };
     let refused = Postgres::connect(world.url()).await.unwrap_err().to_string();
     assert!(refused.contains(".pgbouncer()") && !refused.contains("secret"), "{refused}");

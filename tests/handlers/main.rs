@@ -9,10 +9,10 @@
 #![allow(clippy::unused_async, clippy::redundant_pub_crate)]
 
 mod attributes;
+mod batch_handlers;
 mod call;
 mod hygiene;
 mod key_parts;
 mod keys;
 mod names;
-mod sets;
 mod tombstones;

@@ -12,8 +12,9 @@ use crate::imports::{absolute, collect, shown, without_comments};
 use crate::methods;
 
 /// The folders of the crates that must have no import cycles.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     ".",
+    "benches",
     "idem-adapters/kafka",
     "idem-adapters/nats",
     "idem-adapters/rabbitmq",

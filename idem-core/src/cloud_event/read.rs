@@ -7,8 +7,8 @@ use crate::Delivery;
 use super::event::CloudEvent;
 use super::{binary, structured};
 
-/// Reads the delivery as a CloudEvent. `None` if it does not say that it is one; the error tells why it is none although
-/// it says so.
+/// Reads the delivery as a CloudEvent. `None` if it is not marked as an event; an error says why a marked one is
+/// invalid.
 pub(crate) fn read(delivery: &Delivery) -> Option<Result<CloudEvent, Arc<str>>> {
     let read = match structured::format(delivery.content_type()) {
         Some(format) => Some(structured::read(delivery, &format)),

@@ -62,8 +62,9 @@ impl RunResult {
 impl<S: Store> Pipeline<S> {
     /// Does [`RunResult::conclude`] with the handler's retry policy, and reports a lost connection.
     ///
-    /// With an order, a delay that the handler asks for is at most the longest one of the policy: until it has passed,
-    /// no message behind this one is even stored, and the broker may delete those that it has not delivered.
+    /// With an order, a delay that the handler asks for is at most the longest one of the policy. Until the delay
+    /// elapses, later messages of the ordering key are not stored, and the broker may delete those that it has not
+    /// delivered.
     pub(crate) fn conclude(&self, route: &Route<S>, mut ran: RunResult, attempts: u32, rounds: u32) -> Conclusion {
         let retry = &route.retry;
         match &mut ran {

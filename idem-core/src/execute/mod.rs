@@ -3,14 +3,14 @@
 //! | file | contents |
 //! |---|---|
 //! | `handle` | calls handlers, within the handler timeout |
-//! | `ran` | the result of a run |
+//! | `run_result` | the result of a run |
 //! | `fate` | how a run ended that was cut off |
 //! | `conclude` | what follows from a run |
 
 mod conclude;
 mod fate;
 mod handle;
-mod ran;
+mod run_result;
 
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ use crate::store::{CommitResult, RollbackResult};
 
 pub(crate) use conclude::Conclusion;
 pub(crate) use handle::Unhandled;
-pub(crate) use ran::{Failure, RunResult};
+pub(crate) use run_result::{Failure, RunResult};
 
 impl<S: Store> Pipeline<S> {
     /// Handle, guard and commit in a transaction that holds the claim. The handler timeout starts at `now`.

@@ -39,7 +39,7 @@ impl<S: Store> Pipeline<S> {
                 self.preparations.want(WantedPreparation { row, tries, wait, room });
                 None
             }
-            // Another process has it by now, with a start that no end of a process stands for.
+            // Another process has taken the row and counted a start, although no process ended.
             Some(false) => self.refund_start(row).await,
             None => None,
         }
@@ -89,9 +89,9 @@ impl<S: Store> Pipeline<S> {
                 }
                 Some(Err(PrepareError::Undecodable(error))) => {
                     let (reason, error) = (Reason::Undecodable, crate::error::text(error.as_ref()));
-                    let note = RowResult::Dead { reason, error };
-                    let noted = self.record_prepared(&row, &note).await;
-                    return rejected(&row, noted, note);
+                    let result = RowResult::Dead { reason, error };
+                    let recorded = self.record_prepared(&row, &result).await;
+                    return rejected(&row, recorded, result);
                 }
                 Some(Err(PrepareError::Unavailable(error))) => {
                     self.warn_of_unprepared(&row.delivery, tries, &crate::error::text(error.as_ref()));
@@ -136,16 +136,16 @@ impl<S: Store> Pipeline<S> {
 
     /// Records the result of a preparation on the inbox's own connection, since these rows have no slot. If the database
     /// refuses it, the row is given back instead.
-    async fn record_prepared(&self, row: &Row, note: &RowResult) -> bool {
-        let record = async |note: &RowResult| {
+    async fn record_prepared(&self, row: &Row, result: &RowResult) -> bool {
+        let record = async |result: &RowResult| {
             let write = || async {
                 let _own = self.own_statements.lock().await;
-                self.store.record_result(row, note).await
+                self.store.record_result(row, result).await
             };
             self.outage.insist_unless_refused(&self.stop, write).await
         };
-        match record(note).await {
-            Some(Ok(noted)) => noted,
+        match record(result).await {
+            Some(Ok(recorded)) => recorded,
             Some(Err(error)) => {
                 let (tries, due) = self.refusals.count(row.id);
                 warn_of_refusal(&row.delivery, tries, error.as_ref());

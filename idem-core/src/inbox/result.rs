@@ -9,29 +9,29 @@ use crate::store::{MAX_STARTS, Row, RowResult, StoreError};
 use crate::{Outcome, Reason, Store, telemetry};
 
 impl<S: Store> Pipeline<S> {
-    /// Records the result of a row. Returns `false` if that was not written: the row is another process's by now, the
+    /// Records the result of a row. Returns `false` if that was not written: another process has taken the row, the
     /// worker stops, or the database refuses it. A refused row is given back, uncharged, and waits longer each time; if
     /// that is refused as well, its lease expires.
-    pub(super) async fn record_result(&self, row: &Row, note: &RowResult) -> bool {
-        let record = async |note: &RowResult| {
-            self.outage.insist_unless_refused(&self.stop, || self.store.record_result(row, note)).await
+    pub(super) async fn record_result(&self, row: &Row, result: &RowResult) -> bool {
+        let record = async |result: &RowResult| {
+            self.outage.insist_unless_refused(&self.stop, || self.store.record_result(row, result)).await
         };
-        let noted = match record(note).await {
-            Some(Ok(noted)) => noted,
+        let recorded = match record(result).await {
+            Some(Ok(recorded)) => recorded,
             Some(Err(error)) => {
                 let (tries, due) = self.refusals.count(row.id);
                 warn_of_refusal(&row.delivery, tries, error.as_ref());
-                if matches!(note, RowResult::Failed { .. } | RowResult::Broke { .. } | RowResult::Dead { .. }) {
+                if matches!(result, RowResult::Failed { .. } | RowResult::Broke { .. } | RowResult::Dead { .. }) {
                     record(&RowResult::GivenBack { due }).await;
                 }
                 false
             }
             None => false,
         };
-        if !noted {
+        if !recorded {
             Span::current().record("idem.outcome", "unknown");
         }
-        noted
+        recorded
     }
 
     /// Does the work for a taken row, and reports its outcome, if it has one.
@@ -53,9 +53,9 @@ impl<S: Store> Pipeline<S> {
 
     /// Makes a row dead that can never run as it is.
     pub(super) async fn reject(&self, row: &Row, reason: Reason, error: String) -> Option<Outcome> {
-        let note = RowResult::Dead { reason, error };
-        let noted = self.record_result(row, &note).await;
-        rejected(row, noted, note)
+        let result = RowResult::Dead { reason, error };
+        let recorded = self.record_result(row, &result).await;
+        rejected(row, recorded, result)
     }
 
     /// Gives back a row that was not run. One that the database refuses waits longer each time.
@@ -75,7 +75,7 @@ impl<S: Store> Pipeline<S> {
     pub(super) async fn refund_start(&self, row: &Row) -> Option<Outcome> {
         tracing::debug!(id = row.id, "the lease was lost before the row could begin");
         if let Err(fault) = self.store.refund_start(row).await {
-            tracing::debug!(%fault, "the start was not refunded");
+            tracing::debug!(error = %fault, "the start was not refunded");
         }
         None
     }
@@ -87,14 +87,14 @@ impl<S: Store> Pipeline<S> {
              beside it",
             row.identity.key
         );
-        let note = RowResult::Dead { reason: Reason::Crashed, error };
-        self.report_row(row, async { rejected(row, true, note) }).await;
+        let result = RowResult::Dead { reason: Reason::Crashed, error };
+        self.report_row(row, async { rejected(row, true, result) }).await;
     }
 }
 
-/// Logs a row that was rejected, if that was noted.
-pub(super) fn rejected(row: &Row, noted: bool, note: RowResult) -> Option<Outcome> {
-    let (true, RowResult::Dead { reason, error }) = (noted, note) else { return None };
+/// Logs a row that was rejected, if its result was recorded.
+pub(super) fn rejected(row: &Row, recorded: bool, result: RowResult) -> Option<Outcome> {
+    let (true, RowResult::Dead { reason, error }) = (recorded, result) else { return None };
     telemetry::tell(Some(row.id), row.attempts, Err(reason), &error);
     Some(Outcome::Dead { reason })
 }

@@ -169,12 +169,12 @@ impl<S: Store> Pipeline<S> {
     /// Records a failure of the row.
     async fn charge_row(&self, row: &Row, charge: Charge) -> Option<Outcome> {
         let Charge { attempts, next, error } = charge;
-        let note = RowResult::Failed { next, error };
-        let noted = self.record_result(row, &note).await;
-        if let (true, RowResult::Failed { error, .. }) = (noted, &note) {
+        let result = RowResult::Failed { next, error };
+        let recorded = self.record_result(row, &result).await;
+        if let (true, RowResult::Failed { error, .. }) = (recorded, &result) {
             telemetry::tell(Some(row.id), attempts, next, error);
         }
-        noted.then_some(match next {
+        recorded.then_some(match next {
             Ok(due) => Outcome::Scheduled { attempt: attempts, due },
             Err(reason) => Outcome::Dead { reason },
         })

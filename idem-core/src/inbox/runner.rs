@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::runtime::{Pipeline, jittered};
-use crate::store::{HandlerId, JUDGE_AT_ONCE, Row, RowKind, StoreError, TakeLimit};
+use crate::store::{CRASHED_AT_ONCE, HandlerId, Row, RowKind, StoreError, TakeLimit};
 
 use super::looks::Looks;
 use super::memory::Memory;
@@ -92,7 +92,7 @@ impl<S: Store> Runner<S> {
         // Due ordinary rows get their turn after the suspects, so that many suspects do not stop them for long.
         let suspects = due.suspect && self.suspects(due.ordinary).await?;
         let ordinary = due.ordinary && self.ordinary(running).await?;
-        Ok(suspects || ordinary || crashed.len() == JUDGE_AT_ONCE as usize)
+        Ok(suspects || ordinary || crashed.len() == CRASHED_AT_ONCE as usize)
     }
 
     /// Starts as many rows as can begin at once. Returns whether at least that many were due.

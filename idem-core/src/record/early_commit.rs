@@ -8,7 +8,7 @@ use crate::{BoxError, Delivery, Outcome, Reason, Store, telemetry};
 
 use super::committed::committed;
 
-const ERROR: &str = "the handler ended the transaction by COMMIT, so that effects may stand: let idem commit";
+const ERROR: &str = "the handler ran COMMIT, so some of its writes may be committed: return Ok(()), and idem commits";
 
 impl<S: Store> Pipeline<S> {
     /// Makes a message dead whose handler ran COMMIT. Its claim stands, so the message would count as processed if this

@@ -56,7 +56,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Stores a delivery for all of its handlers, in one transaction: after it, the delivery may be acked, and each row
-    /// runs, is retried and dies by itself.
+    /// runs, is retried and becomes a dead letter independently.
     ///
     /// If the codec of one of them has to prepare first, stores it for those whose keys are known, and leaves it to the
     /// preparation. Without its key there is no telling two messages apart, so it must not be stored for that one.

@@ -98,7 +98,7 @@ impl<S: Store> Pipeline<S> {
         for (message, classified) in messages.iter().zip(&mut classified) {
             match classified {
                 Classified::New => rows.push(message.row()),
-                // One by one, since their ids are told, and they are rare.
+                // One by one, because their ids are logged; they are rare.
                 Classified::TooOld(dead) => {
                     self.insert_dead(txn, (&message.identity, &message.delivery), Reason::TooOld, dead).await?;
                 }

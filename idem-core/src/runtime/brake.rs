@@ -120,7 +120,7 @@ mod tests {
         health.resume();
         assert!(!brake.holds(&no_key()));
         brake.unfit(&no_key());
-        assert_eq!(health.paused(), None, "it counts anew");
+        assert_eq!(health.paused(), None, "it counts from the start");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl<S: Store> Pipeline<S> {
             Ok(()) => {}
             Err(fault) => {
                 self.outage.report(&fault);
-                tracing::debug!(%fault, "the leases of rows that wait were not extended");
+                tracing::debug!(error = %fault, "the leases of rows that wait were not extended");
             }
         }
     }

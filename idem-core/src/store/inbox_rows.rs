@@ -125,7 +125,7 @@ pub trait InboxRows: Transactions {
     fn rows_by_token(&self, token: Uuid) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 
     /// Records the result of a taken row, and clears its token. `false` if the row no longer has this token.
-    fn record_result(&self, row: &Row, note: &RowResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn record_result(&self, row: &Row, result: &RowResult) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns whether this message has a scheduled inbox row, even if it is taken or running. It never waits for a
     /// lock.
@@ -148,7 +148,7 @@ pub trait InboxRows: Transactions {
     fn refund_start(&self, row: &Row) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Turns rows that have 4 starts without a result, and whose last lease has been over for three leases, into dead
-    /// letters with reason `crashed`: at most [`JUDGE_AT_ONCE`](super::JUDGE_AT_ONCE) of them. Returns the rows.
+    /// letters with reason `crashed`: at most [`CRASHED_AT_ONCE`](super::CRASHED_AT_ONCE) of them. Returns the rows.
     fn dead_letter_crashed(
         &self,
         handlers: &[HandlerId],

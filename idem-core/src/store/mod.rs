@@ -51,10 +51,10 @@ pub use limit::{DueRows, LookBack, RowKind, TakeLimit};
 pub use migration::Migration;
 pub use operator::Operator;
 pub use replayed::{Page, Replayed, ReplayedAll};
-pub use row::{JUDGE_AT_ONCE, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
+pub use row::{CRASHED_AT_ONCE, CRASHED_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowResult, SuspectIsolation};
 pub use stats::{Pruned, Stats};
 pub use transactions::Transactions;
-pub use waiting::{Cures, History, SEEN_RECENTLY, Waiting};
+pub use waiting::{Cures, HandlerRows, History, SEEN_RECENTLY};
 
 /// The interface to databases. Each method is one statement, or one short transaction. The pipeline and the inbox
 /// decide, for all databases alike, when and in which order the methods are called.

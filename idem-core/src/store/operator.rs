@@ -2,7 +2,7 @@
 
 use crate::Key;
 
-use super::{Cures, Filter, HandlerId, Page, Pruned, Replayed, Row, Stats, StoreError, Transactions, Waiting};
+use super::{Cures, Filter, HandlerId, HandlerRows, Page, Pruned, Replayed, Row, Stats, StoreError, Transactions};
 
 /// The methods of a store for operators and for the worker's maintenance.
 pub trait Operator: Transactions {
@@ -10,7 +10,7 @@ pub trait Operator: Transactions {
     fn stats(&self, handlers: &[HandlerId]) -> impl Future<Output = Result<Stats, StoreError>> + Send;
 
     /// Returns this consumer's handlers that have inbox rows, scheduled or dead, and when a worker last had them.
-    fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<Waiting>, StoreError>> + Send;
+    fn waiting(&self, consumer: &str) -> impl Future<Output = Result<Vec<HandlerRows>, StoreError>> + Send;
 
     /// Returns SQL with which an operator can deal with the rows of a handler that no worker has any more; `new` is a
     /// handler of the same consumer that may have replaced it.

@@ -182,6 +182,6 @@ pub const MAX_BREAKS: u32 = 10;
 /// The number of starts without a result that makes a message a dead letter.
 pub const MAX_STARTS: u32 = 4;
 /// The number of leases for which the last lease must be over before a row becomes a dead letter.
-pub const JUDGE_LEASES: u32 = 3;
+pub const CRASHED_LEASES: u32 = 3;
 /// How many rows become dead letters in one statement, because each of them is read for its report.
-pub const JUDGE_AT_ONCE: u32 = 20;
+pub const CRASHED_AT_ONCE: u32 = 20;

@@ -9,14 +9,14 @@ pub const SEEN_RECENTLY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A handler that has inbox rows, scheduled or dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Waiting {
+pub struct HandlerRows {
     /// The name of the handler.
     pub handler: String,
     /// The time since a worker last had it: a minute or less while one has it.
     pub seen: Duration,
 }
 
-impl Waiting {
+impl HandlerRows {
     /// A handler whose last worker had it this long ago.
     pub fn new(handler: impl Into<String>, seen: Duration) -> Self {
         Self { handler: handler.into(), seen }

@@ -60,7 +60,7 @@ pub(crate) async fn prune<S: Store>(pipeline: &Pipeline<S>) {
             Ok(pruned) if pruned.claims > 0 => tracing::debug!(claims = pruned.claims, "old claims are pruned"),
             Ok(_) => {}
             Err(fault @ (StoreError::ConnectionLost(_) | StoreError::Unavailable(_))) => pipeline.outage.report(&fault),
-            Err(fault) => tracing::debug!(%fault, "pruning failed; it is retried later"),
+            Err(fault) => tracing::debug!(error = %fault, "pruning failed; it is retried later"),
         }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) async fn record_seen<S: Store>(pipeline: &Pipeline<S>) {
     for minute in 1_u64.. {
         // The first time without a wait: the registration of the handlers skipped locked rows.
         if let Err(fault) = pipeline.store.record_seen(&handlers).await {
-            tracing::debug!(%fault, "the handlers' last-seen time was not written; it is retried later");
+            tracing::debug!(error = %fault, "the handlers' last-seen time was not written; it is retried later");
         }
         if minute % REMIND == 1 && pipeline.settings.is_unordered() {
             pipeline.make_all_due().await;

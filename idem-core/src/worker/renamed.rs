@@ -1,6 +1,6 @@
 //! Handlers that may be others under a new name: their messages would be new.
 
-use crate::store::{Cures, History, Waiting};
+use crate::store::{Cures, HandlerRows, History};
 
 use super::unregistered::{ago, others};
 
@@ -18,19 +18,24 @@ impl Renamed<'_> {
     ///
     /// Claims that were pruned do not count: a copy that old is new under the old name, too. So a handler that was removed
     /// causes no warning after its retention.
-    pub(super) fn check(&self, histories: &[History], waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) {
+    pub(super) fn check(&self, histories: &[History], waiting: &[HandlerRows], cures: impl Fn(&str, &str) -> Cures) {
         for text in self.texts(histories, waiting, cures) {
             tracing::warn!("{text}");
         }
     }
 
     /// Returns the warning for each handler that may have another name now.
-    fn texts(&self, histories: &[History], waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> Vec<String> {
+    fn texts(
+        &self,
+        histories: &[History],
+        waiting: &[HandlerRows],
+        cures: impl Fn(&str, &str) -> Cures,
+    ) -> Vec<String> {
         let is_new = |name: &&str| histories.iter().all(|history| history.handler != *name);
         let new: Vec<&str> = self.names.iter().copied().filter(is_new).collect();
         let [first, ..] = new[..] else { return Vec::new() };
-        let is_told = |handler: &str| waiting.iter().any(|row| row.handler == handler);
-        let lacks = |old: &&History| !self.names.contains(&old.handler.as_str()) && !is_told(&old.handler);
+        let is_reported = |handler: &str| waiting.iter().any(|row| row.handler == handler);
+        let lacks = |old: &&History| !self.names.contains(&old.handler.as_str()) && !is_reported(&old.handler);
         let old = histories.iter().filter(|old| old.has_claims).filter(lacks);
         old.map(|old| self.text(old, &new, &cures(&old.handler, first).rename)).collect()
     }
@@ -77,8 +82,8 @@ mod tests {
     #[test]
     fn nothing_is_said_where_no_name_is_new_or_nothing_would_be_new() {
         let all = ["orders", "invoices", "bills", "refunds"].map(|name| history(name, true));
-        let rows = [Waiting::new("refunds", Duration::ZERO)];
-        let cases: [(&[History], &[Waiting]); 4] =
+        let rows = [HandlerRows::new("refunds", Duration::ZERO)];
+        let cases: [(&[History], &[HandlerRows]); 4] =
             [(&all, &[]), (&all[..1], &[]), (&[history("refunds", false)], &[]), (&all[3..], &rows)];
         for (histories, waiting) in cases {
             assert_eq!(OURS.texts(histories, waiting, cures), Vec::<String>::new(), "{histories:?}");

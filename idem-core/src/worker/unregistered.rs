@@ -5,7 +5,7 @@ use std::time::Duration;
 use humantime::{FormattedDuration, format_duration};
 
 use crate::Error;
-use crate::store::{Cures, SEEN_RECENTLY, Waiting};
+use crate::store::{Cures, HandlerRows, SEEN_RECENTLY};
 
 /// The handlers that a worker has, to find rows of handlers that it does not have.
 pub(crate) struct Unregistered<'a> {
@@ -21,7 +21,7 @@ impl Unregistered<'_> {
     ///
     /// # Errors
     /// There are such rows. The text names each remedy.
-    pub(crate) fn check(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> Result<(), Error> {
+    pub(crate) fn check(&self, waiting: &[HandlerRows], cures: impl Fn(&str, &str) -> Cures) -> Result<(), Error> {
         for (text, recently) in self.texts(waiting, cures) {
             if !recently {
                 return Err(Error::Config(text));
@@ -32,16 +32,20 @@ impl Unregistered<'_> {
     }
 
     /// Called while the worker runs. Warns of rows that would now prevent its start.
-    pub(crate) fn remind(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) {
+    pub(crate) fn remind(&self, waiting: &[HandlerRows], cures: impl Fn(&str, &str) -> Cures) {
         for (text, _) in self.texts(waiting, cures).filter(|(_, recently)| !recently) {
             tracing::warn!("{text}");
         }
     }
 
     /// Returns the message for each handler that this worker does not have, and whether the handler was seen recently.
-    fn texts(&self, waiting: &[Waiting], cures: impl Fn(&str, &str) -> Cures) -> impl Iterator<Item = (String, bool)> {
+    fn texts(
+        &self,
+        waiting: &[HandlerRows],
+        cures: impl Fn(&str, &str) -> Cures,
+    ) -> impl Iterator<Item = (String, bool)> {
         // The empty name stands for no handler, and every worker has it.
-        let strange = |row: &&Waiting| !row.handler.is_empty() && !self.names.contains(&row.handler.as_str());
+        let strange = |row: &&HandlerRows| !row.handler.is_empty() && !self.names.contains(&row.handler.as_str());
         waiting.iter().filter(strange).map(move |row| {
             let new = self.names.first().copied().unwrap_or_default();
             let recently = row.seen <= SEEN_RECENTLY;
@@ -49,9 +53,9 @@ impl Unregistered<'_> {
         })
     }
 
-    fn text(&self, row: &Waiting, recently: bool, cures: &Cures) -> String {
+    fn text(&self, row: &HandlerRows, recently: bool, cures: &Cures) -> String {
         let Self { consumer, names } = self;
-        let Waiting { handler, seen } = row;
+        let HandlerRows { handler, seen } = row;
         let Cures { rename, part, dead_letter } = cures;
         let seen = if recently {
             format!("and which a worker had {} ago: they wait for that one", ago(*seen))
@@ -92,7 +96,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::{Cures, SEEN_RECENTLY, Unregistered, Waiting};
+    use super::{Cures, HandlerRows, SEEN_RECENTLY, Unregistered};
 
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
@@ -122,8 +126,8 @@ mod tests {
         Cures { rename: cure("RENAME"), part: cure("PART"), dead_letter: cure("BURY") }
     }
 
-    fn waiting(handler: &str, seen: Duration) -> Waiting {
-        Waiting { handler: handler.to_owned(), seen }
+    fn waiting(handler: &str, seen: Duration) -> HandlerRows {
+        HandlerRows { handler: handler.to_owned(), seen }
     }
 
     const OURS: Unregistered<'_> = Unregistered { consumer: "billing", names: &["orders", "invoices"] };

@@ -77,7 +77,7 @@ async fn options_that_cannot_work_are_refused_with_the_cure() {
 }
 
 #[tokio::test]
-async fn a_wrong_url_is_told_without_what_is_in_it() {
+async fn a_wrong_url_is_reported_without_its_content() {
     for url in [
         format!("postgres://user:{SENTINEL}@host:port/db"),
         format!("mysql://user:{SENTINEL}@host/db"),

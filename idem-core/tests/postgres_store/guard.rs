@@ -53,7 +53,7 @@ abuse! {
          CREATE CONSTRAINT TRIGGER lose AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION pg_temp.lose();
          INSERT INTO late VALUES (1)" => CommitResult::Retry(_), 0;
-    a_commit_that_ran_out_of_time_is_tried_anew:
+    a_commit_that_ran_out_of_time_is_retried:
         "CREATE FUNCTION pg_temp.slow() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'canceling statement' USING ERRCODE = '57014'; END $$;
          CREATE TEMP TABLE late (n int);

@@ -54,7 +54,7 @@ async fn rows_of_other_handlers_are_not_taken_and_the_earliest_of_all_handlers_c
 }
 
 #[tokio::test]
-async fn a_row_goes_from_ordinary_to_suspect_to_judged() {
+async fn a_row_goes_from_ordinary_to_suspect_to_crashed() {
     let world = World::new().await;
     world.store("k", Ok(Duration::ZERO)).await;
     let handlers = [world.handler];
@@ -98,7 +98,7 @@ async fn ten_breaks_are_its_death_and_a_replay_has_breaks_left() {
         let kind = if n <= 2 { RowKind::Ordinary } else { RowKind::Suspect };
         let rows = world.store.take(&[world.handler], kind, TakeLimit::rows(1), Uuid::new_v4(), LONG).await.unwrap();
         assert!(world.store.record_result(&rows[0], &broke).await.unwrap());
-        assert!(!world.store.record_result(&rows[0], &broke).await.unwrap(), "a note was taken twice");
+        assert!(!world.store.record_result(&rows[0], &broke).await.unwrap(), "a result was recorded twice");
     }
     let dead = world.store.list("billing", &Filter::default(), Page::default()).await.unwrap();
     assert_eq!((dead[0].reason, dead[0].starts, dead[0].breaks), (Some(Reason::BrokeConnection), 0, 10));

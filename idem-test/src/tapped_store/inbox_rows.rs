@@ -96,8 +96,8 @@ impl<S: Store, T: StoreTap> InboxRows for TappedStore<S, T> {
         self.within.rows_by_token(token).await
     }
 
-    async fn record_result(&self, row: &Row, note: &RowResult) -> Result<bool, StoreError> {
-        self.within.record_result(row, note).await
+    async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+        self.within.record_result(row, result).await
     }
 
     async fn is_scheduled(&self, identity: &Identity) -> Result<bool, StoreError> {

@@ -1,6 +1,8 @@
 //! The operator calls of a tapped store.
 
-use idem_core::store::{Cures, Filter, HandlerId, Operator, Page, Pruned, Replayed, Row, Stats, StoreError, Waiting};
+use idem_core::store::{
+    Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Row, Stats, StoreError,
+};
 use idem_core::{Key, Store};
 
 use super::{StoreTap, TappedStore};
@@ -11,7 +13,7 @@ impl<S: Store, T: StoreTap> Operator for TappedStore<S, T> {
         self.within.stats(handlers).await
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
+    async fn waiting(&self, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {
         self.within.waiting(consumer).await
     }
 

@@ -1,4 +1,4 @@
-//! When planned deeds are due.
+//! When planned disruptions are due.
 
 /// The moves that are due now.
 #[derive(Debug, Clone, Copy)]

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use fastrand::Rng;
 
-use crate::crew::Crew;
 use crate::due::Due;
 use crate::journal::Sum;
 use crate::plan::Plan;
+use crate::processes::Processes;
 use crate::tables::Tables;
 
 /// Longer than a worker needs to end itself once it has taken the signal.
@@ -61,21 +61,24 @@ impl Kills {
 
     /// Returns whether each message that was committed and not acked when its worker was killed has been delivered
     /// again.
-    pub(crate) fn have_come_again(&self, crew: &Crew, plan: &Plan) -> bool {
-        self.done.iter().filter_map(|kill| kill.before_ack.as_ref()).all(|moment| came_again(moment.id, crew, plan))
+    pub(crate) fn have_come_again(&self, processes: &Processes, plan: &Plan) -> bool {
+        self.done
+            .iter()
+            .filter_map(|kill| kill.before_ack.as_ref())
+            .all(|moment| came_again(moment.id, processes, plan))
     }
 
     /// Kills a worker if it is due, and starts another one in its place. Also records the workers that killed
     /// themselves.
     pub(crate) async fn strike(
         &mut self,
-        crew: &mut Crew,
+        processes: &mut Processes,
         (tables, plan): (&mut Tables, &Plan),
         due: Due,
         rng: &mut Rng,
     ) -> Result<()> {
-        self.end_one(crew, due)?;
-        for (in_hand, id) in std::mem::take(&mut crew.ended) {
+        self.end_one(processes, due)?;
+        for (in_hand, id) in std::mem::take(&mut processes.ended) {
             let order = usize::try_from(id).ok().and_then(|id| plan.orders.get(id));
             let claimed = tables.is_claimed(order.map_or("", |order| &order.key)).await?;
             self.done.push(Kill { in_hand, before_ack: Some(BeforeAck { id, claimed }) });
@@ -83,20 +86,20 @@ impl Kills {
             self.before_ack.pop();
         }
         let Some(due) = self.planned.iter().position(|after| due.is(*after)) else { return Ok(()) };
-        let Some(victim) = rng.choice(crew.busy()) else { return Ok(()) };
+        let Some(victim) = rng.choice(processes.busy()) else { return Ok(()) };
         tokio::time::sleep(Duration::from_micros(rng.u64(..20_000))).await;
-        let Some(in_hand) = crew.kill(victim).await?.map(Sum::in_hand) else { return Ok(()) };
+        let Some(in_hand) = processes.kill(victim).await?.map(Sum::in_hand) else { return Ok(()) };
         self.planned.remove(due);
         self.done.push(Kill { in_hand, before_ack: None });
-        crew.start()
+        processes.start()
     }
 
     /// Tells the workers to end one of them between commit and ack, if that is due.
-    fn end_one(&mut self, crew: &Crew, due: Due) -> Result<()> {
+    fn end_one(&mut self, processes: &Processes, due: Due) -> Result<()> {
         // A worker that took the signal may be killed by something else before it could record that.
-        let is_lost = |told: Instant| told.elapsed() > TAKEN && !crew.signals.is_end_pending();
+        let is_lost = |told: Instant| told.elapsed() > TAKEN && !processes.signals.is_end_pending();
         if self.told.is_none_or(is_lost) && self.before_ack.last().is_some_and(|after| due.is(*after)) {
-            crew.signals.end_one()?;
+            processes.signals.end_one()?;
             self.told = Some(Instant::now());
         }
         Ok(())
@@ -105,7 +108,7 @@ impl Kills {
 
 /// Returns whether this message was delivered more often than it was published. A mark of the broker would not do:
 /// Kafka has none.
-pub(crate) fn came_again(id: u64, crew: &Crew, plan: &Plan) -> bool {
+pub(crate) fn came_again(id: u64, processes: &Processes, plan: &Plan) -> bool {
     let published = plan.published.iter().filter(|at| plan.orders[**at].id == id).count() as u64;
-    crew.sums().map(|sum| sum.deliveries(id)).sum::<u64>() > published
+    processes.sums().map(|sum| sum.deliveries(id)).sum::<u64>() > published
 }

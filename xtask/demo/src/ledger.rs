@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::crew::Crew;
 use crate::fate::Fate;
 use crate::faults::Faults;
 use crate::journal::Sum;
 use crate::kills::{Kills, came_again};
 use crate::moves::Moves;
 use crate::plan::Plan;
+use crate::processes::Processes;
 use crate::tables::Tables;
 use crate::verdict::{Found, Verdict};
 
@@ -48,7 +48,7 @@ const DEATHS: usize = 5;
 
 /// The changes made to workers and servers during the run.
 pub(crate) struct Done<'a> {
-    pub(crate) crew: &'a Crew,
+    pub(crate) processes: &'a Processes,
     pub(crate) kills: &'a Kills,
     pub(crate) moves: &'a Moves,
     pub(crate) faults: &'a Faults,
@@ -60,8 +60,8 @@ impl Ledger {
         let found =
             Found { effects: tables.effects().await?, inbox: tables.inbox().await?, claims: tables.claims().await? };
         let (astray, balance) = tables.balance().await?;
-        let verdict = Verdict::new(plan, |id| done.crew.died_with(id), &found);
-        let count = |sum: fn(&Sum) -> u64| done.crew.sums().map(sum).sum::<u64>();
+        let verdict = Verdict::new(plan, |id| done.processes.died_with(id), &found);
+        let count = |sum: fn(&Sum) -> u64| done.processes.sums().map(sum).sum::<u64>();
         let deliveries = count(|sum| sum.delivered);
         let mut wrong = Vec::new();
         let mut must = |holds: bool, text: String| wrong.extend((!holds).then_some(text));
@@ -73,7 +73,7 @@ impl Ledger {
         });
         let due: i64 = amounts.sum();
         must(due == balance, format!("the balance is {balance}, and that of the messages is {due}"));
-        judge_deeds(plan, done, must);
+        check_disruptions(plan, done, must);
         Ok(Self {
             events: plan.orders.len() as u64,
             copies: (plan.published.len() - plan.orders.len()) as u64,
@@ -84,7 +84,7 @@ impl Ledger {
             balance,
             kills: done.kills.done.len() as u64,
             before_ack: done.kills.done.iter().filter(|kill| kill.before_ack.is_some()).count() as u64,
-            killed: done.crew.killers.len() as u64,
+            killed: done.processes.killers.len() as u64,
             added: done.moves.added,
             left: done.moves.left,
             faults: done.faults.done.len() as u64,
@@ -126,22 +126,22 @@ impl Ledger {
 }
 
 /// Checks that everything planned for the workers and servers was done and had the intended effect.
-fn judge_deeds(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String)) {
-    let Done { crew, kills, moves, faults, .. } = done;
+fn check_disruptions(plan: &Plan, done: &Done<'_>, mut must: impl FnMut(bool, String)) {
+    let Done { processes, kills, moves, faults, .. } = done;
     must(moves.outstanding() == 0, "no worker was added or left: there was no work left".to_owned());
     must(kills.left() == 0, format!("{} kills did not happen: there was no work left", kills.left()));
     must(faults.outstanding() == 0, format!("{} faults did not happen: there was no work left", faults.outstanding()));
     for kill in &kills.done {
         must(kill.in_hand > 0, "a kill hit an idle worker".to_owned());
         let Some(moment) = &kill.before_ack else { continue };
-        let came_again = came_again(moment.id, crew, plan);
+        let came_again = came_again(moment.id, processes, plan);
         must(moment.claimed, format!("message {} had no commit when its worker was killed", moment.id));
         must(came_again, format!("message {} did not come again after its worker was killed", moment.id));
     }
     let before_ack = kills.done.iter().any(|kill| kill.before_ack.is_some());
     must(before_ack || kills.done.is_empty(), "no kill was between commit and ack".to_owned());
     let mut deaths = HashMap::<u64, usize>::new();
-    crew.killers.iter().for_each(|id| *deaths.entry(*id).or_default() += 1);
+    processes.killers.iter().for_each(|id| *deaths.entry(*id).or_default() += 1);
     for order in plan.orders.iter().filter(|order| order.fate == Fate::Killer) {
         let times = deaths.get(&order.id).copied().unwrap_or(0);
         // A copy that is delivered before the message is stored runs directly as well.

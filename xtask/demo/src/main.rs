@@ -9,9 +9,9 @@
 //! | `mode`, `worker` | the process that is killed |
 //! | `watched` | its instrumented source, with the failpoint between commit and ack |
 //! | `journal` | the journal of a process, which survives a kill |
-//! | `crew` | the processes |
+//! | `processes` | the worker processes |
 //! | `hold` | signals to them: keep work in hand, end between commit and ack |
-//! | `deeds`, `due` | all that is done to workers and servers, and when |
+//! | `disruptions`, `due` | all that is done to workers and servers, and when |
 //! | `kills` | when each of them is killed |
 //! | `moves` | when a worker joins, and when one leaves |
 //! | `servers`, `faults` | the servers, and their faults |
@@ -22,8 +22,7 @@
 
 mod campaign;
 mod careless;
-mod crew;
-mod deeds;
+mod disruptions;
 mod due;
 mod effects;
 mod fate;
@@ -37,6 +36,7 @@ mod load;
 mod mode;
 mod moves;
 mod plan;
+mod processes;
 mod run;
 mod servers;
 mod supply;

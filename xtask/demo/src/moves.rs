@@ -3,8 +3,8 @@
 use anyhow::Result;
 use fastrand::Rng;
 
-use crate::crew::Crew;
 use crate::due::Due;
+use crate::processes::Processes;
 
 /// The planned and completed moves.
 #[derive(Debug)]
@@ -35,19 +35,19 @@ impl Moves {
     }
 
     /// Starts a worker, or lets one leave, if it is due.
-    pub(crate) async fn make(&mut self, crew: &mut Crew, due: Due, rng: &mut Rng) -> Result<()> {
-        let delivered: u64 = crew.sums().map(|sum| sum.delivered).sum();
+    pub(crate) async fn make(&mut self, processes: &mut Processes, due: Due, rng: &mut Rng) -> Result<()> {
+        let delivered: u64 = processes.sums().map(|sum| sum.delivered).sum();
         let due = Due { done: delivered, ..due };
         let Some(&(_, next)) = self.planned.last().filter(|(moment, _)| due.is(*moment)) else { return Ok(()) };
         match next {
             Move::Add => {
-                crew.start()?;
+                processes.start()?;
                 self.added += 1;
             }
             Move::Leave => {
-                let Some(place) = rng.choice(crew.busy()) else { return Ok(()) };
-                if !crew.let_go(place).await? {
-                    return crew.start();
+                let Some(place) = rng.choice(processes.busy()) else { return Ok(()) };
+                if !processes.let_go(place).await? {
+                    return processes.start();
                 }
                 self.left += 1;
             }

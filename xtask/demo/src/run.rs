@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use fastrand::Rng;
 use idem_brokers::Broker;
 
-use crate::crew::Crew;
-use crate::deeds::Deeds;
+use crate::disruptions::Disruptions;
 use crate::due::Due;
 use crate::faults::Fault;
 use crate::ledger::{Done, Ledger};
 use crate::load::Load;
 use crate::mode::Mode;
 use crate::plan::Plan;
+use crate::processes::Processes;
 use crate::servers::{DATABASE, Servers};
 use crate::supply::Supply;
 use crate::tables::{Progress, Tables};
@@ -40,21 +40,21 @@ pub(crate) async fn run<B: Broker>(
     broker.create().await?;
     let call = ["worker".to_owned(), B::NAME.to_owned()].into_iter().chain(mode.args()).collect();
     let env = vec![(DATABASE, servers.database().to_owned()), (B::VARIABLE, servers.broker().to_owned())];
-    let mut crew = Crew::new(&directory(B::NAME, mode), call, env)?;
-    let mut deeds = Deeds::new(load, faults, &plan, &mut rng);
+    let mut processes = Processes::new(&directory(B::NAME, mode), call, env)?;
+    let mut disruptions = Disruptions::new(load, faults, &plan, &mut rng);
     let payloads = plan.published.iter().map(|at| plan.orders[*at].payload()).collect::<Result<Vec<_>>>()?;
     let mut supply = Supply::publish(payloads, &broker).await?;
 
     let start = Instant::now();
     for _ in 0..load.workers {
-        crew.start()?;
+        processes.start()?;
     }
     let others = (&mut broker, &mut supply, servers);
-    let moved = drain(&mut crew, &mut deeds, &mut tables, others, &plan, &mut rng).await?;
-    crew.dismiss().await?;
+    let moved = drain(&mut processes, &mut disruptions, &mut tables, others, &plan, &mut rng).await?;
+    processes.dismiss().await?;
     let left = left(&broker).await?;
-    let Deeds { kills, moves, faults } = &deeds;
-    let done = Done { crew: &crew, kills, moves, faults, took: moved.duration_since(start) };
+    let Disruptions { kills, moves, faults } = &disruptions;
+    let done = Done { processes: &processes, kills, moves, faults, took: moved.duration_since(start) };
     let ledger = Ledger::new(&plan, &done, &mut tables, left).await?;
     broker.delete().await?;
     Ok(ledger)
@@ -63,8 +63,8 @@ pub(crate) async fn run<B: Broker>(
 /// Waits until all messages are settled, performing the planned kills and faults meanwhile, or until there is no
 /// progress for a while, which the ledger then shows. Returns the time of the last progress.
 async fn drain<B: Broker>(
-    crew: &mut Crew,
-    deeds: &mut Deeds,
+    processes: &mut Processes,
+    disruptions: &mut Disruptions,
     tables: &mut Tables,
     (broker, supply, servers): (&mut B, &mut Supply, &mut Servers),
     plan: &Plan,
@@ -76,29 +76,29 @@ async fn drain<B: Broker>(
     let mut all = false;
     loop {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        crew.look()?;
-        let (due, outstanding) = (Due { done: moved.2.processed, all }, deeds.outstanding());
-        if deeds.strike(crew, (tables, servers), plan, due, rng).await? == Some(Fault::Restart) {
+        processes.look()?;
+        let (due, outstanding) = (Due { done: moved.2.processed, all }, disruptions.outstanding());
+        if disruptions.strike(processes, (tables, servers), plan, due, rng).await? == Some(Fault::Restart) {
             *broker = reconnected(servers.broker()).await?;
         }
         // One at a time: kills in a row would hit the same messages, and four deaths make any message a dead letter.
-        all &= deeds.outstanding() == outstanding;
+        all &= disruptions.outstanding() == outstanding;
         if asked.elapsed() < Duration::from_millis(250) {
             continue;
         }
         asked = Instant::now();
         tables.hurry().await?;
-        let delivered = crew.sums().map(|sum| sum.delivered).sum();
+        let delivered = processes.sums().map(|sum| sum.delivered).sum();
         let progress = tables.progress().await?;
         if (delivered, progress) != (moved.1, moved.2) {
             moved = (Instant::now(), delivered, progress);
         }
         // Deliveries in transit to a worker are not counted as in hand yet.
-        let idle = crew.busy().is_empty() && progress.scheduled == 0 && left(broker).await? == 0;
-        all |= provide(supply, deeds, crew, broker, idle).await?;
+        let idle = processes.busy().is_empty() && progress.scheduled == 0 && left(broker).await? == 0;
+        all |= provide(supply, disruptions, processes, broker, idle).await?;
         // Each message is processed or dead.
         let over = progress.processed + progress.dead >= plan.orders.len() as u64;
-        let settled = idle && over && supply.is_over() && deeds.kills.have_come_again(crew, plan);
+        let settled = idle && over && supply.is_over() && disruptions.kills.have_come_again(processes, plan);
         // No change for a second: what a killed worker had in hand may be on its way back to the broker.
         if settled && moved.0.elapsed() > Duration::from_secs(1)
             || moved.0.elapsed() > QUIET
@@ -114,19 +114,19 @@ async fn drain<B: Broker>(
 /// that the next kill, move or fault is due.
 async fn provide<B: Broker>(
     supply: &mut Supply,
-    deeds: &Deeds,
-    crew: &mut Crew,
+    disruptions: &Disruptions,
+    processes: &mut Processes,
     broker: &B,
     idle: bool,
 ) -> Result<bool> {
-    if deeds.outstanding() == 0 {
-        crew.signals.release()?;
+    if disruptions.outstanding() == 0 {
+        processes.signals.release()?;
         supply.rest(broker).await?;
         return Ok(false);
     }
     let holds = idle && !supply.is_over();
     if holds {
-        crew.signals.hold()?;
+        processes.signals.hold()?;
         supply.some(broker).await?;
     }
     Ok(holds)

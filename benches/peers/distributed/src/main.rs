@@ -1,7 +1,7 @@
 //! distributed: `commit_batch` with an inbox receipt and the handler's row, which is one transaction for each message.
 //!
-//! In its favour: its look for a receipt before the work (`inbox_contains`) and its NOTIFY of each change are left out.
-//! To its disadvantage: a table that it writes needs a primary key and a version, which the other sides' has not.
+//! In its favour, we omit its receipt lookup (`inbox_contains`) and its NOTIFY. To its disadvantage, its table needs a
+//! primary key and a version; the others do not.
 
 use std::sync::LazyLock;
 

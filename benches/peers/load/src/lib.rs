@@ -1,7 +1,7 @@
 //! The parts that all peers share: the messages, the lanes, the clock, and the line that comes out.
 //!
-//! A peer is a program of its own: `peer-x --lanes 16 --messages 4000`, with the database in `DATABASE_URL`. The
-//! benchmark has made the table `idem_bench.effects` before, and holds the count of rows against the messages.
+//! Each peer is a separate program: `peer-x --lanes 16 --messages 4000`, with the database in `DATABASE_URL`. The
+//! benchmark creates the table `idem_bench.effects` and compares the row count with the messages.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -51,7 +51,7 @@ impl Load {
         (0..self.messages).map(|n| Ok(serde_json::to_vec(&message(n))?)).collect()
     }
 
-    /// Works the messages off in as many tasks as there are lanes.
+    /// Processes the messages with one task per lane.
     pub async fn run<F: Future<Output = Result<()>> + Send>(
         self,
         process: impl Fn(Vec<u8>) -> F + Send + Sync + 'static,
@@ -99,7 +99,7 @@ impl Clock {
         Self(Arc::new(inner))
     }
 
-    /// One message is done. Answers whether it was the last one.
+    /// Records a finished message. Returns whether it was the last.
     pub fn done(&self) -> bool {
         let left = self.0.left.fetch_sub(1, SeqCst) - 1;
         if left == self.0.timed {

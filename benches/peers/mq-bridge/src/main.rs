@@ -1,8 +1,8 @@
 //! mq-bridge: a route whose input is deduplicated by a table in PostgreSQL, with a handler that inserts the row.
 //!
-//! It cannot do the same work: its claim, the handler's row and its mark are three commits of their own, so that a crash
-//! between the last two makes the handler's row a second time, as its documentation says (docs/DELIVERY.md). Measured all
-//! the same, with one message at a time in as many workers as there are lanes.
+//! It cannot do the same work: its claim, the handler's row and its mark are three separate commits, so a crash between
+//! the last two repeats the handler's row, as its documentation says (docs/DELIVERY.md). Measured all the same, with
+//! one message at a time in as many workers as there are lanes.
 
 use anyhow::{Context, Result};
 use mq_bridge::endpoints::memory::get_or_create_channel;

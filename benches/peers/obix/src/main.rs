@@ -1,7 +1,7 @@
 //! obix: an inbox event is stored under its idempotency key, with a job, in one transaction; the job runs the handler.
 //!
-//! It cannot do the same work: its handler has no transaction of the claim's, so that a crash after the handler's row makes
-//! it a second time. Measured all the same, from the first storing to the last row of a handler.
+//! It cannot do the same work: its handler does not run in the claim's transaction, so a crash after the handler's row
+//! repeats the row. Measured all the same, from the first storing to the last row of a handler.
 
 use anyhow::{Context, Result};
 use obix::Inbox;

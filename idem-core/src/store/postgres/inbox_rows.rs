@@ -7,7 +7,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::store::{
-    DueRows, HandlerId, Identity, InboxRows, JUDGE_LEASES, LookBack, NewRow, Row, RowKind, RowResult, StoreError,
+    CRASHED_LEASES, DueRows, HandlerId, Identity, InboxRows, LookBack, NewRow, Row, RowKind, RowResult, StoreError,
     TakeLimit, envelope,
 };
 
@@ -22,7 +22,7 @@ fn back(since: Option<Duration>) -> f64 {
 
 /// Returns for how many seconds the last lease must have expired.
 fn over(lease: Duration) -> f64 {
-    secs(lease.saturating_mul(JUDGE_LEASES))
+    secs(lease.saturating_mul(CRASHED_LEASES))
 }
 
 impl InboxRows for Postgres {
@@ -124,14 +124,14 @@ impl InboxRows for Postgres {
         rows::all(&self.ask(self.sql().taken.query().bind(token)).await?)
     }
 
-    async fn record_result(&self, row: &Row, note: &RowResult) -> Result<bool, StoreError> {
-        let (attempts, starts, breaks) = match note {
+    async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+        let (attempts, starts, breaks) = match result {
             RowResult::Failed { .. } => (1, 0, 0),
             RowResult::Broke { .. } => (0, 1, 1),
             RowResult::GivenBack { .. } => (0, 1, 0),
             RowResult::Dead { .. } | RowResult::Released { .. } => (0, 0, 0),
         };
-        let (due, reason, error) = match note {
+        let (due, reason, error) = match result {
             RowResult::Failed { next: Ok(due), error } | RowResult::Broke { due, error } => {
                 (Some(*due), None, Some(error))
             }
@@ -142,7 +142,7 @@ impl InboxRows for Postgres {
         };
         let query =
             self.sql().record_result.query().bind(row.id).bind(row.token).bind(attempts).bind(starts).bind(breaks);
-        let reserved = matches!(note, RowResult::Released { .. }).then(|| number(row.starts));
+        let reserved = matches!(result, RowResult::Released { .. }).then(|| number(row.starts));
         let query = query.bind(due.map(secs)).bind(reason).bind(error.map(String::as_bytes)).bind(reserved);
         Ok(!self.ask_about(About::Messages, query).await?.is_empty())
     }

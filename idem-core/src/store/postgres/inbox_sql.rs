@@ -1,7 +1,7 @@
 //! The statements of inbox rows.
 
 use crate::Reason;
-use crate::store::{JUDGE_AT_ONCE, MAX_BREAKS, MAX_STARTS};
+use crate::store::{CRASHED_AT_ONCE, MAX_BREAKS, MAX_STARTS};
 
 use super::rows::COLUMNS;
 
@@ -178,7 +178,7 @@ pub(super) fn dead_letter_crashed() -> String {
         "WITH over AS MATERIALIZED (
             SELECT i.id FROM {{schema}}.inbox_messages AS i
             WHERE i.handler_id = ANY($1) AND {CRASHED} AND i.due_at < now() - $2::float8 * interval '1 second'
-            LIMIT {JUDGE_AT_ONCE} FOR UPDATE SKIP LOCKED
+            LIMIT {CRASHED_AT_ONCE} FOR UPDATE SKIP LOCKED
         )
         UPDATE {{schema}}.inbox_messages AS i
         SET state = 'dead', reason = '{}', died_at = now(), token = NULL

@@ -2,7 +2,7 @@
 
 use sqlx::Row as _;
 
-use crate::store::{Cures, Filter, HandlerId, Operator, Page, Pruned, Replayed, Row, Stats, StoreError, Waiting};
+use crate::store::{Cures, Filter, HandlerId, HandlerRows, Operator, Page, Pruned, Replayed, Row, Stats, StoreError};
 use crate::{Key, Reason};
 
 use super::rows::{self, duration, ids};
@@ -20,7 +20,7 @@ impl Operator for Postgres {
         })
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
+    async fn waiting(&self, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {
         register::waiting(self, consumer).await
     }
 

@@ -37,5 +37,5 @@ pub(super) async fn roll_back(connection: &mut Connection, number: &str) -> Resu
     ended.map(|_| true)
 }
 
-/// Tells only once, since the caller tries again.
+/// Logs only once, because the caller retries.
 static TELL: Once = Once::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use crate::store::{HandlerId, History, StoreError, Waiting};
+use crate::store::{HandlerId, HandlerRows, History, StoreError};
 
 use super::Postgres;
 use super::rows::{duration, ids, secs};
@@ -46,8 +46,8 @@ pub(super) async fn record_seen(store: &Postgres, handlers: &[HandlerId]) -> Res
     store.ask(store.sql().seen.query().bind(ids(handlers))).await.map(drop)
 }
 
-pub(super) async fn waiting(store: &Postgres, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
+pub(super) async fn waiting(store: &Postgres, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {
     let rows = store.ask(store.sql().waiting.query().bind(consumer)).await?;
-    let waiting = |row: &PgRow| Ok(Waiting { handler: row.try_get(0)?, seen: duration(row.try_get(1)?) });
+    let waiting = |row: &PgRow| Ok(HandlerRows { handler: row.try_get(0)?, seen: duration(row.try_get(1)?) });
     Ok(rows.iter().map(waiting).collect::<Result<_, sqlx::Error>>()?)
 }

@@ -12,8 +12,8 @@ use super::sql::{duration, ids, millis, rows};
 use super::{Sqlite, Txn, inbox_sql};
 use crate::Reason;
 use crate::store::{
-    DueRows, HandlerId, Identity, InboxRows, JUDGE_AT_ONCE, JUDGE_LEASES, MAX_BREAKS, MAX_STARTS, NewRow, Row, RowKind,
-    RowResult, StoreError, TakeLimit, envelope,
+    CRASHED_AT_ONCE, CRASHED_LEASES, DueRows, HandlerId, Identity, InboxRows, MAX_BREAKS, MAX_STARTS, NewRow, Row,
+    RowKind, RowResult, StoreError, TakeLimit, envelope,
 };
 
 pub(super) async fn insert(store: &Sqlite, txn: &mut Txn, row: &NewRow<'_>) -> Result<i64, StoreError> {
@@ -72,7 +72,7 @@ impl InboxRows for Sqlite {
             let row = sqlx::query(self.prefix.sql(inbox_sql::POLL_DUE))
                 .bind(ids(handlers))
                 .bind(MAX_STARTS)
-                .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
+                .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
                 .fetch_one(&mut reader.connection)
                 .await?;
             let ordinary = row.try_get("ordinary")?;
@@ -148,8 +148,8 @@ impl InboxRows for Sqlite {
         Ok(taken)
     }
 
-    async fn record_result(&self, row: &Row, note: &RowResult) -> Result<bool, StoreError> {
-        let (text, due, reason, error) = match note {
+    async fn record_result(&self, row: &Row, result: &RowResult) -> Result<bool, StoreError> {
+        let (text, due, reason, error) = match result {
             RowResult::Failed { next, error } => (inbox_sql::FAILED, next.unwrap_or_default(), next.err(), Some(error)),
             RowResult::Broke { due, error } => (inbox_sql::BROKE, *due, Some(Reason::BrokeConnection), Some(error)),
             RowResult::GivenBack { due } => (inbox_sql::GIVEN_BACK, *due, None, None),
@@ -160,7 +160,7 @@ impl InboxRows for Sqlite {
         if let Some(error) = error {
             query = query.bind(reason.map(Reason::as_str)).bind(error.as_str());
         }
-        match note {
+        match result {
             RowResult::Broke { .. } => query = query.bind(MAX_BREAKS),
             RowResult::Released { .. } => query = query.bind(row.starts),
             _ => {}
@@ -201,9 +201,9 @@ impl InboxRows for Sqlite {
         let query = sqlx::query(self.prefix.sql(inbox_sql::DEAD_LETTER_CRASHED))
             .bind(ids(handlers))
             .bind(MAX_STARTS)
-            .bind(millis(lease.saturating_mul(JUDGE_LEASES)))
+            .bind(millis(lease.saturating_mul(CRASHED_LEASES)))
             .bind(Reason::Crashed.as_str())
-            .bind(JUDGE_AT_ONCE);
+            .bind(CRASHED_AT_ONCE);
         let mut connection = self.file.writer().await?;
         let dead = query.fetch_all(connection.raw()).await;
         let dead = dead.and_then(|dead: Vec<SqliteRow>| rows(&dead)).map_err(|error| self.file.fault(error))?;

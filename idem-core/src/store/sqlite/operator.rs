@@ -6,7 +6,8 @@ use sqlx::sqlite::SqliteConnection;
 use super::sql::{duration, ids, row};
 use super::{Sqlite, claims, prune, register};
 use crate::store::{
-    ClaimState, Cures, Filter, HandlerId, Identity, Operator, Page, Pruned, Replayed, Row, Stats, StoreError, Waiting,
+    ClaimState, Cures, Filter, HandlerId, HandlerRows, Identity, Operator, Page, Pruned, Replayed, Row, Stats,
+    StoreError,
 };
 use crate::{Fingerprint, Key, Reason};
 
@@ -122,7 +123,7 @@ impl Operator for Sqlite {
         Ok(level)
     }
 
-    async fn waiting(&self, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
+    async fn waiting(&self, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {
         register::waiting(self, consumer).await
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Sqlite;
 use super::file::Connection;
 use super::sql::{NOW, duration, ids, millis};
-use crate::store::{Cures, HandlerId, History, StoreError, Waiting};
+use crate::store::{Cures, HandlerId, HandlerRows, History, StoreError};
 
 const INTERN: &str = r#"
 INSERT INTO "idem_handlers" (consumer, name, retention) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"#;
@@ -75,13 +75,13 @@ SELECT name, {now} - seen_at FROM "idem_handlers" AS h
 WHERE consumer = ?1 AND EXISTS (SELECT 1 FROM "idem_inbox_messages" WHERE handler_id = h.id)
 ORDER BY name"#;
 
-pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<Waiting>, StoreError> {
+pub(super) async fn waiting(store: &Sqlite, consumer: &str) -> Result<Vec<HandlerRows>, StoreError> {
     let mut reader = store.file.reader().await?;
     let query = sqlx::query_as(store.prefix.sql(WAITING)).bind(consumer);
     let rows: Vec<(String, i64)> =
         query.fetch_all(&mut reader.connection).await.map_err(|error| store.file.fault(error))?;
     reader.give_back();
-    Ok(rows.into_iter().map(|(handler, seen)| Waiting { handler, seen: duration(seen) }).collect())
+    Ok(rows.into_iter().map(|(handler, seen)| HandlerRows { handler, seen: duration(seen) }).collect())
 }
 
 pub(super) fn cures(store: &Sqlite, consumer: &str, handler: &str, new: &str) -> Cures {

@@ -174,7 +174,7 @@ pub async fn a_broker_that_keeps_messages_without_a_limit_is_a_warning<W: World>
     soon(run.with_subscriber(subscriber)).await.unwrap();
     let text = text.to_string();
     let warning = text.lines().find(|line| line.contains("WARN")).unwrap();
-    for part in ["without a limit of time", "source=\"orders\"", "retention=7days", "too old", "passes for a new one"] {
+    for part in ["without a limit of time", "source=\"orders\"", "retention=7days", "too old", "counts as new"] {
         assert!(warning.contains(part), "{part:?} is not in {warning:?}");
     }
 }

@@ -57,7 +57,7 @@ pub async fn without_an_order_what_was_stored_ahead_runs_although_it_never_comes
     third.stop().await;
 }
 
-/// A worker with the order that waits for the turn of a stored message says so by its row.
+/// A worker with the order that waits for the turn of a stored message renews its row's due time.
 pub async fn what_waits_for_its_turn_is_kept_from_becoming_due<W: World>(world: W) {
     let line = ahead(world).await;
     let inbox = line.world.own("inbox_messages");

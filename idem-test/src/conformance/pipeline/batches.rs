@@ -64,7 +64,7 @@ pub async fn a_copy_in_a_batch_is_a_duplicate<W: World>(world: W) {
     let mut outcomes = line.outcomes(BEFORE + 5).await;
     outcomes.sort();
     assert_eq!(outcomes[..2], ["duplicate", "duplicate"]);
-    assert_eq!(line.queue.counts().stored, BEFORE + 3, "the source is told what had no claim");
+    assert_eq!(line.queue.counts().stored, BEFORE + 3, "what had no claim is reported to the source");
     assert!(outcomes[2..].iter().all(|outcome| outcome == "processed"), "{outcomes:?}");
     soon(line.queue.idle()).await;
     worker.stop().await;

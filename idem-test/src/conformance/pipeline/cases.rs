@@ -35,7 +35,7 @@ macro_rules! pipeline_suite {
             a_rollback_and_begin_in_a_batch_harms_nobody_else
             a_rollback_and_a_write_in_a_batch_harm_nobody_else
             a_rollback_and_an_error_in_a_batch_harm_nobody_else
-            a_rollback_in_a_set_harms_nobody_else
+            a_rollback_in_a_batch_handler_harms_nobody_else
             copies_and_conflicts_in_a_batch_are_known
             a_copy_in_a_batch_is_held_with_its_first
             batches_that_deadlock_get_through
@@ -43,8 +43,8 @@ macro_rules! pipeline_suite {
             the_leases_of_what_runs_together_are_extended
             the_leases_of_what_waits_to_run_alone_are_extended
             a_batch_lingers_for_what_comes
-            a_set_is_what_is_new
-            a_set_that_fails_is_split_until_the_bad_one_is_alone
+            a_batch_handler_gets_what_is_new
+            a_batch_handler_that_fails_gets_halves_until_the_bad_one_is_alone
             a_batch_refuses_an_order
             // options of one handler
             in_a_batch_each_handler_has_its_own_timeout
@@ -94,7 +94,7 @@ macro_rules! pipeline_suite {
             a_key_is_woken_when_its_row_has_run
             a_delivery_that_waits_for_its_key_keeps_its_lease
             keys_keep_their_order_over_two_workers
-            the_source_is_told_what_was_stored
+            what_was_stored_is_reported_to_the_source
             // refusals
             a_refused_message_keeps_its_place_and_costs_no_lane
             // unanswered
@@ -158,8 +158,8 @@ macro_rules! pipeline_suite {
             an_undecodable_payload_is_dead_and_kept_whole
             an_unrepresentable_message_is_dead_and_kept
             a_message_without_a_key_is_dead_and_kept_whole
-            messages_without_a_key_are_told_apart_by_all_that_makes_them
-            messages_without_a_key_are_told_apart_by_their_subject_and_properties
+            messages_without_a_key_are_distinguished_by_all_that_makes_them
+            messages_without_a_key_are_distinguished_by_their_subject_and_properties
             a_key_of_256_bytes_is_dead_and_one_of_255_is_not
             a_payload_over_the_limit_is_dead_and_kept_whole
             a_payload_at_the_limit_is_processed
@@ -248,8 +248,8 @@ macro_rules! pipeline_suite {
             a_retry_policy_of_its_own_decides_attempts_and_delay
             a_codec_of_its_own_decodes_for_its_handler_only
             a_timeout_of_zero_refuses_the_start
-            the_source_is_told_the_longest_timeout
-            the_source_is_told_whether_the_worker_has_run_before
+            the_longest_timeout_is_reported_to_the_source
+            whether_the_worker_has_run_before_is_reported_to_the_source
             // unprepared
             a_codec_sees_the_headers_and_the_content_type
             a_registry_that_is_away_costs_no_attempt_and_no_dead_letter

@@ -46,7 +46,7 @@ pub async fn an_undecodable_payload_is_dead_and_kept_whole<W: World>(world: W) {
 }
 
 /// They have no key; their other properties distinguish them. Redeliveries create no further row.
-pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: World>(world: W) {
+pub async fn messages_without_a_key_are_distinguished_by_all_that_makes_them<W: World>(world: W) {
     let line = Line::new(world).await;
     let unknown = ["Invoice", "Receipt", "Reminder"].map(|event| Publication::new("{}").event_type(event));
     let tombstones = ["k1", "k2", "k3"].map(|key| Publication::tombstone().event_type("Order").partition_key(key));
@@ -69,7 +69,7 @@ pub async fn messages_without_a_key_are_told_apart_by_all_that_makes_them<W: Wor
 }
 
 /// If the subject identifies the message, an unroutable message is not a copy of an earlier one with another subject.
-pub async fn messages_without_a_key_are_told_apart_by_their_subject_and_properties<W: World>(world: W) {
+pub async fn messages_without_a_key_are_distinguished_by_their_subject_and_properties<W: World>(world: W) {
     let line = Line::new(world).await;
     let unknown = || Publication::new("{}").event_type("Invoice");
     let all = [

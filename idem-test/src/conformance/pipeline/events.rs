@@ -52,7 +52,7 @@ impl<W: World, const SENT: bool> Handler for Events<W, SENT> {
 fn start<W: World>(line: &Line<W>) -> Running {
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
     let worker = worker.handler::<Events<W, false>>().handler::<Events<W, true>>().cloud_events();
-    line.run_until_told(worker, Settings::default())
+    line.run_until_stopped(worker, Settings::default())
 }
 
 /// Runs until there are `new` more outcomes, and returns those, sorted.

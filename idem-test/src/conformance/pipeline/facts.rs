@@ -116,7 +116,7 @@ pub async fn the_facts_of_a_message_are_the_same_wherever_it_runs<W: World>(worl
 
 async fn run<W: World>(line: &Line<W>, outcomes: usize) {
     let worker = Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
-    let worker = line.run_until_told(worker.handler::<Witness<W>>(), Settings::default());
+    let worker = line.run_until_stopped(worker.handler::<Witness<W>>(), Settings::default());
     line.outcomes(outcomes).await;
     crate::conformance::soon(line.queue.idle()).await;
     worker.stop().await;

@@ -68,7 +68,7 @@ fn worker<W: World>(line: &Line<W>) -> Worker<W::Store, Queue, Desk, Json, NoHan
 
 fn start<W: World>(line: &Line<W>) -> super::line::Running {
     let worker = worker(line).handler::<Orders<W>>().handler::<Mails<W>>().fan_out();
-    line.run_until_told(worker, Settings::default())
+    line.run_until_stopped(worker, Settings::default())
 }
 
 /// Waits for these outcomes, besides those of storing a message, and returns them sorted.
@@ -161,7 +161,7 @@ pub async fn a_crash_as_it_is_stored_for_several_handlers_loses_nothing<W: World
     let worker = Worker::new("billing", store, line.queue.clone()).state(line.desk.clone());
     let worker = worker.handler::<Over<Orders<W>, W::Store, Faulty>>();
     let worker = worker.handler::<Over<Mails<W>, W::Store, Faulty>>().fan_out();
-    let worker = line.run_until_told(worker, Settings::default());
+    let worker = line.run_until_stopped(worker, Settings::default());
     line.publish(with_mail(&Order::ok("a"), "sent"));
     soon(hung.subscribe().wait_for(|hung| *hung)).await.unwrap();
     assert_eq!(line.queue.counts().acks, 0);
@@ -203,7 +203,7 @@ pub async fn the_codec_of_one_handler_that_prepares_delays_no_other<W: World>(wo
     registry.answers("v2", Answer::Unknown);
     let own = HandlerOptions::new().codec(registry.codec());
     let worker = worker(&line).handler::<Orders<W>>().handler_with::<Mails<W>>(own).fan_out();
-    let worker = line.run_until_told(worker, Settings::default());
+    let worker = line.run_until_stopped(worker, Settings::default());
     let of_schema = |id: &str, schema: &'static str| with_mail(&Order::ok(id), "sent").header("schema", schema);
     line.publish(of_schema("a", "v1"));
     assert_eq!(line.outcomes(1).await, ["processed"]);
@@ -226,7 +226,7 @@ pub async fn the_codec_of_one_handler_that_prepares_delays_no_other<W: World>(wo
 pub async fn a_replay_of_an_unknown_type_reaches_several_handlers<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker_without = worker(&line).handler::<Orders<W, true>>();
-    let worker_without = line.run_until_told(worker_without, Settings::default());
+    let worker_without = line.run_until_stopped(worker_without, Settings::default());
     line.publish(with_mail(&Order::ok("a"), "sent"));
     assert_eq!(line.outcomes(1).await, ["dead: unknown type"]);
     soon(line.queue.idle()).await;
@@ -243,7 +243,7 @@ pub async fn a_replay_of_an_unknown_type_reaches_several_handlers<W: World>(worl
 pub async fn a_subject_of_two_patterns_reaches_both_handlers<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = worker(&line).handler::<Routed<W, 0>>().handler::<Routed<W, 4>>().route_by_subject().fan_out();
-    let worker = line.run_until_told(worker, Settings::default());
+    let worker = line.run_until_stopped(worker, Settings::default());
     for (id, subject) in [("a", "orders.42.paid"), ("b", "orders.1.paid"), ("c", "orders.42.sent")] {
         line.publish_raw(Publication::from(Order::new(id, &[Act::Ok])).subject(subject));
     }

@@ -9,12 +9,12 @@ use crate::conformance::store::World;
 use super::orders::{Act, Desk, Order, Orders};
 use super::panicky::Extracted;
 
-/// The batch handler of events of the type `Set`: one statement for all of them. It fails if one of them is to fail.
-pub(super) struct Sets<W>(PhantomData<fn() -> W>);
+/// The batch handler of `Batched` events: one statement for all of them. It fails if one of them is to fail.
+pub(super) struct BatchHandler<W>(PhantomData<fn() -> W>);
 
-impl<W: World> Handler for Sets<W> {
-    const NAME: &'static str = "sets";
-    const EVENT: Option<&'static str> = Some("Set");
+impl<W: World> Handler for BatchHandler<W> {
+    const NAME: &'static str = "batched";
+    const EVENT: Option<&'static str> = Some("Batched");
 
     type Message = Order;
     type Input = Batch<Order>;

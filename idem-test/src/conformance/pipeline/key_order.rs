@@ -216,7 +216,7 @@ pub async fn a_redelivered_message_keeps_its_order<W: World>(world: W) {
     again(&line, [Order::ok("a"), Order::ok("known"), failing, Order::ok("c")]).await;
     line.run_with(ordered(), 9).await;
     assert_eq!(line.desk.log(), ["known", "a", "b", "b", "c"]);
-    assert_eq!(line.queue.counts().stored, 3, "the source is told of those that had no claim");
+    assert_eq!(line.queue.counts().stored, 3, "those that had no claim are reported to the source");
 }
 
 /// The run of a row wakes its ordering key, without waiting for a poll.
@@ -277,7 +277,7 @@ pub async fn an_order_refuses_the_inbox<W: World>(world: W) {
 }
 
 /// A source that has no redelivery mark counts messages that had no claim and were stored before their first run.
-pub async fn the_source_is_told_what_was_stored<W: World>(world: W) {
+pub async fn what_was_stored_is_reported_to_the_source<W: World>(world: W) {
     let line = Line::new(world).await;
     line.publish(Order::ok("direct"));
     line.publish(Order::new("fails", &[Act::Fail, Act::Ok]));

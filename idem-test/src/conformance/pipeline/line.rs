@@ -16,7 +16,7 @@ use crate::tapped_store::{Over, TappedStore};
 use crate::{Broker, Publication, Queue};
 
 use super::faulty::{Do, Faulty};
-use super::handlers::{Rows, Sets};
+use super::handlers::{BatchHandler, Rows};
 use super::orders::{Desk, Order, Orders};
 use super::panicky::panics;
 use super::settings::Settings;
@@ -92,8 +92,8 @@ impl<W: World> Line<W> {
     }
 
     /// Publishes an event for the batch handler.
-    pub(super) fn publish_set(&self, message: impl Into<Publication>) {
-        self.broker.publish(QUEUE, message.into().event_type("Set"));
+    pub(super) fn publish_batched(&self, message: impl Into<Publication>) {
+        self.broker.publish(QUEUE, message.into().event_type("Batched"));
     }
 
     /// Publishes a message as it is.
@@ -140,9 +140,9 @@ impl<W: World> Line<W> {
     /// Starts a worker that acts as a separate process, over any source.
     pub(super) fn start_at(&self, source: impl Source, settings: Settings) -> Running {
         let worker = Worker::new(settings.consumer, self.store.clone(), source).state(self.desk.clone());
-        let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>().handler::<Sets<W>>();
+        let worker = worker.handler::<Orders<W>>().handler::<Rows<W>>().handler::<BatchHandler<W>>();
         let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
-        self.run_until_told(worker, settings)
+        self.run_until_stopped(worker, settings)
     }
 
     /// Starts a worker whose store fails on demand.
@@ -153,7 +153,7 @@ impl<W: World> Line<W> {
     ) -> Running {
         let store = TappedStore::new(self.store.clone(), Faulty::new(hook));
         let worker = Worker::new(settings.consumer, store, self.queue.clone()).state(self.desk.clone());
-        self.run_until_told(worker.handler::<Over<Orders<W>, W::Store, Faulty>>(), settings)
+        self.run_until_stopped(worker.handler::<Over<Orders<W>, W::Store, Faulty>>(), settings)
     }
 
     /// Starts a worker with this codec.
@@ -161,10 +161,10 @@ impl<W: World> Line<W> {
         let worker = Worker::new(settings.consumer, self.store.clone(), self.queue.clone()).state(self.desk.clone());
         let worker = worker.codec(codec).handler::<Orders<W>>();
         let worker = if settings.both { worker.handler::<Orders<W, true>>() } else { worker };
-        self.run_until_told(worker, settings)
+        self.run_until_stopped(worker, settings)
     }
 
-    pub(super) fn run_until_told<S: Store, Src: Source, C: Send + Sync + 'static>(
+    pub(super) fn run_until_stopped<S: Store, Src: Source, C: Send + Sync + 'static>(
         &self,
         worker: Worker<S, Src, Desk, C, WithHandlers>,
         settings: Settings,

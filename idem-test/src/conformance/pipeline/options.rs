@@ -35,7 +35,7 @@ pub async fn a_timeout_of_its_own_ends_only_its_handler<W: World>(world: W) {
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(SHORT);
     let worker = worker(&line).handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
-    let worker = line.run_until_told(worker, Settings { handler_timeout: LONG, ..Settings::default() });
+    let worker = line.run_until_stopped(worker, Settings { handler_timeout: LONG, ..Settings::default() });
     line.publish(Order::new("a", &[Act::Hang, Act::Hang, Act::Permanent]));
     assert_eq!(line.outcomes(3).await, ["scheduled 1", "scheduled 2", "dead: permanent"]);
     line.publish_raw(refund("b", &[Act::Lasts]));
@@ -50,7 +50,7 @@ pub async fn a_handler_may_run_for_longer_than_its_worker_allows_the_others<W: W
     let line = Line::new(world).await;
     let own = HandlerOptions::new().timeout(LONG);
     let worker = worker(&line).handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
-    let worker = line.run_until_told(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
+    let worker = line.run_until_stopped(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
     line.publish_raw(refund("b", &[Act::Lasts]));
     assert_eq!(line.outcomes(1).await, ["processed"]);
     line.publish_raw(refund("c", &[Act::Fail, Act::Lasts]));
@@ -69,7 +69,7 @@ pub async fn in_a_batch_each_handler_has_its_own_timeout<W: World>(world: W) {
     let worker = worker(&line).handler::<Orders<W>>().handler_with::<Orders<W, true>>(own);
     line.publish_raw(refund("before", &[Act::Wait]));
     let settings = Settings { handler_timeout: SHORT, concurrency: 1, ..Settings::default() };
-    let worker = line.run_until_told(worker, settings);
+    let worker = line.run_until_stopped(worker, settings);
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 1)).await.unwrap();
     line.publish(Order::ok("a"));
     line.publish_raw(refund("b", &[Act::Lasts]));
@@ -91,7 +91,7 @@ pub async fn a_retry_policy_of_its_own_decides_attempts_and_delay<W: World>(worl
     let line = Line::new(world).await;
     let own = RetryPolicy::new().max_attempts(2).min_delay(Duration::from_millis(1));
     let twice = worker(&line).handler_with::<Orders<W>>(HandlerOptions::new().retry(own)).handler::<Orders<W, true>>();
-    let worker_of_two = line.run_until_told(twice, Settings::default());
+    let worker_of_two = line.run_until_stopped(twice, Settings::default());
     line.publish(Order::new("a", &[Act::Fail]));
     assert_eq!(line.outcomes(2).await, ["scheduled 1", "dead: exhausted"]);
     line.publish_raw(refund("b", &[Act::Fail]));
@@ -101,7 +101,7 @@ pub async fn a_retry_policy_of_its_own_decides_attempts_and_delay<W: World>(worl
 
     let hour = RetryPolicy::new().min_delay(Duration::from_secs(3600));
     let late = worker(&line).handler_with::<Orders<W>>(HandlerOptions::new().retry(hour)).handler::<Orders<W, true>>();
-    let worker_of_late = line.run_until_told(late, Settings::default());
+    let worker_of_late = line.run_until_stopped(late, Settings::default());
     line.publish(Order::new("c", &[Act::Fail]));
     assert_eq!(line.outcomes(8).await[7], "scheduled 1");
     soon(line.queue.idle()).await;
@@ -117,7 +117,7 @@ pub async fn a_codec_of_its_own_decodes_for_its_handler_only<W: World>(world: W)
     registry.answers("v1", Answer::Known);
     let own = HandlerOptions::new().codec(registry.codec());
     let worker = worker(&line).handler_with::<Orders<W>>(own).handler::<Orders<W, true>>();
-    let worker = line.run_until_told(worker, Settings::default());
+    let worker = line.run_until_stopped(worker, Settings::default());
     let backwards = |order: Order| {
         let mut payload = Publication::from(order).payload().to_vec();
         payload.reverse();
@@ -176,21 +176,21 @@ impl Told {
 }
 
 /// The source compares it with the time after which its broker takes a delivery back.
-pub async fn the_source_is_told_the_longest_timeout<W: World>(world: W) {
+pub async fn the_longest_timeout_is_reported_to_the_source<W: World>(world: W) {
     let line = Line::new(world).await;
     let told = Arc::new(Mutex::new(None));
     for (own, longest) in [(LONG, LONG), (SHORT / 2, SHORT)] {
         let source = Tapped::new(line.queue.clone(), Told(told.clone()));
         let worker = Worker::new("billing", line.store.clone(), source).state(line.desk.clone());
         let worker = worker.handler_with::<Orders<W>>(HandlerOptions::new().timeout(own)).handler::<Orders<W, true>>();
-        let worker = line.run_until_told(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
+        let worker = line.run_until_stopped(worker, Settings { handler_timeout: SHORT, ..Settings::default() });
         assert_eq!(Told::options(&told).await.handler_timeout, longest);
         worker.stop().await;
     }
 }
 
 /// If its place in the broker is gone, a source must not start like a new one where messages were handled before.
-pub async fn the_source_is_told_whether_the_worker_has_run_before<W: World>(world: W) {
+pub async fn whether_the_worker_has_run_before_is_reported_to_the_source<W: World>(world: W) {
     let line = Line::new(world).await;
     let told = Arc::new(Mutex::new(None));
     for (starts, has_history) in [false, true].into_iter().enumerate() {

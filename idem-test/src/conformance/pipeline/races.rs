@@ -7,7 +7,7 @@ use super::line::Line;
 use super::orders::{Act, Order};
 use super::together::{numbers, taken_together};
 
-const SETS: usize = 16;
+const BATCHED: usize = 16;
 
 /// A deferred trigger reports a lost race each time. That says nothing about other batches: these are as large as
 /// before.
@@ -47,15 +47,15 @@ async fn calls_after<W: World>(world: W, code: &str) -> usize {
     line.desk.go.send_replace(false);
     line.publish(Order::new("blocks", &[Act::Wait]));
     soon(line.desk.waiting.subscribe().wait_for(|waiting| *waiting == 2)).await.unwrap();
-    let ids: Vec<String> = (0..SETS).map(|n| format!("set {n}")).collect();
-    ids.iter().for_each(|id| line.publish_set(Order::ok(id)));
+    let ids: Vec<String> = (0..BATCHED).map(|n| format!("batched {n}")).collect();
+    ids.iter().for_each(|id| line.publish_batched(Order::ok(id)));
     // The worker takes deliveries one by one, so it holds all those before the last one handed out.
     line.publish(Order::ok("last"));
-    soon(line.queue.delivered(11 + 2 + SETS)).await;
+    soon(line.queue.delivered(11 + 2 + BATCHED)).await;
     line.desk.go.send_replace(true);
-    line.outcomes(15 + 2 + SETS).await;
+    line.outcomes(15 + 2 + BATCHED).await;
     worker.stop().await;
-    let calls: Vec<String> = line.desk.log().into_iter().filter(|call| call.starts_with("set ")).collect();
-    assert_eq!(calls.join(" ").split(' ').count(), 2 * SETS);
+    let calls: Vec<String> = line.desk.log().into_iter().filter(|call| call.starts_with("batched ")).collect();
+    assert_eq!(calls.join(" ").split(' ').count(), 2 * BATCHED);
     calls.len()
 }

@@ -113,7 +113,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     line.publish_raw(order("f"));
     let worker = || Worker::new("billing", line.store.clone(), line.queue.clone()).state(line.desk.clone());
     let three = worker().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>().handler::<Routed<W, 2>>();
-    let running = line.run_until_told(three.route_by_subject(), Settings::default());
+    let running = line.run_until_stopped(three.route_by_subject(), Settings::default());
     let mut outcomes = line.outcomes(8).await;
     crate::conformance::soon(line.queue.idle()).await;
     running.stop().await;
@@ -133,7 +133,7 @@ pub async fn a_subject_chooses_the_handler_by_its_pattern<W: World>(world: W) {
     }
     let rest = worker().handler::<Routed<W, 3>>().handler::<Routed<W, 0>>().handler::<Routed<W, 1>>();
     let rest = rest.handler::<Routed<W, 2>>().route_by_subject();
-    let running = line.run_until_told(rest, Settings::default());
+    let running = line.run_until_stopped(rest, Settings::default());
     crate::conformance::soon(async {
         while line.effects("others d").await + line.effects("others e").await + line.effects("others f").await < 3 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;

@@ -36,7 +36,7 @@ async fn dead_refund<W: World>(line: &Line<W>, id: &str) {
     line.runs_to(newer(), &["dead: exhausted"]).await;
 }
 
-/// Sets the last time that a worker had the handler `refunds` to a little more than `time` ago.
+/// BatchHandler the last time that a worker had the handler `refunds` to a little more than `time` ago.
 async fn unseen<W: World>(line: &Line<W>, time: Duration) {
     let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", time + Duration::from_secs(60)));
     line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier} WHERE name = 'refunds'")).await;
@@ -52,7 +52,7 @@ async fn starts<W: World>(line: &Line<W>, id: &str) {
 /// A worker with one of the two handlers, on a separate queue.
 fn with_one<W: World, const REFUND: bool>(line: &Line<W>, queue: &Queue) -> Running {
     let worker = Worker::new("billing", line.store.clone(), queue.clone()).state(line.desk.clone());
-    line.run_until_told(worker.handler::<Orders<W, REFUND>>(), once())
+    line.run_until_stopped(worker.handler::<Orders<W, REFUND>>(), once())
 }
 
 /// Each has a dead letter that the other one takes for unrunnable.
@@ -105,11 +105,11 @@ pub async fn rows_of_a_handler_that_nobody_has_refuse_the_start_with_each_cure<W
     starts(&line, "b").await;
 
     // The earlier workers have registered the new name, and it has no rows.
-    let rename = line.store.cures("billing", "refunds", "sets").rename;
+    let rename = line.store.cures("billing", "refunds", "batched").rename;
     unseen(&line, SEEN_RECENTLY).await;
     line.world.run(&rename).await;
     starts(&line, "c").await;
-    assert_eq!(line.one_dead().await.handler, "sets");
+    assert_eq!(line.one_dead().await.handler, "batched");
 }
 
 /// The operator's commands discard dead letters only.
@@ -190,7 +190,7 @@ pub async fn a_rename_never_replaces_a_handler_that_has_claims<W: World>(world: 
 pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
     let line = Line::new(world).await;
     line.start().stop().await;
-    // The handlers that the next worker has were registered before `sets`.
+    // The handlers that the next worker has were registered before `batched`.
     let (handlers, earlier) = (line.world.own("handlers"), W::earlier("seen_at", SEEN_RECENTLY));
     line.world.run(&format!("UPDATE {handlers} SET seen_at = {earlier}")).await;
     let shown = watch::Sender::new(0);
@@ -202,8 +202,9 @@ pub async fn workers_show_that_their_handlers_are_alive<W: World>(world: W) {
     let worker = line.start_over(hook, Settings::default());
     soon(seen.wait_for(|times| *times >= 2)).await.unwrap();
     worker.stop().await;
-    let later =
-        format!("SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'sets')");
+    let later = format!(
+        "SELECT count(*) FROM {handlers} WHERE seen_at > (SELECT seen_at FROM {handlers} WHERE name = 'batched')"
+    );
     assert_eq!(line.world.number(&later).await, 2, "the worker's one, and that of no handler");
 }
 

@@ -45,8 +45,8 @@ pub async fn all_rows_that_wait_for_their_turn_are_made_due<W: World>(world: W) 
     stage.dead_letter("dead", Reason::Permanent).await;
     stage.schedule("failed").await;
     let failed = stage.take_one(RowKind::Ordinary).await;
-    let note = RowResult::Failed { next: Ok(DAY * 3), error: "failed".into() };
-    assert!(stage.store.record_result(&failed, &note).await.unwrap());
+    let result = RowResult::Failed { next: Ok(DAY * 3), error: "failed".into() };
+    assert!(stage.store.record_result(&failed, &result).await.unwrap());
 
     let make_all_due = async || stage.store.make_all_due(&[stage.handler], DAY * 2..DAY * 6).await.unwrap();
     assert_eq!((make_all_due().await, make_all_due().await), (1, 0));
@@ -62,8 +62,8 @@ pub async fn a_duplicate_makes_what_waits_for_its_turn_due<W: World>(world: W) {
     }
     stage.schedule("failed").await;
     let failed = stage.take_one(RowKind::Ordinary).await;
-    let note = RowResult::Failed { next: Ok(hour), error: "failed".into() };
-    assert!(stage.store.record_result(&failed, &note).await.unwrap());
+    let result = RowResult::Failed { next: Ok(hour), error: "failed".into() };
+    assert!(stage.store.record_result(&failed, &result).await.unwrap());
     let ids = ["a", "b", "failed"].map(|key| stage.id(key));
 
     for makes_due in [false, true] {

@@ -55,8 +55,8 @@ pub async fn odd_errors_make_the_round_trip<W: World>(world: W) {
     for (key, error) in [("a", "a\0b"), ("b", long.as_str()), ("c", "'; DROP TABLE x; --"), ("d", "")] {
         let row = stored(&stage, key, &Delivery::new("orders", "x"), error).await;
         assert_eq!(row.error, error);
-        let note = RowResult::Failed { next: Err(Reason::Exhausted), error: error.to_owned() };
-        assert!(stage.store.record_result(&row, &note).await.unwrap());
+        let result = RowResult::Failed { next: Err(Reason::Exhausted), error: error.to_owned() };
+        assert!(stage.store.record_result(&row, &result).await.unwrap());
         assert_eq!(stage.dead().await[0].error, error);
     }
 }

@@ -1,4 +1,4 @@
-//! Inbox rows: inserted, sighted, taken.
+//! Inbox rows: inserted, counted, taken.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -12,8 +12,8 @@ use super::world::{Setup, World};
 
 const NOW: Result<Duration, Reason> = Ok(Duration::ZERO);
 
-/// Inserting the same row again counts a sighting, whatever its state, and changes nothing else.
-pub async fn insert_twice_counts_a_sighting<W: World>(world: W) {
+/// Inserting the same row again counts a delivery, whatever its state, and changes nothing else.
+pub async fn inserting_twice_counts_a_delivery<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let id = stage.dead_letter("a", Reason::Permanent).await;
     stage.row(&stage.id("a"), false, NOW).await;
@@ -189,7 +189,8 @@ pub async fn taken_finds_what_a_take_has_taken<W: World>(world: W) {
     assert!(stage.store.rows_by_token(Uuid::new_v4()).await.unwrap().is_empty());
 }
 
-/// The lease covers only the wait before the start: a running row is locked, and skipped by take, due and judge.
+/// The lease covers only the wait before the start: a running row is locked, so `take`, `poll_due` and
+/// `dead_letter_crashed` skip it.
 pub async fn a_row_that_runs_is_not_taken_after_its_lease<W: World>(world: W) {
     if !W::FEATURES.concurrent {
         return;

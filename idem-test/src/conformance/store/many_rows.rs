@@ -8,7 +8,7 @@ use idem_core::{Delivery, Reason};
 use super::stage::{Stage, committed};
 use super::world::World;
 
-/// Scheduled and dead rows are inserted together, each in its state; an existing row counts a sighting.
+/// Scheduled and dead rows are inserted together, each in its state; an existing row counts a delivery.
 pub async fn many_rows_are_inserted_at_once<W: World>(world: W) {
     let stage = Stage::new(world).await;
     stage.dead_letter("there", Reason::Permanent).await;

@@ -86,7 +86,7 @@ macro_rules! store_suite {
             a_nested_drop_leaves_the_claim
             nested_transactions_leave_the_connection_fit
             // inbox rows
-            insert_twice_counts_a_sighting
+            inserting_twice_counts_a_delivery
             another_fingerprint_is_another_row
             count_duplicate_counts_dead_rows_only
             take_takes_what_is_due_for_these_handlers
@@ -114,11 +114,11 @@ macro_rules! store_suite {
             a_row_that_waits_for_its_turn_is_made_due
             all_rows_that_wait_for_their_turn_are_made_due
             a_duplicate_makes_what_waits_for_its_turn_due
-            // notes
+            // results
             a_failure_counts_an_attempt_and_resets_starts_and_breaks
             a_failure_without_a_next_attempt_is_dead
             a_failure_is_never_charged_twice
-            a_note_with_a_stale_token_changes_nothing
+            a_result_with_a_stale_token_changes_nothing
             a_break_gives_the_start_back_and_counts_itself
             ten_breaks_are_dead
             a_row_that_was_given_back_has_no_start
@@ -165,7 +165,7 @@ macro_rules! store_suite {
             pruners_do_not_meet
             prune_tells_how_far_it_went
             claims_of_many_tell_how_far_prune_went_for_each_handler
-            a_claim_that_races_with_prune_is_found_or_told_of
+            a_claim_that_races_with_prune_is_found_or_reported
             claims_are_kept_for_the_retention_of_their_own_handler
             the_greater_retention_wins_until_an_operator_lowers_it
             // setup
@@ -174,7 +174,7 @@ macro_rules! store_suite {
             waiting_lists_handlers_with_rows
             handlers_are_seen_when_a_worker_has_them
             handlers_are_seen_by_many_at_once
-            a_history_is_told_by_claims_and_by_what_was_pruned
+            a_history_is_recognized_by_claims_and_by_what_was_pruned
             ten_migrations_at_once_are_one
             workers_share_the_connections
             ping_is_answered

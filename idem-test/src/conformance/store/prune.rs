@@ -113,7 +113,7 @@ pub async fn claims_of_many_tell_how_far_prune_went_for_each_handler<W: World>(w
 
 /// If a claim races with the prune of an older one, either the claim is found or the pruning cutoff shows that it may
 /// have existed.
-pub async fn a_claim_that_races_with_prune_is_found_or_told_of<W: World>(world: W) {
+pub async fn a_claim_that_races_with_prune_is_found_or_reported<W: World>(world: W) {
     let stage = stage(world).await;
     let ids: Vec<_> = (0..200).map(|n| stage.id(&format!("{n:03}"))).collect();
     for _ in 0..3 {

@@ -34,11 +34,11 @@ pub async fn a_failure_counts_an_attempt_and_resets_starts_and_breaks<W: World>(
     assert_eq!((row.starts, row.breaks), (1, 1));
 
     assert!(stage.store.record_result(&row, &failed(Ok(HOUR))).await.unwrap());
-    let noted = stage.one_scheduled().await;
-    assert_eq!((noted.attempts, noted.starts, noted.breaks, noted.token), (1, 0, 0, None));
-    assert_eq!((noted.error.as_str(), noted.reason, noted.died_at), ("it failed", None, None));
-    assert!(noted.due_at.duration_since(noted.created_at).unwrap() >= HOUR - LEASE);
-    assert_eq!(noted.delivery.attempt(), 2);
+    let recorded = stage.one_scheduled().await;
+    assert_eq!((recorded.attempts, recorded.starts, recorded.breaks, recorded.token), (1, 0, 0, None));
+    assert_eq!((recorded.error.as_str(), recorded.reason, recorded.died_at), ("it failed", None, None));
+    assert!(recorded.due_at.duration_since(recorded.created_at).unwrap() >= HOUR - LEASE);
+    assert_eq!(recorded.delivery.attempt(), 2);
     assert!(stage.take(RowKind::Ordinary).await.is_empty(), "it is not due yet");
     assert!(stage.is_waiting("a").await);
 }
@@ -68,14 +68,14 @@ pub async fn a_failure_is_never_charged_twice<W: World>(world: W) {
 }
 
 /// A holder that has lost its lease writes nothing, and the new holder's token stays.
-pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
+pub async fn a_result_with_a_stale_token_changes_nothing<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let old = taken(&stage).await;
     stage.end_leases().await;
     let new = stage.begin_suspect().await;
     let given_back = RowResult::GivenBack { due: Duration::ZERO };
     let dead = RowResult::Dead { reason: Reason::Undecodable, error: "stale".to_owned() };
-    for note in [
+    for result in [
         failed(Ok(HOUR)),
         failed(Err(Reason::Exhausted)),
         broke(),
@@ -83,7 +83,7 @@ pub async fn a_note_with_a_stale_token_changes_nothing<W: World>(world: W) {
         RowResult::Released { due: Duration::ZERO },
         dead,
     ] {
-        assert!(!stage.store.record_result(&old, &note).await.unwrap(), "{note:?}");
+        assert!(!stage.store.record_result(&old, &result).await.unwrap(), "{result:?}");
     }
     let row = stage.one_scheduled().await;
     assert_eq!((row.token, row.starts, row.attempts, row.breaks), (new.token, 2, 0, 0));
@@ -97,9 +97,9 @@ pub async fn a_break_gives_the_start_back_and_counts_itself<W: World>(world: W) 
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
     assert!(stage.store.record_result(&row, &broke()).await.unwrap());
-    let noted = stage.one_scheduled().await;
-    assert_eq!((noted.starts, noted.breaks, noted.attempts, noted.token), (0, 1, 0, None));
-    assert_eq!(noted.error, "it broke");
+    let recorded = stage.one_scheduled().await;
+    assert_eq!((recorded.starts, recorded.breaks, recorded.attempts, recorded.token), (0, 1, 0, None));
+    assert_eq!(recorded.error, "it broke");
     assert!(!stage.store.record_result(&row, &broke()).await.unwrap());
     assert_eq!(stage.one_scheduled().await.breaks, 1);
 }
@@ -135,13 +135,13 @@ pub async fn a_row_that_was_given_back_has_no_start<W: World>(world: W) {
 pub async fn dead_without_an_attempt<W: World>(world: W) {
     let stage = Stage::new(world).await;
     let row = taken(&stage).await;
-    let note = RowResult::Dead { reason: Reason::Undecodable, error: "no JSON".to_owned() };
-    assert!(stage.store.record_result(&row, &note).await.unwrap());
+    let result = RowResult::Dead { reason: Reason::Undecodable, error: "no JSON".to_owned() };
+    assert!(stage.store.record_result(&row, &result).await.unwrap());
     let dead = stage.one_dead().await;
     assert_eq!((dead.reason, dead.attempts, dead.token), (Some(Reason::Undecodable), 0, None));
     assert_eq!(dead.error, "no JSON");
     assert_eq!((dead.starts, dead.breaks), (row.starts, row.breaks), "an operator sees what happened before");
-    assert!(!stage.store.record_result(&row, &note).await.unwrap());
+    assert!(!stage.store.record_result(&row, &result).await.unwrap());
 }
 
 /// A start that did not run because the lease was lost is refunded; the current holder keeps the row.

@@ -117,7 +117,7 @@ pub async fn handlers_are_seen_by_many_at_once<W: World>(world: W) {
 }
 
 /// A consumer that has claims, or had claims that were pruned, is not new.
-pub async fn a_history_is_told_by_claims_and_by_what_was_pruned<W: World>(world: W) {
+pub async fn a_history_is_recognized_by_claims_and_by_what_was_pruned<W: World>(world: W) {
     let stage = Stage::new(world).await;
     register(&stage.store, "new", "without claims").await;
     register(&stage.store, "billing", "without claims").await;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_core::Reason;
-use idem_core::store::{InboxRows, JUDGE_AT_ONCE, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions};
+use idem_core::store::{
+    CRASHED_AT_ONCE, InboxRows, MAX_STARTS, Row, RowKind, RowResult, SuspectIsolation, Transactions,
+};
 
 use super::stage::{LEASE, Stage, committed};
 use super::world::World;
@@ -68,7 +70,7 @@ pub async fn a_start_is_counted_once_however_often_it_is_repeated<W: World>(worl
         assert!(stage.store.count_start(&row, LEASE).await.unwrap());
         assert_eq!(stage.one_scheduled().await.starts, 2);
     }
-    assert!(stage.take(RowKind::Suspect).await.is_empty(), "its lease has begun anew");
+    assert!(stage.take(RowKind::Suspect).await.is_empty(), "its lease was restarted");
     assert!(!stage.store.count_start(&old, LEASE).await.unwrap());
     assert_eq!((stage.one_scheduled().await.starts, stage.one_scheduled().await.token), (2, row.token));
     let mut counted = row;
@@ -101,7 +103,7 @@ pub async fn a_start_that_is_taken_back_is_taken_back_once<W: World>(world: W) {
         let reserved = stage.one_scheduled().await;
         assert_eq!((reserved.starts, reserved.token), (0, row.token));
     }
-    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "its lease has begun anew");
+    assert!(stage.take(RowKind::Ordinary).await.is_empty(), "its lease was restarted");
     stage.end_leases().await;
     let taken = stage.take_one(RowKind::Ordinary).await;
     assert_eq!(taken.starts, 1, "nothing was charged");
@@ -198,13 +200,13 @@ pub async fn dead_letter_crashed_waits_for_three_leases<W: World>(world: W) {
 /// Each of them is read, to be reported. A worker whose rows have crashed together asks again.
 pub async fn dead_letter_crashed_takes_no_more_than_its_limit<W: World>(world: W) {
     let stage = Stage::new(world).await;
-    for key in 0..=JUDGE_AT_ONCE {
+    for key in 0..=CRASHED_AT_ONCE {
         stage.schedule(&key.to_string()).await;
     }
     let crashed = format!("UPDATE {} SET starts = {MAX_STARTS}", stage.world.own("inbox_messages"));
     stage.world.run(&crashed).await;
     stage.rows_earlier(LEASE * 10).await;
-    for expected in [JUDGE_AT_ONCE, 1, 0] {
+    for expected in [CRASHED_AT_ONCE, 1, 0] {
         let dead = stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap();
         assert_eq!(dead.len(), expected as usize);
     }
@@ -215,8 +217,8 @@ pub async fn a_crashed_row_is_not_revived_by_its_old_holder<W: World>(world: W) 
     let stage = Stage::new(world).await;
     let row = crash_out(&stage, LEASE * 4).await;
     assert_eq!(stage.store.dead_letter_crashed(&[stage.handler], LEASE).await.unwrap().len(), 1);
-    let note = RowResult::Failed { next: Ok(Duration::ZERO), error: String::new() };
-    assert!(!stage.store.record_result(&row, &note).await.unwrap());
+    let result = RowResult::Failed { next: Ok(Duration::ZERO), error: String::new() };
+    assert!(!stage.store.record_result(&row, &result).await.unwrap());
     let mut txn = stage.begin().await;
     assert!(!stage.store.start(&mut txn, &row).await.unwrap());
     stage.store.rollback(txn).await.unwrap();

@@ -30,7 +30,7 @@ async fn a_callback_gets_the_options_of_the_url_and_its_own_are_used() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_callback_is_told_with_its_cause() {
+async fn an_error_of_the_callback_is_reported_with_its_cause() {
     let told = told(&login(|_| async { Err("the token service is away".into()) })).await;
     assert!(told.contains("has failed: the token service is away"), "{told}");
 }

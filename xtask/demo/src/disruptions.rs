@@ -3,25 +3,25 @@
 use anyhow::Result;
 use fastrand::Rng;
 
-use crate::crew::Crew;
 use crate::due::Due;
 use crate::faults::{Fault, Faults};
 use crate::kills::Kills;
 use crate::load::Load;
 use crate::moves::Moves;
 use crate::plan::Plan;
+use crate::processes::Processes;
 use crate::servers::Servers;
 use crate::tables::Tables;
 
 /// The planned and completed kills, moves and faults.
 #[derive(Debug)]
-pub(crate) struct Deeds {
+pub(crate) struct Disruptions {
     pub(crate) kills: Kills,
     pub(crate) moves: Moves,
     pub(crate) faults: Faults,
 }
 
-impl Deeds {
+impl Disruptions {
     pub(crate) fn new(load: &Load, faults: &[Fault], plan: &Plan, rng: &mut Rng) -> Self {
         Self {
             kills: Kills::new(load.kills, plan, rng),
@@ -38,14 +38,14 @@ impl Deeds {
     /// Does what is due, and returns the fault that was injected.
     pub(crate) async fn strike(
         &mut self,
-        crew: &mut Crew,
+        processes: &mut Processes,
         (tables, servers): (&mut Tables, &mut Servers),
         plan: &Plan,
         due: Due,
         rng: &mut Rng,
     ) -> Result<Option<Fault>> {
-        self.kills.strike(crew, (tables, plan), due, rng).await?;
-        self.moves.make(crew, due, rng).await?;
+        self.kills.strike(processes, (tables, plan), due, rng).await?;
+        self.moves.make(processes, due, rng).await?;
         self.faults.strike(servers, due).await
     }
 }

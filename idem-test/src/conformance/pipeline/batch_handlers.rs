@@ -7,12 +7,12 @@ use super::orders::{Act, Order};
 use super::together::{blocked, each_has_one_effect, ends, let_go, numbers};
 
 /// The batch handler is called once for the whole batch, then for halves of it until the one that rolls back is alone.
-pub async fn a_rollback_in_a_set_harms_nobody_else<W: World>(world: W) {
+pub async fn a_rollback_in_a_batch_handler_harms_nobody_else<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = blocked(&line).await;
     let mut orders = numbers(6);
     orders.insert(2, Order::new("culprit", &[Act::RollbackWrite]));
-    orders.iter().for_each(|order| line.publish_set(order.clone()));
+    orders.iter().for_each(|order| line.publish_batched(order.clone()));
     let_go(&line, 7).await;
     let outcomes = ends(&line, worker, 7).await;
     assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: rolled back by its handler", "processed"));
@@ -21,13 +21,13 @@ pub async fn a_rollback_in_a_set_harms_nobody_else<W: World>(world: W) {
 }
 
 /// A batch handler is called once with the new messages, and never with copies or duplicates.
-pub async fn a_set_is_what_is_new<W: World>(world: W) {
+pub async fn a_batch_handler_gets_what_is_new<W: World>(world: W) {
     let line = Line::new(world).await;
-    line.publish_set(Order::ok("known"));
+    line.publish_batched(Order::ok("known"));
     line.run(1).await;
     let worker = blocked(&line).await;
     for id in ["a", "known", "b", "a", "c"] {
-        line.publish_set(Order::ok(id));
+        line.publish_batched(Order::ok(id));
     }
     let_go(&line, 6).await;
     let outcomes = ends(&line, worker, 6).await;
@@ -39,12 +39,12 @@ pub async fn a_set_is_what_is_new<W: World>(world: W) {
 }
 
 /// An error of a batch handler names no message, so the batch is halved until the failing one is alone.
-pub async fn a_set_that_fails_is_split_until_the_bad_one_is_alone<W: World>(world: W) {
+pub async fn a_batch_handler_that_fails_gets_halves_until_the_bad_one_is_alone<W: World>(world: W) {
     let line = Line::new(world).await;
     let worker = blocked(&line).await;
     let mut orders = numbers(7);
     orders.insert(3, Order::new("bad", &[Act::Permanent]));
-    orders.iter().for_each(|order| line.publish_set(order.clone()));
+    orders.iter().for_each(|order| line.publish_batched(order.clone()));
     let_go(&line, 8).await;
     let outcomes = ends(&line, worker, 8).await;
     assert_eq!((outcomes[0].as_str(), outcomes[1].as_str()), ("dead: permanent", "processed"));

@@ -15,7 +15,7 @@ use crate::hold::Signals;
 use crate::journal::{Reader, Sum};
 
 /// A worker process.
-pub(crate) struct Member {
+pub(crate) struct WorkerProcess {
     number: usize,
     child: Child,
     input: Option<ChildStdin>,
@@ -24,12 +24,12 @@ pub(crate) struct Member {
 }
 
 /// All worker processes, including dead ones.
-pub(crate) struct Crew {
+pub(crate) struct Processes {
     dir: PathBuf,
     /// The arguments of a worker, and the addresses of its servers.
     call: Vec<String>,
     env: Vec<(&'static str, String)>,
-    pub(crate) alive: Vec<Member>,
+    pub(crate) alive: Vec<WorkerProcess>,
     pub(crate) signals: Signals,
     dead: Vec<Reader>,
     started: usize,
@@ -40,8 +40,8 @@ pub(crate) struct Crew {
     pub(crate) ended: Vec<(u64, u64)>,
 }
 
-impl Crew {
-    /// Creates a crew without workers. They write to this directory, which is emptied.
+impl Processes {
+    /// Creates the state without any process. The workers write to this directory, which is emptied.
     pub(crate) fn new(dir: &Path, call: Vec<String>, env: Vec<(&'static str, String)>) -> Result<Self> {
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -68,7 +68,7 @@ impl Crew {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut child = command.spawn().context("cannot start a worker")?;
         let input = child.stdin.take();
-        self.alive.push(Member { number: self.started, child, input, journal: Reader::open(&journal)?, log });
+        self.alive.push(WorkerProcess { number: self.started, child, input, journal: Reader::open(&journal)?, log });
         Ok(())
     }
 
@@ -76,18 +76,18 @@ impl Crew {
     /// Fails if a worker has ended for another reason.
     pub(crate) fn look(&mut self) -> Result<()> {
         let mut place = 0;
-        while let Some(member) = self.alive.get_mut(place) {
-            let ended = member.child.try_wait()?;
-            member.journal.read()?;
-            match (ended, member.journal.sum.ends_itself()) {
+        while let Some(process) = self.alive.get_mut(place) {
+            let ended = process.child.try_wait()?;
+            process.journal.read()?;
+            match (ended, process.journal.sum.ends_itself()) {
                 (None, _) => place += 1,
                 (Some(status), true) if killed(status) => {
-                    let member = self.alive.remove(place);
-                    self.bury(member);
+                    let process = self.alive.remove(place);
+                    self.keep_journal(process);
                     self.start()?;
                 }
                 (Some(status), _) => {
-                    bail!("worker {} ended by itself ({status}):\n{}", member.number, member.last_words())
+                    bail!("worker {} ended by itself ({status}):\n{}", process.number, process.last_words())
                 }
             }
         }
@@ -95,61 +95,65 @@ impl Crew {
     }
 
     /// Keeps the journal of a worker that has ended.
-    fn bury(&mut self, member: Member) {
-        let sum = &member.journal.sum;
+    fn keep_journal(&mut self, process: WorkerProcess) {
+        let sum = &process.journal.sum;
         self.killers.extend(sum.killed_by);
         self.ended.extend(sum.ended_at.map(|id| (sum.in_hand(), id)));
-        self.dead.push(member.journal);
+        self.dead.push(process.journal);
     }
 
     /// Kills the worker at this place of `alive` while it has work in hand, and returns what it had written. The worker
     /// is stopped for the check: a worker that has just acked all its messages is briefly idle, and its death would
     /// prove nothing. A worker that stays idle is not killed.
     pub(crate) async fn kill(&mut self, place: usize) -> Result<Option<&Sum>> {
-        let mut member = self.alive.remove(place);
+        let mut process = self.alive.remove(place);
         for _ in 0..200 {
-            member.signal(Signal::SIGSTOP)?;
+            process.signal(Signal::SIGSTOP)?;
             tokio::time::sleep(Duration::from_millis(1)).await;
-            member.journal.read()?;
-            if member.journal.sum.in_hand() > 0 {
-                let kill = |member: &mut Member| member.child.start_kill().map_err(Into::into);
-                return self.end(member, kill).await.map(Some);
+            process.journal.read()?;
+            if process.journal.sum.in_hand() > 0 {
+                let kill = |process: &mut WorkerProcess| process.child.start_kill().map_err(Into::into);
+                return self.end(process, kill).await.map(Some);
             }
-            member.signal(Signal::SIGCONT)?;
+            process.signal(Signal::SIGCONT)?;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.alive.push(member);
+        self.alive.push(process);
         Ok(None)
     }
 
-    async fn end(&mut self, mut member: Member, kill: impl FnOnce(&mut Member) -> Result<()>) -> Result<&Sum> {
-        kill(&mut member)?;
-        let status = timeout(Duration::from_secs(30), member.child.wait()).await;
-        let status = status.with_context(|| format!("worker {} does not end", member.number))??;
-        ensure!(killed(status), "worker {} was not killed ({status}):\n{}", member.number, member.last_words());
-        member.journal.read()?;
-        self.bury(member);
+    async fn end(
+        &mut self,
+        mut process: WorkerProcess,
+        kill: impl FnOnce(&mut WorkerProcess) -> Result<()>,
+    ) -> Result<&Sum> {
+        kill(&mut process)?;
+        let status = timeout(Duration::from_secs(30), process.child.wait()).await;
+        let status = status.with_context(|| format!("worker {} does not end", process.number))??;
+        ensure!(killed(status), "worker {} was not killed ({status}):\n{}", process.number, process.last_words());
+        process.journal.read()?;
+        self.keep_journal(process);
         self.dead.last().map(|journal| &journal.sum).context("there is one")
     }
 
     /// Lets the worker at this place finish its work and end. Returns whether it did, rather than being ended by a
     /// message or its failpoint.
     pub(crate) async fn let_go(&mut self, place: usize) -> Result<bool> {
-        let mut member = self.alive.remove(place);
-        drop(member.input.take());
-        let status = timeout(Duration::from_secs(60), member.child.wait()).await;
-        let status = status.with_context(|| format!("worker {} does not drain", member.number))??;
-        member.journal.read()?;
+        let mut process = self.alive.remove(place);
+        drop(process.input.take());
+        let status = timeout(Duration::from_secs(60), process.child.wait()).await;
+        let status = status.with_context(|| format!("worker {} does not drain", process.number))??;
+        process.journal.read()?;
         let left = status.success();
-        let by_itself = killed(status) && member.journal.sum.ends_itself();
-        ensure!(left || by_itself, "worker {} failed ({status}):\n{}", member.number, member.last_words());
-        self.bury(member);
+        let by_itself = killed(status) && process.journal.sum.ends_itself();
+        ensure!(left || by_itself, "worker {} failed ({status}):\n{}", process.number, process.last_words());
+        self.keep_journal(process);
         Ok(left)
     }
 
     /// Lets all workers finish and end.
     pub(crate) async fn dismiss(&mut self) -> Result<()> {
-        self.alive.iter_mut().for_each(|member| drop(member.input.take()));
+        self.alive.iter_mut().for_each(|process| drop(process.input.take()));
         while !self.alive.is_empty() {
             let _ = self.let_go(0).await?;
         }
@@ -158,7 +162,7 @@ impl Crew {
 
     /// Returns what each process has written, dead or alive.
     pub(crate) fn sums(&self) -> impl Iterator<Item = &Sum> {
-        self.dead.iter().chain(self.alive.iter().map(|member| &member.journal)).map(|journal| &journal.sum)
+        self.dead.iter().chain(self.alive.iter().map(|process| &process.journal)).map(|journal| &journal.sum)
     }
 
     /// Returns whether this message ran in a process that ended before the outcome was written.
@@ -168,12 +172,12 @@ impl Crew {
 
     /// Returns the places of the workers that have work in hand.
     pub(crate) fn busy(&self) -> Vec<usize> {
-        let busy = |member: &Member| member.journal.sum.in_hand() > 0;
-        self.alive.iter().enumerate().filter(|(_, member)| busy(member)).map(|(place, _)| place).collect()
+        let busy = |process: &WorkerProcess| process.journal.sum.in_hand() > 0;
+        self.alive.iter().enumerate().filter(|(_, process)| busy(process)).map(|(place, _)| place).collect()
     }
 }
 
-impl Member {
+impl WorkerProcess {
     fn signal(&self, signal: Signal) -> Result<()> {
         let id = self.child.id().with_context(|| format!("worker {} has ended by itself", self.number))?;
         Ok(nix::sys::signal::kill(Pid::from_raw(i32::try_from(id)?), signal)?)

@@ -14,16 +14,20 @@ mod ours {
 }
 
 #[idempotent(key = "0")]
-async fn takes_many(paid: Batch<(String, u64)>, sets: State<Sets>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+async fn takes_many(
+    paid: Batch<(String, u64)>,
+    calls: State<Calls>,
+    tx: &mut SqliteConnection,
+) -> Result<(), BoxError> {
     let ids = paid.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(" ");
     sqlx::query("CREATE TABLE IF NOT EXISTS paid (ids TEXT)").execute(&mut *tx).await?;
     sqlx::query("INSERT INTO paid (ids) VALUES (?)").bind(&ids).execute(tx).await?;
-    sets.0.0.send(ids)?;
+    calls.0.0.send(ids)?;
     Ok(())
 }
 
 #[derive(Clone, Debug)]
-struct Sets(std::sync::mpsc::Sender<String>);
+struct Calls(std::sync::mpsc::Sender<String>);
 
 #[idempotent(key = position)]
 async fn takes_many_by_its_path(_: idem::Batch<u64>, _: &mut SqliteConnection) -> Result<(), BoxError> {
@@ -40,27 +44,27 @@ async fn has_a_like_name(_: ours::Batches, _: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
-const fn takes_sets<H: Handler>() -> bool {
+const fn takes_batches<H: Handler>() -> bool {
     <H::Input as Input<H::Message>>::TAKES_BATCH
 }
 
 #[test]
-fn a_batch_takes_sets_and_nothing_else_does() {
-    assert!(takes_sets::<takes_many>() && takes_sets::<takes_many_by_its_path>());
-    assert!(!takes_sets::<takes_one>() && !takes_sets::<has_a_like_name>());
+fn a_batch_takes_batches_and_nothing_else_does() {
+    assert!(takes_batches::<takes_many>() && takes_batches::<takes_many_by_its_path>());
+    assert!(!takes_batches::<takes_one>() && !takes_batches::<has_a_like_name>());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_message_is_in_one_set() -> Result<(), BoxError> {
+async fn each_message_is_in_one_call() -> Result<(), BoxError> {
     let file = tempfile::NamedTempFile::new()?;
     let store = Sqlite::connect(&format!("sqlite://{}", file.path().display())).await?;
     let broker = Broker::new();
     for id in ["a", "b", "a", "c"] {
         broker.publish("paid", idem_test::Publication::json(&(id, 1))?);
     }
-    let (sets, seen) = std::sync::mpsc::channel();
+    let (calls, seen) = std::sync::mpsc::channel();
     let (stop, stopped) = oneshot::channel::<()>();
-    let worker = Worker::new("billing", store, broker.queue("paid")).state(Sets(sets)).batch(10);
+    let worker = Worker::new("billing", store, broker.queue("paid")).state(Calls(calls)).batch(10);
     let worker = worker.linger(Duration::from_millis(50)).concurrency(1).handler::<takes_many>();
     let worker = tokio::spawn(worker.run_until(async {
         let _ = stopped.await;

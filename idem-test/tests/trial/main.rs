@@ -1,103 +1,21 @@
 //! Tests the harness: it detects a faulty handler and a faulty trial.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-#[path = "worlds/sqlite.rs"]
+mod handlers;
+#[path = "../worlds/sqlite.rs"]
 mod world;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
-use idem_core::{
-    BoxError, Codec, DecodeError, Delivery, Error, Handler, Key, KeyError, Outcome, PrepareError, Reason, Sqlite,
-    State, permanent,
-};
+use handlers::{Bad, Event, Good, Paid, Routed, Shop, Typed, Words};
+use idem_core::{Error, Handler, Outcome, Reason, Sqlite, State};
 use idem_test::conformance::store::{Setup, World};
 use idem_test::harness::Bench;
 use idem_test::{Crash, Publication, Trial};
-use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 use world::SqliteWorld;
-
-#[derive(Serialize, Deserialize)]
-struct Paid {
-    id: u32,
-    amount: i64,
-}
-
-/// The state of the tested handlers.
-#[derive(Clone, Default)]
-struct Shop {
-    /// An effect outside of the database, where a handler must not write.
-    outside: Arc<AtomicI64>,
-}
-
-/// Writes through its transaction.
-struct Good;
-
-impl Handler for Good {
-    const NAME: &'static str = "paid";
-
-    type Message = Paid;
-    type Input = Paid;
-    type Params = State<Shop>;
-    type Connection = SqliteConnection;
-
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
-
-    async fn handle(paid: Paid, _: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
-        if paid.amount < 0 {
-            return Err(permanent("a negative amount"));
-        }
-        sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
-        Ok(())
-    }
-}
-
-/// Takes CloudEvents.
-struct Event;
-
-impl Handler for Event {
-    const NAME: &'static str = "event";
-    const NEEDS_CLOUD_EVENT: bool = true;
-
-    type Message = Paid;
-    type Input = Paid;
-    type Params = State<Shop>;
-    type Connection = SqliteConnection;
-
-    fn key(_: &Paid, delivery: &Delivery) -> Result<Key, KeyError> {
-        delivery.cloud_event().ok_or(KeyError::Empty)?.key()
-    }
-
-    async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
-        Good::handle(paid, shop, tx).await
-    }
-}
-
-/// Writes past the transaction.
-struct Bad;
-
-impl Handler for Bad {
-    const NAME: &'static str = "paid";
-
-    type Message = Paid;
-    type Input = Paid;
-    type Params = State<Shop>;
-    type Connection = SqliteConnection;
-
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
-
-    async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
-        shop.outside.fetch_add(paid.amount, SeqCst);
-        sqlx::query("SELECT 1").execute(tx).await?;
-        Ok(())
-    }
-}
 
 async fn trial<H>(shop: Shop) -> (Arc<SqliteWorld>, Trial<Sqlite>)
 where
@@ -194,51 +112,6 @@ async fn a_crash_happens_at_its_point() {
     }
 }
 
-/// Takes one type of event; its key is a header.
-struct Typed;
-
-impl Handler for Typed {
-    const NAME: &'static str = "typed";
-    const EVENT: Option<&'static str> = Some("paid");
-
-    type Message = Paid;
-    type Input = Paid;
-    type Params = State<Shop>;
-    type Connection = SqliteConnection;
-
-    fn key(_: &Paid, delivery: &Delivery) -> Result<Key, KeyError> {
-        let id =
-            delivery.headers().get_str("event-id").ok_or_else(|| KeyError::Missing { what: "header".to_owned() })?;
-        Key::of(id)
-    }
-
-    async fn handle(paid: Paid, _: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
-        sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
-        Ok(())
-    }
-}
-
-/// Takes the subjects of a pattern, and a header in their place.
-struct Routed;
-
-impl Handler for Routed {
-    const NAME: &'static str = "routed";
-    const EVENT: Option<&'static str> = Some("orders.*.paid");
-
-    type Message = Paid;
-    type Input = Paid;
-    type Params = State<Shop>;
-    type Connection = SqliteConnection;
-
-    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
-        Key::of(&paid.id)
-    }
-
-    async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
-        Good::handle(paid, shop, tx).await
-    }
-}
-
 #[tokio::test]
 async fn a_handler_of_a_subject_pattern_is_tried() {
     let world = world().await;
@@ -256,25 +129,6 @@ async fn a_handler_of_a_type_in_a_header_is_tried() {
     let sent = || trial.deliver_json(&paid(1)).unwrap();
     assert_eq!(sent().header("kind", "orders.*.paid").once().await.unwrap(), [Outcome::Processed]);
     assert_eq!(sent().event_type("orders.*.paid").once().await.unwrap(), [Outcome::dead(Reason::UnknownType)]);
-}
-
-/// Reads the text `ID AMOUNT`, after it has been told once that it may.
-#[derive(Default)]
-struct Words(AtomicBool);
-
-impl Codec<Paid> for Words {
-    fn decode(&self, delivery: &Delivery) -> Result<Paid, DecodeError> {
-        if !self.0.load(SeqCst) {
-            return Err(DecodeError::unprepared());
-        }
-        let (id, amount) = str::from_utf8(delivery.data())?.split_once(' ').ok_or("there are no two words")?;
-        Ok(Paid { id: id.parse()?, amount: amount.parse()? })
-    }
-
-    async fn prepare(&self, _: &Delivery) -> Result<(), PrepareError> {
-        self.0.store(true, SeqCst);
-        Ok(())
-    }
 }
 
 #[tokio::test]

@@ -1,0 +1,152 @@
+//! The handlers that are tried, and their codec.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+
+use idem_core::{BoxError, Codec, DecodeError, Delivery, Handler, Key, KeyError, PrepareError, State, permanent};
+use serde::{Deserialize, Serialize};
+use sqlx::SqliteConnection;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Paid {
+    pub(crate) id: u32,
+    pub(crate) amount: i64,
+}
+
+/// The state of the tested handlers.
+#[derive(Clone, Default)]
+pub(crate) struct Shop {
+    /// An effect outside of the database, where a handler must not write.
+    pub(crate) outside: Arc<AtomicI64>,
+}
+
+/// Writes through its transaction.
+pub(crate) struct Good;
+
+impl Handler for Good {
+    const NAME: &'static str = "paid";
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, _: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        if paid.amount < 0 {
+            return Err(permanent("a negative amount"));
+        }
+        sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
+        Ok(())
+    }
+}
+
+/// Takes CloudEvents.
+pub(crate) struct Event;
+
+impl Handler for Event {
+    const NAME: &'static str = "event";
+    const NEEDS_CLOUD_EVENT: bool = true;
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(_: &Paid, delivery: &Delivery) -> Result<Key, KeyError> {
+        delivery.cloud_event().ok_or(KeyError::Empty)?.key()
+    }
+
+    async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        Good::handle(paid, shop, tx).await
+    }
+}
+
+/// Writes past the transaction.
+pub(crate) struct Bad;
+
+impl Handler for Bad {
+    const NAME: &'static str = "paid";
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, State(shop): State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        shop.outside.fetch_add(paid.amount, SeqCst);
+        sqlx::query("SELECT 1").execute(tx).await?;
+        Ok(())
+    }
+}
+
+/// Takes one type of event; its key is a header.
+pub(crate) struct Typed;
+
+impl Handler for Typed {
+    const NAME: &'static str = "typed";
+    const EVENT: Option<&'static str> = Some("paid");
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(_: &Paid, delivery: &Delivery) -> Result<Key, KeyError> {
+        let id =
+            delivery.headers().get_str("event-id").ok_or_else(|| KeyError::Missing { what: "header".to_owned() })?;
+        Key::of(id)
+    }
+
+    async fn handle(paid: Paid, _: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        sqlx::query("UPDATE account SET balance = balance + ?").bind(paid.amount).execute(tx).await?;
+        Ok(())
+    }
+}
+
+/// Takes the subjects of a pattern, and a header in their place.
+pub(crate) struct Routed;
+
+impl Handler for Routed {
+    const NAME: &'static str = "routed";
+    const EVENT: Option<&'static str> = Some("orders.*.paid");
+
+    type Message = Paid;
+    type Input = Paid;
+    type Params = State<Shop>;
+    type Connection = SqliteConnection;
+
+    fn key(paid: &Paid, _: &Delivery) -> Result<Key, KeyError> {
+        Key::of(&paid.id)
+    }
+
+    async fn handle(paid: Paid, shop: State<Shop>, tx: &mut SqliteConnection) -> Result<(), BoxError> {
+        Good::handle(paid, shop, tx).await
+    }
+}
+
+/// Reads the text `ID AMOUNT`, once it has prepared.
+#[derive(Default)]
+pub(crate) struct Words(AtomicBool);
+
+impl Codec<Paid> for Words {
+    fn decode(&self, delivery: &Delivery) -> Result<Paid, DecodeError> {
+        if !self.0.load(SeqCst) {
+            return Err(DecodeError::unprepared());
+        }
+        let (id, amount) = str::from_utf8(delivery.data())?.split_once(' ').ok_or("there are no two words")?;
+        Ok(Paid { id: id.parse()?, amount: amount.parse()? })
+    }
+
+    async fn prepare(&self, _: &Delivery) -> Result<(), PrepareError> {
+        self.0.store(true, SeqCst);
+        Ok(())
+    }
+}
