@@ -11,13 +11,11 @@ use crate::cargo::{PUBLISHED, cargo, root, run};
 /// What is also compiled by itself. Together, a package has the features that another one asks of its dependencies, and
 /// may lack them.
 const SINGLE: &[&[&str]] = &[
-    &["--lib", "--package", "idem-rs", "--no-default-features", "--features", "postgres"],
-    &["--lib", "--package", "idem-test"],
-    &["--lib", "--package", "idem-kafka"],
-    &["--lib", "--package", "idem-nats"],
-    &["--lib", "--package", "idem-rabbitmq"],
-    // The examples that the package contains.
-    &["--examples", "--package", "idem-rs", "--all-features"],
+    &["--package", "idem-rs", "--no-default-features", "--features", "postgres"],
+    &["--package", "idem-test"],
+    &["--package", "idem-kafka"],
+    &["--package", "idem-nats"],
+    &["--package", "idem-rabbitmq"],
 ];
 
 /// Checks that the packages in `target/package` compile, each with the packages of the others, so that no package lacks a
@@ -41,9 +39,9 @@ pub(crate) fn check() -> Result<()> {
     fs::write(dir.join("Cargo.toml"), manifest(&workspace)?)?;
     fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock"))?;
     let build = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| target.into());
-    let together: &[&str] = &["--lib", "--workspace", "--all-features"];
+    let together: &[&str] = &["--workspace", "--all-features"];
     for which in [together].iter().chain(SINGLE) {
-        let mut command = cargo(["check", "--target-dir", "target"]);
+        let mut command = cargo(["check", "--lib", "--target-dir", "target"]);
         run(command.args(*which).env("CARGO_BUILD_BUILD_DIR", &build).current_dir(&dir))?;
     }
     Ok(())
