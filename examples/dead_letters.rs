@@ -63,9 +63,9 @@ async fn main() -> Result<(), BoxError> {
     }
     work(&store, &broker, 3).await?;
 
-    // All dead letters of the consumer, newest first. A `Filter` selects a handler or a reason; a `Page` continues the
+    // The newest 100 dead letters of the consumer. A `Filter` selects a handler or a reason; a `Page` continues the
     // list.
-    let inbox = Inbox::new(&store, "billing");
+    let inbox = Inbox::open(&store, "billing").await?;
     let dead = inbox.list(&Filter::default(), Page::default()).await?;
     assert_eq!(dead.len(), 2);
     for row in &dead {

@@ -1,7 +1,14 @@
 //! Consumes orders from Kafka and writes to PostgreSQL.
 //!
-//! `eval "$(cargo xtask services up)"`, then `cargo run --example kafka --features postgres,kafka`.
-//! Publish `{"event_id": "2f1e...", "order_id": 7}` to the topic `orders`, twice.
+//! Create the topic, and start the example. In a second shell, after the same `eval`, publish a message twice.
+//!
+//! ```sh
+//! eval "$(cargo xtask services up)"
+//! kafka-topics.sh --bootstrap-server "$KAFKA_BROKERS" --create --topic orders
+//! cargo run --example kafka --features postgres,kafka
+//! echo '{"event_id": "2f1e3c5a-7b9d-4e60-8c12-5a4b3c2d1e0f", "order_id": 7}' |
+//!     kafka-console-producer.sh --bootstrap-server "$KAFKA_BROKERS" --topic orders
+//! ```
 
 use idem::prelude::*;
 use serde::Deserialize;
@@ -29,8 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
 
     let store = Postgres::connect(&database).await?;
-    // The topic must exist: `kafka-topics.sh --create --topic orders --bootstrap-server $KAFKA_BROKERS`. The group is
-    // `billing`.
+    // The topic must exist. The group is `billing`.
     let orders = Kafka::connect(&std::env::var("KAFKA_BROKERS")?).await?.topic("orders").await?;
     println!("consuming orders; end with ctrl-c or SIGTERM");
     Worker::new("billing", store, orders)

@@ -1,7 +1,13 @@
 //! Consumes orders from NATS JetStream and writes to PostgreSQL.
 //!
-//! `eval "$(cargo xtask services up)"`, then `cargo run --example nats --features postgres,nats`.
-//! Publish `{"event_id": "2f1e...", "order_id": 7}` to the stream `orders`, twice.
+//! Create the stream, and start the example. In a second shell, after the same `eval`, publish a message twice.
+//!
+//! ```sh
+//! eval "$(cargo xtask services up)"
+//! nats --server "$NATS_URL" stream add orders --subjects orders --defaults
+//! cargo run --example nats --features postgres,nats
+//! nats --server "$NATS_URL" pub orders '{"event_id": "2f1e3c5a-7b9d-4e60-8c12-5a4b3c2d1e0f", "order_id": 7}'
+//! ```
 
 use idem::prelude::*;
 use serde::Deserialize;
@@ -29,8 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
 
     let store = Postgres::connect(&database).await?;
-    // The stream must exist: `nats stream add orders --subjects orders`. The durable consumer `billing` is created if
-    // needed.
+    // The stream must exist. The durable consumer `billing` is created if needed.
     let orders = Nats::connect(&std::env::var("NATS_URL")?).await?.stream("orders").await?;
     println!("consuming orders; end with ctrl-c or SIGTERM");
     Worker::new("billing", store, orders)

@@ -6,6 +6,8 @@
 //! cargo run --example operator --features postgres -- billing list handler=order_paid reason=exhausted key=e-7
 //! cargo run --example operator --features postgres -- billing show 42
 //! cargo run --example operator --features postgres -- billing replay 42
+//! cargo run --example operator --features postgres -- billing replay-by-force 42
+//! cargo run --example operator --features postgres -- billing replay-as 42 e-7-corrected
 //! cargo run --example operator --features postgres -- billing replay-all reason=exhausted
 //! cargo run --example operator --features postgres -- billing discard 42
 //! ```
@@ -18,7 +20,7 @@ use idem::{Inbox, Reason};
 async fn main() -> Result<(), BoxError> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [consumer, command, rest @ ..] = &args[..] else {
-        return Err("say: CONSUMER list|show|replay|replay-all|discard ..".into());
+        return Err("say: CONSUMER list|show|replay|replay-by-force|replay-as|replay-all|discard ..".into());
     };
     // With the schema of your workers, if it is not the default, and without the right to create tables.
     let store = Postgres::options(std::env::var("DATABASE_URL")?).connections(2).verify_only().connect().await?;
@@ -27,10 +29,9 @@ async fn main() -> Result<(), BoxError> {
     match (command.as_str(), rest) {
         ("list", filters) => list(&inbox, &filter(filters)?).await?,
         ("show", [id]) => show(&inbox.get(id.parse()?).await?.ok_or("there is no such row")?),
-        ("replay", [id]) => match inbox.replay(id.parse()?).await? {
-            Replayed::Due => println!("it is due now"),
-            other => println!("not replayed: {other:?}"),
-        },
+        ("replay", [id]) => println!("{}", told(inbox.replay(id.parse()?).await?)),
+        ("replay-by-force", [id]) => println!("{}", told(inbox.replay_by_force(id.parse()?).await?)),
+        ("replay-as", [id, key]) => println!("{}", told(inbox.replay_as(id.parse()?, &Key::of(key)?).await?)),
         ("replay-all", filters) => println!("{:?}", inbox.replay_all(&filter(filters)?).await?),
         ("discard", [id]) => {
             println!("{}", if inbox.discard(id.parse()?).await? { "deleted" } else { "no such dead letter" })
@@ -38,6 +39,16 @@ async fn main() -> Result<(), BoxError> {
         _ => return Err(format!("`{command}` takes other arguments, or is unknown").into()),
     }
     Ok(())
+}
+
+fn told(replayed: Replayed) -> &'static str {
+    match replayed {
+        Replayed::Due => "it is due now",
+        Replayed::NeedsForce => "not replayed: its effects may be there; check, then replay-by-force or discard it",
+        Replayed::NeedsKey => "not replayed: another message has its key; replay-as under a new key, or discard it",
+        Replayed::KeyTaken => "not replayed: another message has the new key, too",
+        _ => "not replayed: there is no such dead letter",
+    }
 }
 
 /// Reads `handler=..`, `reason=..` and `key=..`. A key is written as the log writes it.

@@ -1,7 +1,13 @@
 //! Consumes orders from RabbitMQ and writes to PostgreSQL.
 //!
-//! `eval "$(cargo xtask services up)"`, then `cargo run --example rabbitmq --features postgres,rabbitmq`.
-//! Publish `{"event_id": "2f1e...", "order_id": 7}` to the queue `orders`, twice.
+//! Start the example, which creates the queue. In a second shell, after the same `eval`, publish a message twice:
+//! `amqp-publish` is in Debian's package `amqp-tools`.
+//!
+//! ```sh
+//! eval "$(cargo xtask services up)"
+//! cargo run --example rabbitmq --features postgres,rabbitmq
+//! amqp-publish --url="$AMQP_URL" -r orders -b '{"event_id": "2f1e3c5a-7b9d-4e60-8c12-5a4b3c2d1e0f", "order_id": 7}'
+//! ```
 
 use idem::prelude::*;
 use serde::Deserialize;

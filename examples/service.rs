@@ -53,12 +53,13 @@ async fn main() -> Result<(), BoxError> {
 
     let orders = Worker::new("billing-orders", store.clone(), broker.queue("orders")).handler::<order_paid>();
     let refunds = Worker::new("billing-refunds", store, broker.queue("refunds")).handler::<refund>();
-    // A readiness probe checks the health of each worker.
-    let health = [orders.health(), refunds.health()];
+    let workers = Workers::new().add(orders).add(refunds);
+    // For a readiness probe: it is ready while all workers are.
+    let health = workers.health();
     println!("running as process {}; end with ctrl-c or SIGTERM", std::process::id());
-    Workers::new().add(orders).add(refunds).run_until(idem::shutdown_signal()).await?;
+    workers.run_until(idem::shutdown_signal()).await?;
 
-    assert!(health.iter().all(|worker| !worker.is_ready()));
+    assert!(!health.is_ready());
     let balance: i64 = sqlx::query_scalar("SELECT balance FROM account").fetch_one(&mut db).await?;
     println!("ended with the balance {balance}");
     std::fs::remove_file(file)?;

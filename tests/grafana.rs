@@ -43,7 +43,7 @@ fn family(series: String) -> String {
     suffix.map_or(series.clone(), str::to_owned)
 }
 
-/// The metrics that the sources in this directory create.
+/// The metrics that the sources in this directory create. A description alone creates none.
 fn created(directory: &Path, names: &mut Names) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -52,7 +52,9 @@ fn created(directory: &Path, names: &mut Names) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = fs::read_to_string(&path).unwrap();
             for kind in ["counter!(\"", "gauge!(\"", "histogram!(\""] {
-                names.extend(source.split(kind).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()));
+                let created = source.match_indices(kind).filter(|(at, _)| !source[..*at].ends_with("describe_"));
+                let rest = created.map(|(at, _)| &source[at + kind.len()..]);
+                names.extend(rest.map(|rest| rest.split('"').next().unwrap().to_owned()));
             }
         }
     }

@@ -17,7 +17,10 @@ struct OrderPaid {
 }
 
 #[idempotent(key = "id", name = "order_paid")]
-async fn order_paid(paid: OrderPaid, _: &mut PgConnection) -> Result<(), BoxError> {
+async fn order_paid(paid: OrderPaid, tx: &mut PgConnection) -> Result<(), BoxError> {
+    if paid.id.starts_with("commits") {
+        tx.execute("COMMIT").await?;
+    }
     Err(permanent(format!("the bank refuses {}", paid.id)))
 }
 
@@ -53,12 +56,14 @@ impl World {
         Some(Self { example, server, database, url })
     }
 
-    /// Has a worker make a dead letter of each of these messages. Returns them, oldest first.
+    /// Has a worker make a dead letter of a message with each of these ids. Returns them, oldest first.
     async fn dead(&self, ids: &[&str]) -> Vec<Row> {
         let store = Postgres::connect(&self.url).await.unwrap();
         let (broker, inbox) = (Broker::new(), Inbox::new(&store, "billing"));
-        for id in ids {
-            broker.publish("orders", Publication::new(format!(r#"{{"id": "{id}"}}"#)).header("tenant", "acme"));
+        // The number makes a second message with an id a conflict.
+        for (number, id) in ids.iter().enumerate() {
+            let payload = format!(r#"{{"id": "{id}", "number": {number}}}"#);
+            broker.publish("orders", Publication::new(payload).header("tenant", "acme"));
         }
         let idle = broker.clone();
         let worker = Worker::new("billing", store, broker.queue("orders")).concurrency(1).handler::<order_paid>();
@@ -98,9 +103,13 @@ async fn an_operator_lists_shows_replays_and_discards_dead_letters() {
     assert_eq!(run(&["list", "handler=other"]).await.unwrap(), "");
 
     let shown = run(&["show", first]).await.unwrap();
-    for part in
-        ["handler   order_paid\n", "key       e-1\n", "error     the bank refuses e-1\n", "tenant", r#"{"id": "e-1"}"#]
-    {
+    for part in [
+        "handler   order_paid\n",
+        "key       e-1\n",
+        "error     the bank refuses e-1\n",
+        "tenant",
+        r#"{"id": "e-1", "number": 0}"#,
+    ] {
         assert!(shown.contains(part), "{part:?} is not in {shown:?}");
     }
 
@@ -116,11 +125,31 @@ async fn an_operator_lists_shows_replays_and_discards_dead_letters() {
 }
 
 #[tokio::test]
+async fn an_operator_replays_what_needs_force_or_a_new_key() {
+    let Some(world) = World::new().await else { return };
+    let rows = world.dead(&["e-1", "e-1", "commits"]).await;
+    let ids: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
+    let [first, conflict, committed] = &ids[..] else { panic!("{rows:?}") };
+    let run = async |args: &[&str]| world.run(&[&["billing"], args].concat()).await.unwrap();
+
+    assert!(run(&["replay", committed]).await.contains("replay-by-force"), "its effects may be there");
+    assert!(run(&["replay-by-force", conflict]).await.contains("replay-as"), "force finds no key for it");
+    assert!(run(&["replay-as", conflict, "e-1"]).await.contains("has the new key"), "it is that of the first one");
+    assert_eq!(run(&["replay-all"]).await, "ReplayedAll { due: 1, needs_force: 1, needs_key: 1 }\n");
+
+    assert_eq!(run(&["replay-by-force", committed]).await, "it is due now\n");
+    assert_eq!(run(&["replay-as", conflict, "e-1-corrected"]).await, "it is due now\n");
+    assert_eq!(run(&["list"]).await, "");
+    assert!(run(&["replay-by-force", first]).await.contains("no such dead letter"), "it is due since `replay-all`");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_mistake_of_an_operator_is_an_error_that_says_what_to_write() {
     let Some(world) = World::new().await else { return };
     world.dead(&[]).await;
     let cases: [(&[&str], &str); 5] = [
-        (&[], "CONSUMER list|show|replay|replay-all|discard"),
+        (&[], "CONSUMER list|show|replay|replay-by-force|replay-as|replay-all|discard"),
         (&["billing", "list", "reason=broken"], "no reason: exhausted, permanent"),
         (&["billing", "list", "e-1"], "say handler=.., reason=.. or key=.."),
         (&["billing", "show", "7"], "there is no such row"),

@@ -45,9 +45,15 @@ fn the_readme_has_180_lines_and_the_root_30_names_at_most() {
 }
 
 #[test]
-fn the_readme_defines_its_terms_before_the_diagram_uses_them() {
+fn the_readme_defines_its_terms_before_it_uses_them_in_the_diagram_and_the_table() {
     let at = |text: &str| README.find(text).unwrap();
     for term in ["**handler**", "**key**", "**claim**"] {
         assert!(at(term) < at("sequenceDiagram"), "{term}");
+    }
+    for term in ["is acked (", "the retention, ", "**scheduled**", "**dead letters**", "**conflict**"] {
+        assert!(at(term) < at("| the handler | the transaction |"), "{term}");
+    }
+    for term in ["acked", "retention"] {
+        assert!(at(term) >= at("A message is acked ("), "the first use of {term:?} explains it");
     }
 }

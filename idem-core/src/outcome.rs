@@ -88,7 +88,7 @@ macro_rules! reasons {
             /// All reasons.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The name of the reason in the column `reason` and in metrics.
+            /// The name of the reason in the column `reason` and in the log.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word),* }
             }

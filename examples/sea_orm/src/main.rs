@@ -5,49 +5,17 @@
 
 #![allow(unreachable_pub, reason = "SeaORM derives `pub` items")]
 
+mod handler;
 mod in_transaction;
 mod payment;
 
 use idem::prelude::*;
 use idem_test::Trial;
-use sea_orm::{ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, ExprTrait, QueryFilter, Set};
-use serde::{Deserialize, Serialize};
+use sea_orm::EntityTrait;
 use sqlx::{Connection, PgConnection};
 
+use handler::{OrderPaid, order_paid};
 use in_transaction::InTransaction;
-
-#[derive(Serialize, Deserialize)]
-struct OrderPaid {
-    event_id: String,
-    order_id: i64,
-    amount: i64,
-}
-
-#[idempotent(key = "event_id", name = "order_paid")]
-async fn order_paid(event: OrderPaid, tx: &mut PgConnection) -> Result<(), BoxError> {
-    let db = InTransaction::new(tx);
-    match payment::Entity::find().filter(payment::Column::OrderId.eq(event.order_id)).one(&db).await? {
-        None => {
-            let new =
-                payment::ActiveModel { order_id: Set(event.order_id), amount: Set(event.amount), ..Default::default() };
-            new.insert(&db).await?;
-        }
-        Some(payment) => add(&db, payment.id, event.amount).await?,
-    }
-    if event.amount < 0 {
-        return Err(permanent("a negative amount"));
-    }
-    Ok(())
-}
-
-async fn add(db: &InTransaction<'_>, id: i64, amount: i64) -> Result<(), DbErr> {
-    payment::Entity::update_many()
-        .col_expr(payment::Column::Amount, payment::Column::Amount.into_expr().add(amount))
-        .filter(payment::Column::Id.eq(id))
-        .exec(db)
-        .await?;
-    Ok(())
-}
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -78,8 +46,16 @@ fn it_runs() -> Result<(), BoxError> {
 }
 
 #[test]
-fn the_guide_shows_the_connection_as_it_is() {
-    let (guide, file) = (include_str!("../../../src/docs/data_layer.md"), include_str!("in_transaction.rs"));
-    let code = file.split_once("\n\n").map(|(_, code)| code.trim()).unwrap_or_default();
-    assert!(code.contains("impl ConnectionTrait") && guide.contains(code), "copy in_transaction.rs into the guide");
+fn the_guide_shows_the_connection_and_the_handler_as_they_are() {
+    let guide = include_str!("../../../src/docs/data_layer.md");
+    let files = [
+        ("in_transaction.rs", "impl ConnectionTrait", include_str!("in_transaction.rs")),
+        ("handler.rs", "#[idempotent(", include_str!("handler.rs")),
+    ];
+    for (name, part, file) in files {
+        let code = file.split_once("\n\n").map(|(_, code)| code).unwrap_or_default();
+        let block = format!("```rust,ignore\n{code}```\n");
+        assert!(code.contains(part) && guide.contains(&block), "copy {name} into the guide");
+    }
+    assert_eq!(guide.matches("```rust,ignore").count(), files.len(), "each block that is not compiled is a file here");
 }

@@ -48,7 +48,7 @@ impl<S: Store> Inbox<S> {
         Self { store: store.clone(), consumer: consumer.into() }
     }
 
-    /// Returns the rows that match, newest first; all dead letters by default.
+    /// Returns one page of the rows that match, newest first ([`Page::default()`]: 100 rows); dead letters by default.
     ///
     /// # Errors
     /// The database cannot be used.
