@@ -44,14 +44,19 @@ impl Member {
             // The previous token may still be valid. Once it is not, the brokers report that.
             Some(Code::Authentication) if said.contains("Failed to acquire SASL OAUTHBEARER token") => Ok(()),
             Some(code) if passes(code) => Ok(()),
-            Some(Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed) => Err(ended()),
+            Some(Code::GroupAuthorizationFailed) => Err(ended()),
             code => {
                 let Some(partition) = partition else { return Err(ended()) };
                 // The client would continue after the batch.
                 if code.is_some_and(is_unreadable) {
                     self.quarantine(consumer, partition, Cause::Stuck, &format!("it cannot be read: {error}"));
                 } else {
-                    let why = format!("a broker refuses to let it be read, and is asked again: {error}");
+                    // A member that left would pass a forbidden topic on to the next one, and that to another.
+                    let cure = match code {
+                        Some(Code::TopicAuthorizationFailed) => " (allow the user to read the topic)",
+                        _ => "",
+                    };
+                    let why = format!("a broker refuses to let it be read, and is asked again: {error}{cure}");
                     self.quarantine(consumer, partition, Cause::Failing, &why);
                 }
                 Ok(())

@@ -158,9 +158,10 @@ fn found(config: &Config, topic: &str, metadata: &Metadata) -> Result<Vec<i32>, 
              `kafka-acls.sh --add --operation Read --topic {topic}`",
             config.place
         ))),
-        Some(code) => {
-            Err(Loss::Broker(format!("the topic `{topic}` at {} cannot be looked at", config.place), code.to_string()))
-        }
+        Some(code) => Err(Loss::Broker(
+            format!("cannot read the metadata of topic `{topic}` at {}", config.place),
+            code.to_string(),
+        )),
     }
 }
 

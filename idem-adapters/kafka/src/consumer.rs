@@ -242,6 +242,8 @@ impl Thread<'_> {
         // All events from before this fetch have arrived by now. If one of them ends the subscription, these records
         // belong to another topic.
         self.serve()?;
+        // An error of a partition that was just assigned comes through its own queue: the main one does not name it.
+        self.split();
         for (partition, epoch, received) in records {
             self.shared.receive((&partition, epoch), received);
         }

@@ -167,7 +167,7 @@ impl Tokens {
 
     /// Returns a token. Blocks the calling thread.
     pub(crate) fn token(&self) -> Result<OAuthToken, BoxError> {
-        let source = self.0.as_ref().ok_or("say .sasl_oauthbearer(..) to log in by OAUTHBEARER")?;
+        let source = self.0.as_ref().ok_or("use .sasl_oauthbearer(..) to log in by OAUTHBEARER")?;
         let mut last = source.last.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now();
         if let Some((token, until)) = &*last

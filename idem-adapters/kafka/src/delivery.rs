@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_a_partition_or_a_key_in_it() {
+    fn an_ordering_key_is_a_partition_or_a_key_in_it() {
         assert_eq!(ordering_key(DeliveryOrder::None, ("orders", 1), Some(b"a")), None);
         let partition = |partition, key| ordering_key(DeliveryOrder::Partition, ("orders", partition), key);
         assert_eq!(partition(1, Some(&b"a"[..])), partition(1, None));

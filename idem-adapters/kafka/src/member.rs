@@ -143,7 +143,7 @@ impl Member {
         let labels = [("topic", topic.to_owned()), ("group", self.plan.group.clone())];
         describe_gauge!(
             "idem_kafka_stalled_partitions",
-            "Partitions of this process that stand still; the log says why"
+            "Partitions of this process that are stalled; the log says why"
         );
         gauge!("idem_kafka_stalled_partitions", &labels).set(stalled as f64);
     }

@@ -41,7 +41,7 @@ impl GroupProtocol {
         let set = |name: &str| client.get(name).is_some();
         match self {
             Self::Classic if set(CONSUMER) => Err(Error::Config(format!(
-                "the setting `{CONSUMER}` belongs to GroupProtocol::Consumer: say .group_protocol(GroupProtocol::Consumer) of \
+                "the setting `{CONSUMER}` belongs to GroupProtocol::Consumer: use .group_protocol(GroupProtocol::Consumer) of \
                  the topic, or leave it out"
             ))),
             Self::Consumer => match CLASSIC.iter().find(|name| set(name)) {

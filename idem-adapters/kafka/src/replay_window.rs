@@ -24,7 +24,7 @@ pub(crate) async fn of(config: &Config, topics: &[Arc<str>]) -> ReplayWindow {
             tracing::warn!(
                 %topic,
                 why,
-                "the topic's retention cannot be looked at (allow the user to describe its configs): claims must be kept \
+                "the topic's retention cannot be read (allow the user to describe its configs): claims must be kept \
                  for longer than it, and nobody checks that"
             );
             ReplayWindow::Unknown

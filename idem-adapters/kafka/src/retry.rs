@@ -30,9 +30,9 @@ impl Member {
             let TopicPartition { topic, number: partition } = partition;
             match again {
                 Ok(()) => {
-                    tracing::info!(%topic, partition, offset = place, "a partition that stood still is tried again")
+                    tracing::info!(%topic, partition, offset = place, "a partition that was stalled is tried again")
                 }
-                Err(error) => tracing::warn!(%topic, partition, %error, "a partition still stands still"),
+                Err(error) => tracing::warn!(%topic, partition, %error, "a partition is still stalled"),
             }
         }
         if !failing.is_empty() {

@@ -138,7 +138,7 @@ impl Topic {
         let refused = |text: &str| Err(Error::Config(text.to_owned()));
         let group = self.group.as_ref().unwrap_or(&options.consumer);
         if options.max_unsettled == 0 {
-            return refused("with 0 deliveries in flight the worker receives nothing: allow at least 1");
+            return refused("`max_unsettled` is 0, so the worker would receive nothing: set it to at least 1");
         }
         if self.window == 0 {
             return refused("with a window of 0 the worker receives nothing: give `.window(..)` at least 1");

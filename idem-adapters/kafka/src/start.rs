@@ -194,12 +194,9 @@ fn committed<C: ConsumerContext>(
     };
     let mut committed = Vec::new();
     for partition in partitions {
-        let Some(element) = answer.find_partition(&partition.topic, partition.number) else {
-            committed.push(None);
-            continue;
-        };
-        let mut offset = at(element.offset());
-        if offset.is_some() && id(&partition.topic).is_some_and(|id| identity::is_of_another(&element, &id)) {
+        let found = answer.find_partition(&partition.topic, partition.number).map(|element| element.offset());
+        let mut offset = found.and_then(at);
+        if offset.is_some() && id(&partition.topic).is_some_and(|id| identity::is_of_another(&answer, partition, &id)) {
             tracing::warn!(
                 topic = %partition.topic,
                 partition = partition.number,

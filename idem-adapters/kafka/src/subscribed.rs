@@ -80,7 +80,7 @@ impl Subscribed {
         let known = match resolve(&member.plan.config, &member.plan.wanted, ask) {
             Ok(known) => known,
             Err(Loss::Broker(what, error)) => {
-                tracing::debug!(what, error, "topics were not looked for; they are soon");
+                tracing::debug!(what, error, "cannot list the topics; retried soon");
                 return Ok(());
             }
             Err(refused) => return Err(refused),
@@ -89,7 +89,7 @@ impl Subscribed {
         for topic in topics.difference(&self.topics) {
             // Makes the client log the topic's id.
             if let Err(loss) = ask(Some(topic)) {
-                tracing::debug!(%topic, ?loss, "a topic that is new was not looked at; it is soon");
+                tracing::debug!(%topic, ?loss, "cannot read a new topic; retried soon");
                 return Ok(());
             }
         }

@@ -154,14 +154,14 @@ async fn large_and_many_records_arrive_each_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_lane_is_a_partition_or_a_key_and_records_without_a_key_share_one() {
+async fn an_ordering_key_is_a_partition_or_a_key_and_records_without_a_key_share_one() {
     let Some(world) = World::new().await else { return };
     for key in [Some("a"), Some("b"), None, Some("a"), None] {
         let record = FutureRecord::<[u8], [u8]>::to(&world.topic).partition(0).payload(b"x");
         let record = if let Some(key) = key { record.key(key.as_bytes()) } else { record };
         world.send(record).await;
     }
-    let mut lanes = Vec::new();
+    let mut orders = Vec::new();
     for order in [DeliveryOrder::Key, DeliveryOrder::Partition, DeliveryOrder::None] {
         let mut topic = world.topic().await.group(format!("{}-{order:?}", world.group));
         topic.subscribe(subscribe_options(5).with_order(order)).await.unwrap();
@@ -172,13 +172,13 @@ async fn a_lane_is_a_partition_or_a_key_and_records_without_a_key_share_one() {
             acker.ack().await.unwrap();
         }
         seen.sort();
-        lanes.push(seen.into_iter().map(|(_, lane)| lane).collect::<Vec<_>>());
+        orders.push(seen.into_iter().map(|(_, key)| key).collect::<Vec<_>>());
         topic.close().await;
     }
-    let [keys, partitions, none] = &lanes[..] else { unreachable!() };
+    let [keys, partitions, none] = &orders[..] else { unreachable!() };
     assert!(keys[0] == keys[3] && keys[2] == keys[4], "{keys:?}");
     assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2], "{keys:?}");
-    assert!(partitions.iter().all(|lane| *lane == partitions[0] && lane.is_some()), "{partitions:?}");
+    assert!(partitions.iter().all(|key| *key == partitions[0] && key.is_some()), "{partitions:?}");
     assert!(none.iter().all(Option::is_none), "{none:?}");
 }
 

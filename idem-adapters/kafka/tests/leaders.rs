@@ -18,7 +18,7 @@ use rdkafka::{Offset, TopicPartitionList};
 const TOPIC: &str = "orders";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_without_a_leader_stands_still_and_the_others_go_on() {
+async fn a_partition_without_a_leader_is_stalled_and_the_others_go_on() {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic(TOPIC, 4, 1).unwrap();
     let brokers = cluster.bootstrap_servers();
@@ -90,6 +90,16 @@ async fn begins_late(start: Start) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_that_a_broker_refuses_to_read_is_tried_again() {
+    is_tried_again(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN).await;
+}
+
+/// The subscription must not end: the partition would move to another member and end that one too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_of_a_forbidden_topic_is_tried_again_by_the_same_member() {
+    is_tried_again(RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED).await;
+}
+
+async fn is_tried_again(error: RDKafkaRespErr) {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic(TOPIC, 1, 1).unwrap();
     let brokers = cluster.bootstrap_servers();
@@ -98,8 +108,7 @@ async fn a_partition_that_a_broker_refuses_to_read_is_tried_again() {
     let mut topic = kafka(&brokers).await.topic(TOPIC).await.unwrap().group(GROUP);
     topic.subscribe(subscribe_options(8)).await.unwrap();
     next(&mut topic).await.1.ack().await.unwrap();
-    // An unknown error of the server, twice.
-    cluster.request_errors(RDKafkaApiKey::Fetch, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN; 2]);
+    cluster.request_errors(RDKafkaApiKey::Fetch, &[error; 2]);
     for payload in ["after", "and on"] {
         publish(&producer, 0, payload).await;
         let (delivery, acker) = next(&mut topic).await;

@@ -86,7 +86,7 @@ async fn a_handler_slower_than_the_longest_poll_interval_keeps_its_partition() {
 }
 
 /// Checks that a partition whose offset is out of range stalls without skipping a record, while partition 1 continues.
-async fn stands_still(world: &World, topic: &mut Topic, offset: Option<i64>) {
+async fn is_stalled(world: &World, topic: &mut Topic, offset: Option<i64>) {
     for payload in ["one", "two"] {
         world.publish_to(1, payload).await;
         let (delivery, acker) = next(topic).await;
@@ -114,7 +114,7 @@ async fn an_offset_that_retention_has_passed_stops_its_partition_alone_and_is_ne
     }
     world.commit(0, 1);
     delete_before(&world, 3).await;
-    stands_still(&world, &mut world.open(4).await, Some(1)).await;
+    is_stalled(&world, &mut world.open(4).await, Some(1)).await;
     // Applies the cure that the error names.
     world.commit(0, 3);
     assert_eq!(next(&mut world.open(1).await).await.0.payload(), "3");
@@ -125,7 +125,7 @@ async fn an_offset_behind_the_end_stops_its_partition_alone_and_is_never_reset()
     let Some(world) = World::with(2).await else { return };
     world.publish("x").await;
     world.commit(0, 100);
-    stands_still(&world, &mut world.open(4).await, Some(100)).await;
+    is_stalled(&world, &mut world.open(4).await, Some(100)).await;
 }
 
 #[tokio::test]
@@ -146,12 +146,12 @@ async fn an_offset_that_goes_out_of_range_while_it_runs_stops_its_partition_alon
     // Deliveries that were handed out before can still be settled.
     assert_eq!(acker.ack().await.unwrap(), Settled::Sent);
     world.until_committed(0, 1).await;
-    stands_still(&world, &mut topic, Some(1)).await;
+    is_stalled(&world, &mut topic, Some(1)).await;
 }
 
 /// A worker whose database is away does not ask for messages meanwhile.
 #[tokio::test]
-async fn a_subscription_that_ends_while_nobody_asks_for_messages_is_made_anew() {
+async fn a_subscription_that_ends_while_nobody_asks_for_messages_is_recreated() {
     let Some(world) = World::new().await else { return };
     world.publish("before").await;
     let mut topic = world.open(4).await;
@@ -176,7 +176,7 @@ async fn a_subscription_that_ends_while_nobody_asks_for_messages_is_made_anew() 
 }
 
 #[tokio::test]
-async fn a_topic_that_is_deleted_fails_next_until_it_is_made_anew() {
+async fn a_topic_that_is_deleted_fails_next_until_it_is_recreated() {
     let Some(world) = World::new().await else { return };
     for n in 0..3 {
         world.publish(n.to_string()).await;
@@ -207,7 +207,7 @@ async fn a_topic_that_is_deleted_fails_next_until_it_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_topic_that_was_made_anew_between_two_runs_begins_at_its_beginning() {
+async fn a_topic_that_was_recreated_between_two_runs_begins_at_its_beginning() {
     let Some(world) = World::new().await else { return };
     for n in 0..3 {
         world.publish(n.to_string()).await;
@@ -231,7 +231,7 @@ async fn a_topic_that_was_made_anew_between_two_runs_begins_at_its_beginning() {
 }
 
 #[tokio::test]
-async fn a_topic_that_is_made_anew_while_it_runs_is_an_error_and_never_a_jump() {
+async fn a_topic_that_is_recreated_while_it_runs_is_an_error_and_never_a_jump() {
     let Some(world) = World::new().await else { return };
     for n in 0..3 {
         world.publish(n.to_string()).await;

@@ -1,4 +1,4 @@
-//! The log and the gauge of a partition that stands still. This test has a separate process, because the consumer's
+//! The log and the gauge of a partition that is stalled. This test has a separate process, because the consumer's
 //! thread reports both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
@@ -11,7 +11,7 @@ use idem_core::{Acker, Source};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 #[tokio::test]
-async fn a_partition_that_stands_still_is_an_error_in_the_log_and_counted() {
+async fn a_partition_that_is_stalled_is_an_error_in_the_log_and_counted() {
     let Some(world) = World::with(2).await else { return };
     let (text, subscriber) = idem_test::captured();
     tracing::subscriber::set_global_default(subscriber).unwrap();

@@ -78,7 +78,7 @@ async fn several_topics_are_consumed_in_one_worker_and_each_delivery_names_its_o
 }
 
 #[tokio::test]
-async fn partitions_of_one_number_in_two_topics_are_two_lanes_and_two_offsets() {
+async fn partitions_of_one_number_in_two_topics_are_two_ordering_keys_and_two_offsets() {
     let Some((one, other)) = two().await else { return };
     for payload in ["first", "second"] {
         one.publish(payload).await;

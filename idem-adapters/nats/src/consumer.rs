@@ -38,7 +38,7 @@ impl Place<'_> {
     ) -> Result<consumer::Info, Error> {
         if wishes.filters.len() > 1 && !self.client.is_server_compatible(2, 10, 0) {
             return Err(Error::Config(format!(
-                "{self} is to have {} filters, but the server is older than 2.10, and would ignore all of them silently: \
+                "{self} needs {} filters, but a server older than 2.10 silently ignores them: \
                  give one .filter_subject, or upgrade the server",
                 wishes.filters.len()
             )));
@@ -60,10 +60,11 @@ impl Place<'_> {
 
     async fn find(&self) -> Result<Option<Found>, Error> {
         let asked = format!("CONSUMER.INFO.{}.{}", self.stream, self.name);
-        match self.jetstream.request(asked, &json!({})).await.map_err(|error| self.silent("look at", error))? {
+        let answer = self.jetstream.request(asked, &json!({})).await;
+        match answer.map_err(|error| self.silent("read the settings of", error))? {
             Response::Ok(raw) => self.read(raw).map(Some),
             Response::Err { error } if error.error_code() == ErrorCode::CONSUMER_NOT_FOUND => Ok(None),
-            Response::Err { error } => Err(broker(format!("cannot look at {self}"), error)),
+            Response::Err { error } => Err(broker(format!("cannot read the settings of {self}"), error)),
         }
     }
 
@@ -98,7 +99,7 @@ impl Place<'_> {
     fn read(&self, raw: Value) -> Result<Found, Error> {
         match serde_json::from_value(raw.clone()) {
             Ok(info) => Ok(Found { info, raw }),
-            Err(error) => Err(broker(format!("cannot read what the server says of {self}"), error)),
+            Err(error) => Err(broker(format!("cannot parse the server's description of {self}"), error)),
         }
     }
 

@@ -56,7 +56,7 @@ pub(crate) fn stream(
         ) {
             return Error::Config(format!("{address} has no JetStream for this account: {ENABLE}"));
         }
-        return broker(format!("cannot look at stream `{name}` on {address}"), error);
+        return broker(format!("cannot read the settings of stream `{name}` on {address}"), error);
     }
     broker(
         format!(

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(leases.count(), 2);
         advance(WAIT).await;
         leases.sweep();
-        assert_eq!(leases.count(), 1, "its lane is still busy with the first");
+        assert_eq!(leases.count(), 1, "its first delivery is still held");
         leases.remove(&held);
         assert_eq!(leases.count(), 0);
     }

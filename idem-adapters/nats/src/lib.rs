@@ -72,9 +72,10 @@
 //! afterwards may forget it. The message is then redelivered, and the claim detects the duplicate.
 //!
 //! Nor does the server distinguish a recreated stream, whose messages are numbered from 1 again. An ack is therefore sent
-//! only if the consumer was seen to be the same within the last second: while there are acks, one of them in each second
-//! waits for a request for the consumer's info. What an old ack of that second could settle is not delivered yet,
-//! because workers that have run before read a stream only five seconds after its creation.
+//! only if the consumer was seen to be the same within the last second (three, if the server answers slowly): while
+//! there are acks, one of them in each second waits for a request for the consumer's info. What an old ack of that time
+//! could settle is not delivered yet, because workers that have run before read a stream only five seconds after its
+//! creation.
 //!
 //! # Ordering
 //!
@@ -95,9 +96,9 @@
 //! # Limitations
 //!
 //! * NATS passes on headers and subjects that are not UTF-8, and async-nats closes the connection at such a message.
-//!   After the second loss within a minute, or within two ack waits if that is longer, idem searches the unsettled
-//!   messages for them and makes them dead letters (`unrepresentable`, with the raw headers in `idem-nats-headers`).
-//!   This requires `$JS.API.STREAM.MSG.GET.ORDERS` and, in another domain, an earlier message that could be read;
+//!   After a worker's second loss within ten minutes, or within 20 ack waits if that is longer, idem searches the
+//!   unsettled messages for them and makes them dead letters (`unrepresentable`, with the raw headers in
+//!   `idem-nats-headers`). This requires `$JS.API.STREAM.MSG.GET.ORDERS` and, in another domain, an earlier message that could be read;
 //!   otherwise the message must be deleted from the stream by hand, and the error says so.
 //! * A server of version 2.9 may redeliver a message without counting it if the process that had it was killed: it is
 //!   then not marked as redelivered.
@@ -114,6 +115,7 @@ mod credentials;
 mod delivery;
 mod difference;
 mod error;
+mod first;
 mod identity;
 mod keeper;
 mod lag;
@@ -123,6 +125,7 @@ mod link;
 mod name;
 mod options;
 mod pull;
+mod search;
 mod server;
 mod settings;
 mod source;

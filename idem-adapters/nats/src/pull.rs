@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::acker::NatsAcker;
 use crate::connection::{Connection, Lost};
 use crate::delivery::{Facts, common, delivery};
+use crate::first::First;
 use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::leases::Leases;
@@ -60,8 +61,7 @@ pub(crate) struct Pull {
     /// The consumer's limits for one pull.
     pub(crate) max_batch: usize,
     pub(crate) max_expires: Duration,
-    /// The leases of the unreadable messages, which are settled before the first pull: it would end the connection.
-    pub(crate) first: Vec<Arc<Lease>>,
+    pub(crate) first: First,
 }
 
 /// A subscription with at most one pull at a time, so that it is always known what is still to come.
@@ -180,9 +180,8 @@ impl Puller {
     /// Pulls as many messages as the source has room for, unless a pull already waits.
     async fn ask(&mut self) -> Result<(), BoxError> {
         let room = self.pull.max_unsettled.saturating_sub(self.pull.leases.count()).min(self.pull.max_batch);
-        let leases = &self.pull.leases;
-        self.pull.first.retain(|lease| leases.has(lease));
-        if self.asked > 0 || room == 0 || self.paused > Instant::now() || !self.pull.first.is_empty() {
+        let settled = self.pull.first.are_settled(&self.pull.leases);
+        if self.asked > 0 || room == 0 || self.paused > Instant::now() || !settled {
             return Ok(());
         }
         self.number += 1;

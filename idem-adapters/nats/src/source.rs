@@ -1,6 +1,7 @@
 //! The stream as a source of deliveries.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::consumer::Info;
@@ -9,7 +10,7 @@ use futures_util::future::join_all;
 use idem_core::{
     BackgroundTasks, BoxError, Delivery, DeliveryOrder, Error, Lag, ReplayWindow, Source, SubscribeOptions,
 };
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -17,20 +18,16 @@ use crate::acker::{NatsAcker, release};
 use crate::connection::Connection;
 use crate::consumer::Place;
 use crate::error;
+use crate::first::First;
 use crate::identity::{Identity, rest};
 use crate::keeper::keep;
 use crate::lag::lag;
-use crate::lease::Lease;
-use crate::pull::{Arrival, Pull};
+use crate::pull::Pull;
 use crate::stream::Stream;
 use crate::subscription::{Made, Subscription};
-use crate::unreadable::{self, Unreadable};
 
 /// The longest time for which an unresponsive broker can delay a shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
-
-/// Two losses within this time, or within two ack waits if that is longer, start a search for unreadable messages.
-const AGAIN: Duration = Duration::from_secs(60);
 
 impl Stream {
     async fn subscribe(
@@ -72,16 +69,17 @@ impl Stream {
             max_unsettled: options.max_unsettled.into(),
             max_batch: usize::try_from(info.config.max_batch).ok().filter(|max| *max > 0).unwrap_or(usize::MAX),
             max_expires: limit(info.config.max_expires),
-            first: Vec::new(),
+            first: First::default(),
         };
         let wait = pull.wait;
         let (sender, arrivals) = unbounded_channel();
         if std::mem::take(&mut self.suspicious) {
             pull.first = self.unreadable(&pull, &sender).await;
         }
+        let first = pull.first.count();
         let (stop, mut puller) = (CancellationToken::new(), BackgroundTasks::default());
         puller.spawn(pull.start(sender, stop.clone()).await?);
-        self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, live: true });
+        self.subscription = Some(Subscription { arrivals, stop, puller, consumer, wait, first, live: true });
         self.replay_window = window(stream.config.max_age);
         Ok(())
     }
@@ -142,51 +140,6 @@ impl Stream {
         }
     }
 
-    /// Hands on the messages that async-nats cannot read, and returns their leases.
-    async fn unreadable(&self, pull: &Pull, arrivals: &UnboundedSender<Arrival>) -> Vec<Arc<Lease>> {
-        let acks = match self.acks.get() {
-            Some(acks) => acks.clone(),
-            None if &*pull.connection.api == "$JS.API" => format!("$JS.ACK.{}.{}", pull.stream, pull.consumer),
-            None => {
-                tracing::warn!(
-                    stream = %self.name,
-                    "messages that cannot be read are not looked for: how acks reach another domain is known only after \
-                     a message that can be read has come"
-                );
-                return Vec::new();
-            }
-        };
-        let found = match unreadable::find(&pull.connection, &pull.stream, &pull.consumer, &acks).await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(stream = %self.name, error, "the search for unreadable messages failed");
-                return Vec::new();
-            }
-        };
-        let mut leases = Vec::new();
-        for Unreadable { sequence, reply, delivery } in found {
-            tracing::error!(
-                stream = %self.name,
-                sequence,
-                why = delivery.unrepresentable(),
-                "a message that async-nats cannot read ends each connection that it comes by; it becomes a dead letter"
-            );
-            let lease = self.leases.add(reply, sequence, pull.wait);
-            leases.push(Arc::clone(&lease));
-            let _ = arrivals.send(Ok((delivery.with_ordering_key(pull.ordering_key), pull.acker(lease))));
-        }
-        leases
-    }
-
-    /// Records the end of a subscription, and returns its error. An unreadable message is redelivered when its lease
-    /// expires, and the connection is then lost again.
-    fn ended_by(&mut self, end: BoxError) -> BoxError {
-        let now = Instant::now();
-        let again = self.subscription.as_ref().map_or(AGAIN, |subscription| AGAIN.max(subscription.wait * 2));
-        self.suspicious = self.lost.replace(now).is_some_and(|before| now.duration_since(before) < again);
-        self.ended(end)
-    }
-
     /// Releases the deliveries that nothing holds, or with `all` every unsettled one, as far as their leases last.
     async fn give_back(&self, all: bool) {
         let left = self.leases.take(all);
@@ -240,6 +193,11 @@ impl Source for Stream {
     /// Otherwise it would keep extending the leases, and other workers could not receive the messages.
     fn unsettled_limit(&self) -> Option<Duration> {
         self.subscription.as_ref().map(|subscription| subscription.wait * 4)
+    }
+
+    /// Unreadable messages are settled before anything else is pulled, so there is room for them alone.
+    fn room(&self) -> Option<usize> {
+        Some(self.subscription.as_ref()?.first.load(Relaxed)).filter(|left| *left > 0)
     }
 
     /// Reports the number of messages that the consumer has not delivered to any worker yet.

@@ -49,6 +49,8 @@ pub struct Stream {
     /// When a subscription last ended, and whether that was soon after the previous end.
     pub(crate) lost: Option<Instant>,
     pub(crate) suspicious: bool,
+    /// Where the last search for unreadable messages stopped, or 0 if it reached the end.
+    pub(crate) searched: u64,
     pub(crate) subscription: Option<Subscription>,
     /// Ends with the source. It outlives subscriptions, as the deliveries do.
     pub(crate) keeper: BackgroundTasks,
@@ -69,6 +71,7 @@ impl Stream {
             replay_window: ReplayWindow::Unknown,
             lost: None,
             suspicious: false,
+            searched: 0,
             subscription: None,
             keeper: BackgroundTasks::default(),
         }
@@ -147,7 +150,9 @@ impl Stream {
     pub(crate) fn check(&self, options: &SubscribeOptions) -> Result<String, Error> {
         let refused = |text: String| Err(Error::Config(text));
         if options.max_unsettled == 0 {
-            return refused("with 0 deliveries in flight the worker receives nothing: allow at least 1".to_owned());
+            return refused(
+                "`max_unsettled` is 0, so the worker would receive nothing: set it to at least 1".to_owned(),
+            );
         }
         if matches!(options.order, DeliveryOrder::Partition | DeliveryOrder::Key) {
             return refused(format!(

@@ -1,5 +1,7 @@
 //! The state of one subscription.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use idem_core::BackgroundTasks;
@@ -33,6 +35,8 @@ pub(crate) struct Subscription {
     pub(crate) consumer: String,
     /// The ack wait of its deliveries.
     pub(crate) wait: Duration,
+    /// How many of the unreadable messages that it began with are unsettled.
+    pub(crate) first: Arc<AtomicUsize>,
     /// Whether more deliveries may arrive.
     pub(crate) live: bool,
 }

@@ -4,6 +4,7 @@
 //! time, the unsettled messages are therefore fetched by their numbers, which the server returns as JSON, and the
 //! unreadable ones are delivered as unfit. Nothing else is pulled until they are settled.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +13,25 @@ use async_nats::jetstream::stream::RawMessage;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::iter;
 use idem_core::{BoxError, Delivery};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::connection::Connection;
 
-/// The maximum number of unsettled messages to check.
+/// How many messages one search reads at most.
 const MOST: usize = 10_000;
 
 /// The time limit of one search.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How many messages are read at once, if they fit into [`MEMORY`].
+const READS: usize = 100;
+
+/// How much memory the payloads of the messages that are read at once may use.
+const MEMORY: usize = 64 << 20;
 
 /// The header with the raw header block from the stream.
 const RAW: &str = "idem-nats-headers";
@@ -35,14 +44,21 @@ pub(crate) struct Unreadable {
 }
 
 /// Returns the unreadable messages among the unsettled ones of a consumer. `acks` is the part that the subjects of its
-/// acks have in common.
+/// acks have in common. `place` is where the last search stopped. A message that stays unsettled can have any number of
+/// settled ones behind it, so a search may not reach the end; the next one then continues there.
 pub(crate) async fn find(
     connection: &Connection,
     stream: &Arc<str>,
     consumer: &str,
     acks: &str,
+    place: &mut u64,
 ) -> Result<Vec<Unreadable>, BoxError> {
-    timeout(PATIENCE, look(connection, stream, consumer, acks)).await?
+    let mut found = Vec::new();
+    let looked = timeout(PATIENCE, look(connection, stream, consumer, acks, place, &mut found)).await;
+    match looked.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+        Err(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
 }
 
 async fn look(
@@ -50,14 +66,21 @@ async fn look(
     stream: &Arc<str>,
     consumer: &str,
     acks: &str,
-) -> Result<Vec<Unreadable>, BoxError> {
+    place: &mut u64,
+    found: &mut Vec<Unreadable>,
+) -> Result<(), BoxError> {
     let info = connection.jetstream().get_stream_no_info(&**stream).await?.consumer_info(consumer).await?;
     let (floor, delivered) = (info.ack_floor.stream_sequence, info.delivered.stream_sequence);
     let filters =
         || info.config.filter_subjects.iter().chain([&info.config.filter_subject]).filter(|of| !of.is_empty());
-    let mut found = Vec::new();
-    for sequence in (floor + 1..=delivered).take(MOST) {
-        let Some(message) = message(connection, stream, sequence).await? else { continue };
+    let reads = (MEMORY / connection.client.server_info().max_payload.max(1)).clamp(1, READS);
+    *place = begin(floor, delivered, *place);
+    let read = |sequence| async move { (sequence, message(connection, stream, sequence).await) };
+    let mut messages = pin!(iter((*place..=delivered).take(MOST).map(read)).buffered(reads));
+    while let Some((sequence, message)) = messages.next().await {
+        let message = message?;
+        *place = sequence + 1;
+        let Some(message) = message else { continue };
         // The range also contains messages that the filters exclude.
         if filters().next().is_some() && !filters().any(|filter| matches(filter, &message.subject)) {
             continue;
@@ -75,7 +98,15 @@ async fn look(
             .with_unrepresentable(Some(why));
         found.push(Unreadable { sequence, reply: format!("{acks}.{numbers}"), delivery });
     }
-    Ok(found)
+    if *place > delivered {
+        *place = 0;
+    }
+    Ok(())
+}
+
+/// Returns where to begin: where the last search stopped, if that is still among the unsettled messages.
+fn begin(floor: u64, delivered: u64, place: u64) -> u64 {
+    if (floor + 1..=delivered).contains(&place) { place } else { floor + 1 }
 }
 
 /// Returns a message of the stream, or `None` if it was deleted.
@@ -117,22 +148,25 @@ fn unfit(subject: &str, headers: &[u8]) -> Option<String> {
     let status = lines.next().and_then(|line| line.strip_prefix("NATS/1.0")).map(str::trim);
     let status = status.map(|status| status.split(' ').next().unwrap_or_default());
     if !status.is_some_and(|status| status.is_empty() || status.parse::<async_nats::StatusCode>().is_ok()) {
-        return Some("the first line of the headers is none of NATS".to_owned());
+        return Some("the first header line does not begin with a valid `NATS/1.0` status".to_owned());
     }
     let odd = |line: &&str| {
         let name = line.split_once(':').map(|(name, _)| name.parse::<HeaderName>());
         // A line that begins with white space continues the previous value.
         line.contains('\r') || !line.starts_with(char::is_whitespace) && !matches!(name, Some(Ok(_)))
     };
-    lines
-        .filter(|line| !line.is_empty())
-        .find(odd)
-        .map(|line| format!("a line of the headers makes no sense: {line:?}"))
+    lines.filter(|line| !line.is_empty()).find(odd).map(|line| format!("a header line cannot be parsed: {line:?}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_continues_where_the_last_one_stopped_and_starts_over_at_the_end() {
+        assert_eq!([begin(4, 90, 0), begin(4, 90, 50), begin(4, 90, 90)], [5, 50, 90]);
+        assert_eq!([begin(60, 90, 50), begin(4, 90, 91), begin(0, 0, 0)], [61, 5, 1]);
+    }
 
     #[test]
     fn a_filter_takes_what_the_server_takes_by_it() {

@@ -91,7 +91,7 @@ async fn a_position_has_the_number_and_the_time_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_position_is_another_one_where_the_stream_was_made_anew() {
+async fn a_position_is_another_one_where_the_stream_was_recreated() {
     let Some(world) = World::new().await else { return };
     let mut positions = Vec::new();
     for _ in 0..2 {
@@ -119,7 +119,7 @@ async fn a_filter_leaves_the_others_out() {
 }
 
 #[tokio::test]
-async fn in_a_queues_order_there_is_one_lane_and_one_message_at_a_time_for_all_workers() {
+async fn in_a_queues_order_there_is_one_ordering_key_and_one_message_at_a_time_for_all_workers() {
     let Some(world) = World::new().await else { return };
     for n in 0..3 {
         world.publish(n.to_string()).await;

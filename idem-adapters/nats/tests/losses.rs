@@ -119,7 +119,7 @@ async fn deliveries_buffered_before_the_loss_are_handed_out_or_redelivered_at_on
 }
 
 #[tokio::test]
-async fn a_deleted_consumer_fails_next_and_is_made_anew() {
+async fn a_deleted_consumer_fails_next_and_is_recreated() {
     let Some(world) = World::new().await else { return };
     world.publish("x").await;
     let mut stream = world.open(4).await;
@@ -139,7 +139,7 @@ async fn a_deleted_consumer_fails_next_and_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_consumer_that_starts_with_what_is_new_leaves_out_nothing_when_it_is_made_anew() {
+async fn a_consumer_that_starts_with_what_is_new_leaves_out_nothing_when_it_is_recreated() {
     let Some(world) = World::new().await else { return };
     world.publish("old").await;
     let mut stream = world.source().await.start(Start::New);

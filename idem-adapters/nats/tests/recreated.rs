@@ -9,7 +9,7 @@ use idem_core::{Acker, Settled, Source};
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_made_anew() {
+async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_recreated() {
     let Some(world) = World::new().await else { return };
     world.publish("a").await;
     let mut stream = world.open(1).await;
@@ -28,7 +28,7 @@ async fn an_ack_of_before_settles_no_message_of_a_stream_that_was_made_anew() {
 /// The first worker has no room, so no pull of it waits, and nothing tells it that the stream is another one. The second
 /// belongs to a service that has run before, as the first does.
 #[tokio::test]
-async fn an_ack_soon_after_the_stream_was_made_anew_settles_nothing_there() {
+async fn an_ack_soon_after_the_stream_was_recreated_settles_nothing_there() {
     for (after, confirmed) in [(SHORT / 4, true), (SHORT * 3 / 2, false)] {
         let Some(world) = World::new().await else { return };
         world.publish("a").await;
@@ -50,7 +50,7 @@ async fn an_ack_soon_after_the_stream_was_made_anew_settles_nothing_there() {
 
 /// Its pull reaches the new consumer before anything has told it of that.
 #[tokio::test]
-async fn an_ack_after_a_delivery_of_a_stream_that_was_made_anew_settles_nothing_there() {
+async fn an_ack_after_a_delivery_of_a_stream_that_was_recreated_settles_nothing_there() {
     let Some(world) = World::new().await else { return };
     for payload in ["a", "b"] {
         world.publish(payload).await;
@@ -82,7 +82,7 @@ async fn an_ack_after_a_delivery_of_a_stream_that_was_made_anew_settles_nothing_
 
 /// The source no longer lists a delivery that was superseded.
 #[tokio::test]
-async fn an_ack_of_an_earlier_attempt_settles_no_message_of_a_stream_that_was_made_anew() {
+async fn an_ack_of_an_earlier_attempt_settles_no_message_of_a_stream_that_was_recreated() {
     let Some(world) = World::new().await else { return };
     let relay = Relay::start(&world.url).await;
     world.publish("a").await;

@@ -70,7 +70,7 @@ async fn a_queues_order_needs_a_consumer_that_hands_out_one_at_a_time() {
 async fn no_room_at_all_is_refused() {
     let Some(world) = World::new().await else { return };
     let error = refusal(world.source().await, subscribe_options(0)).await;
-    assert!(error.contains("allow at least 1"), "{error}");
+    assert!(error.contains("set it to at least 1"), "{error}");
 }
 
 #[tokio::test]

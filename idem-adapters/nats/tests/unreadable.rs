@@ -9,6 +9,7 @@ use std::time::Duration;
 use common::raw::{UNREADABLE, publish_raw, publish_unreadable};
 use common::relay::Relay;
 use common::{LONG, SHORT, World, loss, next, nothing_for, subscribe_options, texts};
+use futures_util::future::join_all;
 use idem_core::{Acker, Settled, Source};
 use idem_nats::Nats;
 use tokio::time::timeout;
@@ -104,4 +105,53 @@ async fn a_message_that_async_nats_cannot_read_is_named_as_a_cause() {
     world.publish("y").await;
     stream.subscribe(subscribe_options(1)).await.unwrap();
     assert_eq!(next(&mut stream).await.0.payload(), "y");
+}
+
+/// Otherwise a worker would look ready while the database refuses the one message that all others wait for.
+#[tokio::test]
+async fn a_subscription_has_room_for_unreadable_messages_alone_until_they_are_settled() {
+    let Some(world) = World::new().await else { return };
+    publish_unreadable(&world).await;
+    let mut stream = world.open_short(4).await;
+    assert_eq!(stream.room(), None);
+    for _ in 0..2 {
+        loss(&mut stream).await;
+        stream.subscribe(subscribe_options(4)).await.unwrap();
+    }
+    assert_eq!(stream.room(), Some(1));
+    let (delivery, acker) = next(&mut stream).await;
+    assert!(delivery.unrepresentable().is_some(), "{delivery:?}");
+    assert_eq!(stream.room(), Some(1));
+    assert_eq!(acker.ack().await.unwrap(), Settled::Confirmed);
+    world.publish("goes on").await;
+    assert_eq!(next(&mut stream).await.0.payload(), "goes on");
+    assert_eq!(stream.room(), None);
+}
+
+/// They are more than one search reads, because the message before them is not settled.
+#[tokio::test]
+async fn an_unreadable_message_is_found_behind_10_000_settled_ones() {
+    const READABLE: usize = 10_001;
+    let Some(world) = World::new().await else { return };
+    let numbers: Vec<_> = (0..READABLE).collect();
+    for numbers in numbers.chunks(500) {
+        join_all(numbers.iter().map(|n| world.publish(n.to_string()))).await;
+    }
+    let mut stream = world.source().await.ack_wait(SHORT).unconfirmed_acks();
+    stream.subscribe(subscribe_options(1000)).await.unwrap();
+    let _held = next(&mut stream).await;
+    for _ in 1..READABLE {
+        next(&mut stream).await.1.ack().await.unwrap();
+    }
+    publish_unreadable(&world).await;
+    let found = async {
+        loop {
+            match stream.next().await {
+                Ok((delivery, acker)) if delivery.unrepresentable().is_some() => break acker.ack().await.unwrap(),
+                Ok(_) => {}
+                Err(_) => stream.subscribe(subscribe_options(1000)).await.unwrap(),
+            }
+        }
+    };
+    assert_eq!(timeout(2 * LONG, found).await.unwrap(), Settled::Sent);
 }

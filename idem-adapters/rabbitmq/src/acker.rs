@@ -10,6 +10,7 @@ use lapin::options::{BasicAckOptions, BasicNackOptions};
 use tokio::time::timeout;
 
 use crate::bare::BareAcker;
+use crate::error::UNANSWERED;
 
 /// Settles one delivery of a [`Queue`](crate::Queue), only on the channel that delivered it.
 ///
@@ -83,7 +84,7 @@ async fn answered<T>(answer: impl Future<Output = T>, live: impl Fn() -> bool) -
         match timeout(LOOK, &mut answer).await {
             Ok(answer) => return Ok(answer),
             Err(_) if was_live => {}
-            Err(_) => return Err("the connection ended while it was under way".into()),
+            Err(_) => return Err(UNANSWERED.into()),
         }
     }
 }

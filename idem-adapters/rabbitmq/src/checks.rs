@@ -11,8 +11,7 @@ impl Queue {
     pub(crate) fn check(&self, options: &SubscribeOptions) -> Result<(), Error> {
         if options.max_unsettled == 0 {
             return Err(Error::Config(
-                "0 deliveries in flight mean no limit to RabbitMQ, and would take the whole queue into memory: allow at least 1"
-                    .to_owned(),
+                "`max_unsettled` is 0, which RabbitMQ takes as no limit: set it to at least 1".to_owned(),
             ));
         }
         if !matches!(options.order, DeliveryOrder::None | DeliveryOrder::Queue) {

@@ -12,6 +12,10 @@ pub(crate) fn broker(what: String, source: impl Into<BoxError>) -> Error {
     Error::broker(what, source)
 }
 
+/// The error of an ack or release that was on its way when the connection ended.
+pub(crate) const UNANSWERED: &str =
+    "the connection ended before the broker was known to have received the ack or release";
+
 /// Returns the error for a request that was not answered within `limit`.
 pub(crate) fn silent(limit: Duration) -> BoxError {
     format!("the broker has not answered within {} seconds", limit.as_secs()).into()

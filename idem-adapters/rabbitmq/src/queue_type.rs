@@ -71,7 +71,7 @@ async fn declare_quorum(
     let Examined { address, name, request, limits } = queue;
     let expected = request.expected;
     let limits = Limits { by_policy: limits.by_policy || request.unlimited, ..limits };
-    let failed = |error| broker(format!("cannot look at queue `{name}` on {address}"), error);
+    let failed = |error| broker(format!("cannot read the settings of queue `{name}` on {address}"), error);
     let mut arguments = quorum(request, known);
     if let (Expected::Declared, Some(limit)) = (expected, limits.to_declare()) {
         arguments.insert(limit::ARGUMENT.into(), limit);
@@ -144,7 +144,7 @@ async fn exists(bare: &mut Bare, address: &Address, name: &str) -> Result<(), Er
              .declare(\"{name}\")"
         ))),
         Some((AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED), text)) => Err(no_quorum_queue(name, address, text)),
-        _ => Err(broker(format!("cannot look at queue `{name}` on {address}"), error)),
+        _ => Err(broker(format!("cannot read the settings of queue `{name}` on {address}"), error)),
     }
 }
 

@@ -47,6 +47,8 @@ async fn headers_and_properties_arrive_unchanged() {
     assert_eq!(delivery.event_type(), Some("order_paid"));
     assert_eq!(delivery.source(), world.queue);
     assert_eq!((delivery.position(), delivery.redelivered(), delivery.attempt()), (None, false, 1));
+    // A worker whose key is a position or a partition key is refused at its start.
+    assert!(!queue.has_positions() && !queue.has_partition_keys());
 }
 
 #[tokio::test]
@@ -193,7 +195,7 @@ async fn no_limit_at_all_is_refused() {
     let Some(world) = World::new().await else { return };
     let mut queue = world.rabbit().await.queue(&world.queue).await.unwrap();
     let error = queue.subscribe(subscribe_options(0)).await.unwrap_err().to_string();
-    assert!(error.contains("allow at least 1"), "{error}");
+    assert!(error.contains("set it to at least 1"), "{error}");
 }
 
 #[tokio::test]

@@ -110,7 +110,7 @@ async fn a_queue_that_is_declared_comes_back() {
 }
 
 #[tokio::test]
-async fn a_queue_that_was_made_anew_as_a_classic_one_is_refused() {
+async fn a_queue_that_was_recreated_as_a_classic_one_is_refused() {
     let Some(world) = World::new().await else { return };
     let mut queue = world.open(4).await;
     world.delete().await;

@@ -120,7 +120,7 @@ async fn an_unreadable_message_of_one_queue_costs_those_of_the_others_one_return
 }
 
 #[tokio::test]
-async fn in_an_order_each_queue_is_a_lane_and_each_must_keep_it() {
+async fn in_an_order_each_queue_has_an_ordering_key_and_each_must_keep_it() {
     let (Some(one), Some(two)) = (World::empty().await, World::empty().await) else { return };
     one.declare("quorum", &[("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
     two.declare("quorum", &[]).await;
@@ -134,10 +134,10 @@ async fn in_an_order_each_queue_is_a_lane_and_each_must_keep_it() {
     two.delete().await;
     two.declare("quorum", &[("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
     queue.subscribe(ordered).await.unwrap();
-    for (lane, world) in [(0, &one), (1, &two)] {
+    for (key, world) in [(0, &one), (1, &two)] {
         world.publish("x").await;
         let (delivery, _) = next(&mut queue).await;
-        assert_eq!((delivery.source(), delivery.ordering_key()), (&*world.queue, Some(lane)));
+        assert_eq!((delivery.source(), delivery.ordering_key()), (&*world.queue, Some(key)));
     }
 }
 

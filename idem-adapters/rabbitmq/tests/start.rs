@@ -165,19 +165,19 @@ async fn an_order_by_queue_needs_a_single_active_consumer() {
 }
 
 #[tokio::test]
-async fn a_queue_with_one_consumer_at_a_time_is_one_lane() {
+async fn a_queue_with_one_consumer_at_a_time_has_one_ordering_key() {
     let Some(world) = World::empty().await else { return };
     let arguments = [("x-max-length", AMQPValue::LongInt(100)), ("x-single-active-consumer", AMQPValue::Boolean(true))];
     world.declare("quorum", &arguments).await;
     world.publish("a").await;
     world.publish("b").await;
     let rabbit = world.rabbit().await;
-    for (order, lane) in [(DeliveryOrder::Queue, Some(0)), (DeliveryOrder::None, None)] {
+    for (order, key) in [(DeliveryOrder::Queue, Some(0)), (DeliveryOrder::None, None)] {
         for mut queue in [rabbit.queue(&world.queue).await.unwrap(), rabbit.declare(&world.queue).await.unwrap()] {
             queue.subscribe(ordered(order)).await.unwrap();
             for payload in ["a", "b"] {
                 let (delivery, _) = next(&mut queue).await;
-                assert_eq!((&delivery.payload()[..], delivery.ordering_key()), (payload.as_bytes(), lane));
+                assert_eq!((&delivery.payload()[..], delivery.ordering_key()), (payload.as_bytes(), key));
             }
             queue.close().await;
         }

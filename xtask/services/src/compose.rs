@@ -53,10 +53,15 @@ impl Compose {
     }
 }
 
+/// If this variable is set, Docker is not used, so that the servers are those that are installed.
+pub const WITHOUT_DOCKER: &str = "IDEM_WITHOUT_DOCKER";
+
 /// Returns whether a Docker engine responds and supports `compose`. A client without an engine does not count.
 pub(crate) fn is_available() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
-    *ANSWER.get_or_init(|| answers(&["info"]) && answers(&["compose", "version"]))
+    *ANSWER.get_or_init(|| {
+        std::env::var_os(WITHOUT_DOCKER).is_none() && answers(&["info"]) && answers(&["compose", "version"])
+    })
 }
 
 fn answers(args: &[&str]) -> bool {

@@ -32,6 +32,7 @@ mod start;
 mod tools;
 mod watcher;
 
+pub use compose::WITHOUT_DOCKER;
 pub use instance::Instance;
 pub use kafka::Kafka;
 pub use nats::Nats;

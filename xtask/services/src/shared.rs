@@ -33,8 +33,8 @@ enum Started {
 }
 
 /// Finds or starts every server, in this order: an address in the environment; a running instance; a Docker engine
-/// (unless the environment names the program, as `IDEM_NATS_SERVER` does); installed programs; programs that are
-/// installed now. Writes the addresses to `target/services/env`.
+/// (unless the environment names the program, as `IDEM_NATS_SERVER` does, or sets `IDEM_WITHOUT_DOCKER`); installed
+/// programs; programs that are installed now. Writes the addresses to `target/services/env`.
 ///
 /// # Errors
 /// A server can neither be found nor started. Running servers are left running.
@@ -127,7 +127,7 @@ fn standing(server: &dyn Server) -> Option<Status> {
                 let pids = local.processes().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 (server.url(local.port), format!("process {pids}, data in {}", local.home.display()))
             }
-            Started::Compose(compose) if server.chosen().is_none() && compose.is_up() => {
+            Started::Compose(compose) if server.chosen().is_none() && compose::is_available() && compose.is_up() => {
                 (server.url(compose.port), format!("docker compose project {}", compose.project))
             }
             _ => return None,

@@ -91,7 +91,10 @@ fn postgres() -> Result<(PathBuf, String)> {
         run(Command::new("mvn").current_dir(&home).args(["-B", "-q", UNPACK, &format!("-Dartifact={POSTGRES}"), &to]))?;
         run(Command::new("sh").current_dir(&home).args(["-c", "tar xJf ./*.txz"]))?;
     }
-    Ok((home.join("bin"), said(&program.to_string_lossy(), &["--version"])?))
+    let version = said(&program.to_string_lossy(), &["--version"])?;
+    // PostgreSQL's own number has two parts.
+    check(&version, POSTGRES.rsplit([':', '@']).next().and_then(|pinned| pinned.rsplit_once('.')).map(|(two, _)| two))?;
+    Ok((home.join("bin"), version))
 }
 
 fn nats() -> Result<(PathBuf, String)> {
@@ -101,7 +104,15 @@ fn nats() -> Result<(PathBuf, String)> {
         run(Command::new("go").args(["install", NATS]).env("GOBIN", &bin))?;
     }
     let version = said(&program.to_string_lossy(), &["-v"])?;
+    check(&version, NATS.rsplit('@').next())?;
     Ok((program, version))
+}
+
+/// Checks that a program that was downloaded earlier still has the wanted version.
+fn check(version: &str, wanted: Option<&str>) -> Result<()> {
+    let wanted = wanted.context("a version is not pinned")?;
+    ensure!(version.split(' ').any(|word| word.starts_with(wanted)), "{version} is not {wanted}: remove {HOME}");
+    Ok(())
 }
 
 /// Installs RabbitMQ in a separate Debian system, which requires root.

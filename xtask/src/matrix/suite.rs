@@ -21,6 +21,9 @@ pub(crate) enum Suite {
 /// The addresses of servers that already run.
 const ADDRESSES: &[&str] = &["DATABASE_URL", "AMQP_URL", "NATS_URL", "KAFKA_BROKERS"];
 
+/// The length of the backlog in each partition beside a failing head: 10,000 records altogether.
+const BACKLOG: &str = "1667";
+
 impl Suite {
     pub(crate) const ALL: &[Self] = &[Self::Adapters, Self::Stores, Self::Faults, Self::Demo];
 
@@ -61,6 +64,8 @@ impl Suite {
         chore.args(self.chore());
         // An address takes precedence over a program, and the running servers have another version.
         ADDRESSES.iter().for_each(|name| _ = chore.env_remove(name));
+        // The servers in containers have versions of their own, and would be preferred.
+        chore.env(idem_services::WITHOUT_DOCKER, "1").env("IDEM_BACKLOG", BACKLOG);
         for (name, path) in servers.iter().filter_map(Found::choice) {
             chore.env(name, path);
         }

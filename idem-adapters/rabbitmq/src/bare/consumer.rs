@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::frames::{self, Duplex};
 use super::message::{Listener, Message, Said};
+use crate::error::UNANSWERED;
 
 /// The only channel of a consumer, and the consumer's tag on it.
 pub(super) const CHANNEL: u16 = 1;
@@ -134,7 +135,7 @@ async fn send(writes: &mpsc::UnboundedSender<Write>, frames: Vec<u8>) -> Result<
     }
     match done.await {
         Ok(()) => Ok(Settled::Sent),
-        Err(_) => Err("the connection ended while it was under way".into()),
+        Err(_) => Err(UNANSWERED.into()),
     }
 }
 

@@ -233,7 +233,7 @@ impl PostgresOptions {
             // The errors of pgbouncer and RDS Proxy about a startup parameter.
             let text = error.to_string();
             match text.contains("unsupported startup parameter") || text.contains("command-line options") {
-                true => Error::Config(format!("{name} is a pooler ({error}): say `.pgbouncer()`")),
+                true => Error::Config(format!("{name} is a pooler ({error}): use `.pgbouncer()`")),
                 false => failed("cannot connect to", error),
             }
         })?;

@@ -92,7 +92,9 @@ async fn a_failing_head_stops_its_partition_and_no_other() {
     let (without, with) = tokio::join!(alone.done("other", all), beside.done("other", all));
     let (without, with) = (without - began, with - began);
     println!("{without:?} alone, {with:?} beside a head that fails");
-    assert!(with < without.mul_f64(1.2) + Duration::from_secs(1), "{with:?}, and {without:?} alone");
+    // A short backlog takes hardly longer than one delay of the machine.
+    let slack = if std::env::var_os("IDEM_BACKLOG").is_some() { Duration::ZERO } else { Duration::from_secs(1) };
+    assert!(with < without.mul_f64(1.2) + slack, "{with:?}, and {without:?} alone");
     let blocked = "SELECT count(*) FROM {schema}.effects WHERE id LIKE 'behind-%'";
     assert_eq!(beside.world.number(blocked).await, 0, "the head has not been processed");
     beside.world.stage.open();
