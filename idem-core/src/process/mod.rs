@@ -75,7 +75,7 @@ impl<S: Store> Pipeline<S> {
         mut acker: A,
         mut carried: Carried,
     ) -> Option<Waiting<A>> {
-        // Declared after `carried`, and so dropped before them.
+        // Declared after `carried`, and so dropped before it.
         let _unwinding = Unwinding(&self.draining);
         let outcome = loop {
             if !acker.is_live() {
@@ -102,11 +102,8 @@ impl<S: Store> Pipeline<S> {
                     self.settle_shared(acker, &delivery, &shared).await;
                     return None;
                 }
-                // A drain has closed the queue of those that wait.
-                Progress::Behind if !self.draining.is_cancelled() => {
-                    return Some(Waiting::Key(delivery, acker, carried));
-                }
-                Progress::Behind | Progress::Stopped => {
+                Progress::Behind => return Some(Waiting::Key(delivery, acker, carried)),
+                Progress::Stopped => {
                     self.release(acker).await;
                     return None;
                 }

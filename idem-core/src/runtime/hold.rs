@@ -7,7 +7,7 @@ use super::outage::Outage;
 use super::pipeline::Pipeline;
 use super::refused::UNANSWERED;
 use super::step::{HoldReason, Progress};
-use super::waits::{hold_wait, refused_wait};
+use super::waits::{busy_wait, hold_wait, refused_wait};
 
 impl Outage {
     /// Returns what a failure of one of idem's own statements means for a delivery.
@@ -34,6 +34,7 @@ impl<S: Store> Pipeline<S> {
             match hold {
                 HoldReason::Unfit => self.health.resumed().await,
                 HoldReason::Again => {}
+                HoldReason::Busy => tokio::time::sleep(busy_wait(holds)).await,
                 HoldReason::Refused => tokio::time::sleep(refused_wait(holds)).await,
                 _ => tokio::time::sleep(hold_wait(holds)).await,
             }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 const SHORT: Duration = Duration::from_secs(2);
+const BUSY: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
 fn waits(first: Duration, longest: Duration) -> ExponentialBackoff {
@@ -21,6 +22,12 @@ pub(super) fn short() -> impl Iterator<Item = Duration> {
 /// Returns the delay before the next try of a held delivery: longer with each hold, up to two seconds.
 pub(crate) fn hold_wait(holds: usize) -> Duration {
     short().nth(holds.min(16)).unwrap_or(SHORT)
+}
+
+/// Returns the delay before the next try of a delivery whose claim another transaction holds: up to ten seconds, because
+/// that transaction may run for as long as a handler, and each try waits for it in a lane for up to a second.
+pub(super) fn busy_wait(holds: usize) -> Duration {
+    waits(Duration::from_millis(50), BUSY).nth(holds.min(16)).unwrap_or(BUSY)
 }
 
 /// Returns the delay before the next try of a message that the database refuses although it works for others: up to one

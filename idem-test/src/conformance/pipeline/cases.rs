@@ -52,7 +52,7 @@ macro_rules! pipeline_suite {
             a_refused_message_of_a_batch_costs_no_lane
             a_claim_without_an_answer_costs_no_lane
             copies_of_a_slow_message_cost_no_lane
-            copies_of_messages_that_run_elsewhere_cost_no_lane
+            a_copy_of_a_message_that_runs_elsewhere_costs_no_lane
             a_race_that_is_lost_at_the_commit_by_itself_narrows_no_batch
             a_deadlock_at_the_commit_narrows_batches
         }
@@ -102,7 +102,7 @@ macro_rules! pipeline_suite {
             a_failure_whose_record_gets_no_answer_costs_no_lane
             // copies
             copies_of_a_slow_message_cost_no_lane
-            copies_of_messages_that_run_elsewhere_cost_no_lane
+            a_copy_of_a_message_that_runs_elsewhere_costs_no_lane
             // unprepared
             a_delivery_whose_codec_prepares_keeps_its_place
         }
@@ -293,7 +293,7 @@ macro_rules! pipeline_suite {
             direct_deliveries_go_on_beside_a_row_with_one_start
             a_row_with_two_starts_has_the_process_to_itself
             a_suspect_that_waits_goes_back_when_the_worker_drains
-            // patience
+            a_suspect_whose_database_is_away_stops_no_worker_of_another_one
             a_suspect_that_waits_for_long_lets_other_rows_start
         }
     };
